@@ -1,0 +1,3 @@
+//! The `fedelity` command.
+
+fn main() {}

@@ -1,0 +1,346 @@
+//! Reader of the binary files of CIFAR-10 and CIFAR-100.
+//!
+//! A file is a row of records: one label byte (CIFAR-10) or a coarse and a fine label byte
+//! (CIFAR-100), then 3,072 pixels as `[channel][row][column]`. There is no header, so the
+//! official length is the only check against a cut file.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::dataset::{Dataset, ImageShape, Normalisation, Split};
+use crate::error::Error;
+use crate::folder::{self, Wanted};
+use crate::idx::names;
+
+/// The official files of CIFAR-10: five training batches and the test batch.
+pub const FILES_10: [&str; 6] = [
+    "data_batch_1.bin",
+    "data_batch_2.bin",
+    "data_batch_3.bin",
+    "data_batch_4.bin",
+    "data_batch_5.bin",
+    "test_batch.bin",
+];
+/// The official files of CIFAR-100. `fine_label_names.txt` is read when it is there.
+pub const FILES_100: [&str; 2] = ["train.bin", "test.bin"];
+
+const FOLDER_10: &str = "cifar-10-batches-bin";
+const FOLDER_100: &str = "cifar-100-binary";
+const NAMES_100: &str = "fine_label_names.txt";
+
+pub(crate) const SHAPE: ImageShape = ImageShape {
+    channels: 3,
+    height: 32,
+    width: 32,
+};
+const PIXELS: usize = 3 * 32 * 32;
+
+const CLASSES_10: [&str; 10] = [
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+];
+
+#[rustfmt::skip]
+const CLASSES_100: [&str; 100] = [
+    "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle",
+    "bottle", "bowl", "boy", "bridge", "bus", "butterfly", "camel", "can", "castle",
+    "caterpillar", "cattle", "chair", "chimpanzee", "clock", "cloud", "cockroach", "couch",
+    "crab", "crocodile", "cup", "dinosaur", "dolphin", "elephant", "flatfish", "forest", "fox",
+    "girl", "hamster", "house", "kangaroo", "keyboard", "lamp", "lawn_mower", "leopard", "lion",
+    "lizard", "lobster", "man", "maple_tree", "motorcycle", "mountain", "mouse", "mushroom",
+    "oak_tree", "orange", "orchid", "otter", "palm_tree", "pear", "pickup_truck", "pine_tree",
+    "plain", "plate", "poppy", "porcupine", "possum", "rabbit", "raccoon", "ray", "road",
+    "rocket", "rose", "sea", "seal", "shark", "shrew", "skunk", "skyscraper", "snail", "snake",
+    "spider", "squirrel", "streetcar", "sunflower", "sweet_pepper", "table", "tank",
+    "telephone", "television", "tiger", "tractor", "train", "trout", "tulip", "turtle",
+    "wardrobe", "whale", "willow_tree", "wolf", "woman", "worm",
+];
+
+/// How records look: the label bytes, which of them counts, and the range of each.
+struct Layout {
+    label_bytes: usize,
+    label_at: usize,
+    ranges: &'static [usize],
+}
+
+const LAYOUT_10: Layout = Layout {
+    label_bytes: 1,
+    label_at: 0,
+    ranges: &[10],
+};
+const LAYOUT_100: Layout = Layout {
+    label_bytes: 2,
+    label_at: 1,
+    ranges: &[20, 100],
+};
+
+/// Reads CIFAR-10 from `dir/cifar-10-batches-bin` or `dir`.
+pub fn read_cifar10(dir: &Path) -> Result<Dataset, Error> {
+    let paths = find("cifar10", dir, FOLDER_10, &FILES_10)?;
+    let (test, train) = paths.split_last().map_or((&[][..], &[][..]), |(t, r)| {
+        (std::slice::from_ref(t), r)
+    });
+    Ok(Dataset {
+        name: "cifar10".to_string(),
+        classes: names(&CLASSES_10),
+        shape: SHAPE,
+        train: read_split(train, 10_000, &LAYOUT_10)?,
+        test: read_split(test, 10_000, &LAYOUT_10)?,
+        normalisation: Normalisation {
+            mean: vec![0.4914, 0.4822, 0.4465],
+            std: vec![0.2470, 0.2435, 0.2616],
+        },
+    })
+}
+
+/// Reads CIFAR-100 with its fine labels from `dir/cifar-100-binary` or `dir`.
+pub fn read_cifar100(dir: &Path) -> Result<Dataset, Error> {
+    let paths = find("cifar100", dir, FOLDER_100, &FILES_100)?;
+    let (train, test) = paths.split_at(paths.len().min(1));
+    let names_path = paths.first().map(|path| path.with_file_name(NAMES_100));
+    let classes = match names_path {
+        Some(path) if path.exists() => read_names(&path, CLASSES_100.len())?,
+        _ => names(&CLASSES_100),
+    };
+    Ok(Dataset {
+        name: "cifar100".to_string(),
+        classes,
+        shape: SHAPE,
+        train: read_split(train, 50_000, &LAYOUT_100)?,
+        test: read_split(test, 10_000, &LAYOUT_100)?,
+        normalisation: Normalisation {
+            mean: vec![0.5071, 0.4865, 0.4409],
+            std: vec![0.2673, 0.2564, 0.2762],
+        },
+    })
+}
+
+fn find(
+    dataset: &'static str,
+    dir: &Path,
+    sub: &str,
+    files: &[&'static str],
+) -> Result<Vec<PathBuf>, Error> {
+    let wanted: Vec<Wanted> = files
+        .iter()
+        .map(|&name| Wanted {
+            name,
+            variants: vec![name.to_string()],
+        })
+        .collect();
+    folder::locate(dataset, dir, sub, &[], &wanted)
+}
+
+/// Class names, one a line. The file is read up to 64 KiB: names need far less.
+fn read_names(path: &Path, classes: usize) -> Result<Vec<String>, Error> {
+    let (file, _) = folder::open(path)?;
+    let mut text = String::new();
+    file.take(1 << 16)
+        .read_to_string(&mut text)
+        .map_err(|source| Error::Io {
+            action: "read",
+            source,
+            path: path.to_path_buf(),
+        })?;
+    let found: Vec<String> = text
+        .lines()
+        .map(|line| line.trim().to_string())
+        .filter(|line| !line.is_empty())
+        .collect();
+    if found.len() != classes {
+        return Err(Error::ClassNames {
+            expected: classes,
+            found: found.len(),
+            path: path.to_path_buf(),
+        });
+    }
+    Ok(found)
+}
+
+/// Reads files of `records` records each, one after the other.
+fn read_split(paths: &[PathBuf], records: usize, layout: &Layout) -> Result<Split, Error> {
+    let record = layout.label_bytes + PIXELS;
+    let expected = (records * record) as u64;
+    // All lengths are checked before any memory is taken.
+    for path in paths {
+        let (_, found) = folder::open(path)?;
+        check_length(path, expected, found)?;
+    }
+    let mut split = Split {
+        pixels: Vec::with_capacity(paths.len() * records * PIXELS),
+        labels: Vec::with_capacity(paths.len() * records),
+    };
+    for path in paths {
+        let raw = fs::read(path).map_err(|source| Error::Io {
+            action: "read",
+            source,
+            path: path.clone(),
+        })?;
+        check_length(path, expected, raw.len() as u64)?;
+        for (i, bytes) in raw.chunks_exact(record).enumerate() {
+            let (labels, pixels) = bytes.split_at(layout.label_bytes);
+            for (at, (&label, &classes)) in labels.iter().zip(layout.ranges).enumerate() {
+                if usize::from(label) >= classes {
+                    return Err(Error::Label {
+                        offset: (i * record + at) as u64,
+                        label: u16::from(label),
+                        classes,
+                        path: path.clone(),
+                    });
+                }
+            }
+            split.labels.push(u16::from(labels[layout.label_at]));
+            split.pixels.extend_from_slice(pixels);
+        }
+    }
+    Ok(split)
+}
+
+fn check_length(path: &Path, expected: u64, found: u64) -> Result<(), Error> {
+    if found < expected {
+        return Err(Error::Truncated {
+            offset: found,
+            expected,
+            found,
+            path: path.to_path_buf(),
+        });
+    }
+    if found > expected {
+        return Err(Error::Trailing {
+            offset: expected,
+            expected,
+            found: Some(found),
+            path: path.to_path_buf(),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two records a file, so that tests stay small.
+    fn file(dir: &Path, name: &str, records: &[(&[u8], u8)]) -> PathBuf {
+        let mut raw = Vec::new();
+        for (labels, pixel) in records {
+            raw.extend_from_slice(labels);
+            raw.extend(std::iter::repeat_n(*pixel, PIXELS));
+        }
+        let path = dir.join(name);
+        fs::write(&path, raw).unwrap();
+        path
+    }
+
+    #[test]
+    fn records_keep_their_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let a = file(dir.path(), "a", &[(&[3], 30), (&[4], 40)]);
+        let b = file(dir.path(), "b", &[(&[5], 50), (&[9], 90)]);
+        let split = read_split(&[a, b], 2, &LAYOUT_10).unwrap();
+        assert_eq!(split.labels, [3, 4, 5, 9]);
+        assert_eq!(split.image(2), [50; PIXELS]);
+    }
+
+    #[test]
+    fn the_fine_label_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let a = file(dir.path(), "a", &[(&[19, 99], 1)]);
+        assert_eq!(read_split(&[a], 1, &LAYOUT_100).unwrap().labels, [99]);
+        let a = file(dir.path(), "a", &[(&[1, 2], 1), (&[1, 100], 1)]);
+        assert!(matches!(
+            read_split(&[a], 2, &LAYOUT_100).unwrap_err(),
+            Error::Label {
+                offset: 3075,
+                label: 100,
+                classes: 100,
+                ..
+            }
+        ));
+        let a = file(dir.path(), "a", &[(&[20, 0], 1)]);
+        assert!(matches!(
+            read_split(&[a], 1, &LAYOUT_100).unwrap_err(),
+            Error::Label {
+                offset: 0,
+                label: 20,
+                classes: 20,
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn lengths_and_labels_are_checked() {
+        let dir = tempfile::tempdir().unwrap();
+        let a = file(dir.path(), "a", &[(&[3], 0), (&[10], 0)]);
+        let paths = [a];
+        let error = read_split(&paths, 3, &LAYOUT_10).unwrap_err();
+        assert!(matches!(
+            error,
+            Error::Truncated {
+                offset: 6146,
+                expected: 9219,
+                ..
+            }
+        ));
+        let error = read_split(&paths, 1, &LAYOUT_10).unwrap_err();
+        assert!(matches!(
+            error,
+            Error::Trailing {
+                offset: 3073,
+                found: Some(6146),
+                ..
+            }
+        ));
+        let error = read_split(&paths, 2, &LAYOUT_10).unwrap_err();
+        assert!(matches!(error, Error::Label { offset: 3073, .. }));
+        assert!(error.to_string().contains("expected 0 to 9"), "{error}");
+    }
+
+    #[test]
+    fn official_lengths_are_demanded() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in FILES_10.iter().chain(&FILES_100) {
+            file(dir.path(), name, &[(&[0], 0)]);
+        }
+        assert!(matches!(
+            read_cifar10(dir.path()).unwrap_err(),
+            Error::Truncated {
+                expected: 30_730_000,
+                ..
+            }
+        ));
+        assert!(matches!(
+            read_cifar100(dir.path()).unwrap_err(),
+            Error::Truncated {
+                expected: 153_700_000,
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn class_names_from_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(NAMES_100);
+        fs::write(&path, "a\nb\n\n").unwrap();
+        assert_eq!(read_names(&path, 2).unwrap(), ["a", "b"]);
+        assert!(matches!(
+            read_names(&path, 3).unwrap_err(),
+            Error::ClassNames {
+                expected: 3,
+                found: 2,
+                ..
+            }
+        ));
+    }
+}

@@ -1,0 +1,58 @@
+//! SHA-256 fingerprints as lower-case hex.
+
+use sha2::{Digest, Sha256};
+
+/// Collects bytes and gives their fingerprint.
+pub(crate) struct Fingerprint(Sha256);
+
+impl Fingerprint {
+    pub(crate) fn new() -> Self {
+        Self(Sha256::new())
+    }
+
+    pub(crate) fn number(&mut self, value: usize) {
+        self.0.update((value as u64).to_le_bytes());
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The labels as little-endian pairs of bytes, with their count in front.
+    pub(crate) fn labels(&mut self, labels: &[u16]) {
+        self.number(labels.len());
+        let mut buffer = Vec::with_capacity(8192);
+        for block in labels.chunks(4096) {
+            buffer.clear();
+            for label in block {
+                buffer.extend_from_slice(&label.to_le_bytes());
+            }
+            self.0.update(&buffer);
+        }
+    }
+
+    pub(crate) fn hex(self) -> String {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = String::with_capacity(64);
+        for byte in self.0.finalize() {
+            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            text.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_is_that_of_sha_256() {
+        let mut print = Fingerprint::new();
+        print.bytes(b"abc");
+        assert_eq!(
+            print.hex(),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+}

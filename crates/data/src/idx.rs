@@ -1,0 +1,577 @@
+//! Reader of IDX files, the format of MNIST and Fashion-MNIST.
+//!
+//! A file is a magic number, one 32-bit big-endian count per dimension, and the bytes. It may
+//! be plain or gzip, which its first bytes tell. Memory is bounded before it is taken: by the
+//! length of a plain file, and by the greatest ratio of deflate for a compressed one.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::GzDecoder;
+
+use crate::dataset::{Dataset, ImageShape, Normalisation, Split};
+use crate::error::Error;
+use crate::folder::{self, Wanted};
+
+const MAGIC_LABELS: u32 = 0x0801;
+const MAGIC_IMAGES: u32 = 0x0803;
+/// No set of this format comes near; a greater count is a damaged header.
+const LARGEST_COUNT: u32 = 1_000_000;
+/// Deflate cannot expand by more than this.
+const DEFLATE_RATIO: u64 = 1032;
+const SIDE: usize = 28;
+
+/// The official files, in the order training images, training labels, test images, test labels.
+pub const FILES: [&str; 4] = [
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+];
+
+const FOLDER_MNIST: &str = "mnist";
+const FOLDER_FASHION: &str = "fashion-mnist";
+
+pub(crate) const SHAPE: ImageShape = ImageShape {
+    channels: 1,
+    height: SIDE,
+    width: SIDE,
+};
+
+pub(crate) const FASHION_CLASSES: [&str; 10] = [
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+];
+
+const MNIST_CLASSES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+
+/// Reads MNIST from `dir/mnist` or `dir`.
+pub fn read_mnist(dir: &Path) -> Result<Dataset, Error> {
+    let paths = find("mnist", dir, FOLDER_MNIST, FOLDER_FASHION)?;
+    Ok(Dataset {
+        name: "mnist".to_string(),
+        classes: names(&MNIST_CLASSES),
+        shape: SHAPE,
+        train: read_split(&paths[0], &paths[1])?,
+        test: read_split(&paths[2], &paths[3])?,
+        normalisation: Normalisation {
+            mean: vec![0.1307],
+            std: vec![0.3081],
+        },
+    })
+}
+
+/// Reads Fashion-MNIST from `dir/fashion-mnist` or `dir`.
+pub fn read_fashion_mnist(dir: &Path) -> Result<Dataset, Error> {
+    let paths = find("fashion-mnist", dir, FOLDER_FASHION, FOLDER_MNIST)?;
+    Ok(Dataset {
+        name: "fashion-mnist".to_string(),
+        classes: names(&FASHION_CLASSES),
+        shape: SHAPE,
+        train: read_split(&paths[0], &paths[1])?,
+        test: read_split(&paths[2], &paths[3])?,
+        normalisation: fashion_normalisation(),
+    })
+}
+
+pub(crate) fn fashion_normalisation() -> Normalisation {
+    Normalisation {
+        mean: vec![0.2860],
+        std: vec![0.3530],
+    }
+}
+
+pub(crate) fn names(classes: &[&str]) -> Vec<String> {
+    classes.iter().map(|name| (*name).to_string()).collect()
+}
+
+fn find(
+    dataset: &'static str,
+    dir: &Path,
+    sub: &str,
+    foreign: &str,
+) -> Result<[PathBuf; 4], Error> {
+    let wanted = FILES.map(|name| {
+        let dotted = name.replace("-idx", ".idx");
+        Wanted {
+            name,
+            variants: vec![
+                name.to_string(),
+                format!("{name}.gz"),
+                format!("{dotted}.gz"),
+                dotted,
+            ],
+        }
+    });
+    let found = folder::locate(dataset, dir, sub, &[foreign], &wanted)?;
+    <[PathBuf; 4]>::try_from(found).map_err(|_| Error::Missing {
+        dataset,
+        places: Vec::new(),
+    })
+}
+
+fn read_split(images_path: &Path, labels_path: &Path) -> Result<Split, Error> {
+    let (images, length) = folder::open(images_path)?;
+    let pixels = parse(
+        BufReader::with_capacity(1 << 16, images),
+        length,
+        images_path,
+        &IMAGES,
+    )?;
+    let (labels, length) = folder::open(labels_path)?;
+    let labels = parse(BufReader::new(labels), length, labels_path, &LABELS)?;
+    join(pixels, images_path, labels, labels_path)
+}
+
+/// Reads a split from bytes in memory; `name` stands for the file in errors.
+pub(crate) fn parse_split(
+    images: (&[u8], &str),
+    labels: (&[u8], &str),
+) -> Result<Split, Error> {
+    let (images_path, labels_path) = (Path::new(images.1), Path::new(labels.1));
+    let pixels = parse(images.0, images.0.len() as u64, images_path, &IMAGES)?;
+    let labels = parse(labels.0, labels.0.len() as u64, labels_path, &LABELS)?;
+    join(pixels, images_path, labels, labels_path)
+}
+
+fn join(
+    pixels: Vec<u8>,
+    images_path: &Path,
+    labels: Vec<u8>,
+    labels_path: &Path,
+) -> Result<Split, Error> {
+    let images = pixels.len() / (SIDE * SIDE);
+    if images != labels.len() {
+        return Err(Error::Counts {
+            images: images as u64,
+            labels: labels.len() as u64,
+            images_path: images_path.to_path_buf(),
+            labels_path: labels_path.to_path_buf(),
+        });
+    }
+    let classes = MNIST_CLASSES.len();
+    if let Some(at) = labels.iter().position(|&l| usize::from(l) >= classes) {
+        return Err(Error::Label {
+            offset: LABELS.header() + at as u64,
+            label: u16::from(labels[at]),
+            classes,
+            path: labels_path.to_path_buf(),
+        });
+    }
+    Ok(Split {
+        pixels,
+        labels: labels.into_iter().map(u16::from).collect(),
+    })
+}
+
+/// What a file must hold after its count: the size of each further dimension.
+struct Layout {
+    magic: u32,
+    count: &'static str,
+    sides: &'static [(&'static str, u32)],
+}
+
+const LABELS: Layout = Layout {
+    magic: MAGIC_LABELS,
+    count: "number of labels",
+    sides: &[],
+};
+const IMAGES: Layout = Layout {
+    magic: MAGIC_IMAGES,
+    count: "number of images",
+    sides: &[
+        ("number of rows", SIDE as u32),
+        ("number of columns", SIDE as u32),
+    ],
+};
+
+impl Layout {
+    /// Bytes before the content.
+    fn header(&self) -> u64 {
+        8 + 4 * self.sides.len() as u64
+    }
+}
+
+/// Reads one file of `length` bytes, plain or gzip, and gives its content after the header.
+fn parse(
+    mut input: impl BufRead,
+    length: u64,
+    path: &Path,
+    layout: &Layout,
+) -> Result<Vec<u8>, Error> {
+    let start = input.fill_buf().map_err(|source| Error::Io {
+        action: "read",
+        source,
+        path: path.to_path_buf(),
+    })?;
+    if !start.starts_with(&[0x1f, 0x8b]) {
+        return content(&mut input, Some(length), length, path, layout);
+    }
+    let mut decoder = GzDecoder::new(&mut input);
+    let most = length.saturating_mul(DEFLATE_RATIO);
+    let bytes = content(&mut decoder, None, most, path, layout)?;
+    let rest = input.fill_buf().map_err(|source| Error::Io {
+        action: "read",
+        source,
+        path: path.to_path_buf(),
+    })?;
+    if !rest.is_empty() {
+        let end = layout.header() + bytes.len() as u64;
+        return Err(Error::Trailing {
+            offset: end,
+            expected: end,
+            found: None,
+            path: path.to_path_buf(),
+        });
+    }
+    Ok(bytes)
+}
+
+/// Reads header and content. `total` is the length when it is known, `most` its upper bound.
+fn content(
+    input: &mut impl Read,
+    total: Option<u64>,
+    most: u64,
+    path: &Path,
+    layout: &Layout,
+) -> Result<Vec<u8>, Error> {
+    let header = layout.header();
+    let mut head = Vec::new();
+    fill(input, &mut head, header, 0, path)?;
+    if let Some(&[a, b, c, d]) = head.first_chunk::<4>() {
+        let found = u32::from_be_bytes([a, b, c, d]);
+        if found != layout.magic {
+            return Err(Error::Magic {
+                expected: layout.magic,
+                found,
+                path: path.to_path_buf(),
+            });
+        }
+    }
+    if (head.len() as u64) < header {
+        return Err(Error::Truncated {
+            offset: head.len() as u64,
+            expected: header,
+            found: head.len() as u64,
+            path: path.to_path_buf(),
+        });
+    }
+    let numbers: Vec<u32> = head
+        .chunks_exact(4)
+        .skip(1)
+        .map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+        .collect();
+    let bad = |field, place: usize, expected: String| Error::Header {
+        field,
+        offset: 4 + 4 * place as u64,
+        expected,
+        found: u64::from(numbers[place]),
+        path: path.to_path_buf(),
+    };
+    let count = numbers[0];
+    if count == 0 || count > LARGEST_COUNT {
+        return Err(bad(layout.count, 0, format!("1 to {LARGEST_COUNT}")));
+    }
+    let mut bytes = u64::from(count);
+    for (place, &(field, side)) in layout.sides.iter().enumerate() {
+        if numbers[place + 1] != side {
+            return Err(bad(field, place + 1, side.to_string()));
+        }
+        bytes *= u64::from(side);
+    }
+    let expected = header + bytes;
+    if expected > most {
+        // Nothing is allocated for a count that the file cannot hold.
+        return Err(match total {
+            Some(found) => Error::Truncated {
+                offset: found,
+                expected,
+                found,
+                path: path.to_path_buf(),
+            },
+            None => bad(
+                layout.count,
+                0,
+                format!("content of at most {most} bytes, all that this gzip file can hold"),
+            ),
+        });
+    }
+    let mut body = Vec::with_capacity(usize::try_from(bytes + 1).unwrap_or(0).min(1 << 26));
+    let whole = fill(input, &mut body, bytes + 1, header, path)?;
+    let found = header + body.len() as u64;
+    if found < expected {
+        return Err(Error::Truncated {
+            offset: found,
+            expected,
+            found,
+            path: path.to_path_buf(),
+        });
+    }
+    if found > expected {
+        return Err(Error::Trailing {
+            offset: expected,
+            expected,
+            found: total,
+            path: path.to_path_buf(),
+        });
+    }
+    if !whole {
+        return Err(Error::Gzip {
+            offset: found,
+            reason: "the file ends before its checksum".to_string(),
+            path: path.to_path_buf(),
+        });
+    }
+    Ok(body)
+}
+
+/// Reads up to `most` bytes; fewer when the input ends. `offset` is where it stands.
+/// False means that a compressed input ends in the middle.
+fn fill(
+    input: &mut impl Read,
+    out: &mut Vec<u8>,
+    most: u64,
+    offset: u64,
+    path: &Path,
+) -> Result<bool, Error> {
+    match input.take(most).read_to_end(out) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::InvalidInput | ErrorKind::InvalidData
+            ) =>
+        {
+            Err(Error::Gzip {
+                offset: offset + out.len() as u64,
+                reason: error.to_string(),
+                path: path.to_path_buf(),
+            })
+        }
+        Err(source) => Err(Error::Io {
+            action: "read",
+            source,
+            path: path.to_path_buf(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::fs;
+    use std::io::Write;
+
+    fn images(count: u32, content: usize) -> Vec<u8> {
+        let mut raw = Vec::new();
+        for number in [MAGIC_IMAGES, count, 28, 28] {
+            raw.extend_from_slice(&number.to_be_bytes());
+        }
+        raw.extend((0..content).map(|i| (i % 251) as u8));
+        raw
+    }
+
+    fn labels(content: &[u8]) -> Vec<u8> {
+        let mut raw = Vec::new();
+        for number in [MAGIC_LABELS, content.len() as u32] {
+            raw.extend_from_slice(&number.to_be_bytes());
+        }
+        raw.extend_from_slice(content);
+        raw
+    }
+
+    fn gz(raw: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(raw).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn split(images: &[u8], labels: &[u8]) -> Result<Split, Error> {
+        parse_split((images, "images"), (labels, "labels"))
+    }
+
+    #[test]
+    fn plain_and_gzip_give_the_same() {
+        let (images, labels) = (images(2, 2 * 784), labels(&[3, 9]));
+        let plain = split(&images, &labels).unwrap();
+        assert_eq!(plain.len(), 2);
+        assert_eq!(plain.labels, [3, 9]);
+        assert_eq!(plain.image(1), &images[16 + 784..]);
+        assert_eq!(split(&gz(&images), &gz(&labels)).unwrap(), plain);
+    }
+
+    #[test]
+    fn files_are_found_under_each_official_name() {
+        for (suffix, dotted, sub) in [
+            ("", false, true),
+            (".gz", false, true),
+            ("", true, false),
+            (".gz", true, false),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let folder = if sub {
+                dir.path().join("mnist")
+            } else {
+                dir.path().to_path_buf()
+            };
+            fs::create_dir_all(&folder).unwrap();
+            for name in FILES {
+                let raw = if name.contains("images") {
+                    images(1, 784)
+                } else {
+                    labels(&[7])
+                };
+                let raw = if suffix.is_empty() { raw } else { gz(&raw) };
+                let name = if dotted {
+                    name.replace("-idx", ".idx")
+                } else {
+                    name.to_string()
+                };
+                fs::write(folder.join(format!("{name}{suffix}")), raw).unwrap();
+            }
+            let set = read_mnist(dir.path()).unwrap();
+            assert_eq!(set.train.labels, [7]);
+            assert_eq!(set.test.len(), 1);
+            assert_eq!(read_fashion_mnist(dir.path()).is_ok(), !sub);
+        }
+    }
+
+    #[test]
+    fn truncated_files_at_every_byte() {
+        let whole = images(1, 784);
+        let packed = gz(&whole);
+        for end in 0..whole.len() {
+            let error = split(&whole[..end], &labels(&[0])).unwrap_err();
+            match error {
+                Error::Truncated { offset, found, .. } => {
+                    assert_eq!((offset, found), (end as u64, end as u64));
+                }
+                other => panic!("{end}: {other}"),
+            }
+        }
+        for end in 0..packed.len() {
+            let error = split(&packed[..end], &labels(&[0])).unwrap_err();
+            assert!(
+                matches!(error, Error::Truncated { .. } | Error::Gzip { .. }),
+                "{end}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn damaged_gzip_never_passes() {
+        let packed = gz(&images(1, 784));
+        for at in 10..packed.len() {
+            let mut damaged = packed.clone();
+            damaged[at] ^= 0x5a;
+            assert!(split(&damaged, &labels(&[0])).is_err(), "{at}");
+        }
+    }
+
+    #[test]
+    fn wrong_magic() {
+        let error = split(&labels(&[0; 20]), &labels(&[0])).unwrap_err();
+        assert!(matches!(
+            error,
+            Error::Magic {
+                expected: MAGIC_IMAGES,
+                found: MAGIC_LABELS,
+                ..
+            }
+        ));
+        assert!(error.to_string().contains("0x00000803"), "{error}");
+    }
+
+    #[test]
+    fn counts_that_lie() {
+        // More than the file has: truncated. Less: trailing.
+        let error = split(&images(3, 2 * 784), &labels(&[0, 0])).unwrap_err();
+        assert!(matches!(error, Error::Truncated { expected: 2368, .. }));
+        let error = split(&images(1, 2 * 784), &labels(&[0])).unwrap_err();
+        assert!(matches!(
+            error,
+            Error::Trailing {
+                offset: 800,
+                found: Some(1584),
+                ..
+            }
+        ));
+        let error = split(&gz(&images(1, 2 * 784)), &labels(&[0])).unwrap_err();
+        assert!(matches!(error, Error::Trailing { offset: 800, .. }));
+        // Absurd, and none.
+        for count in [u32::MAX, LARGEST_COUNT + 1, 0] {
+            let error = split(&images(count, 784), &labels(&[0])).unwrap_err();
+            assert!(matches!(error, Error::Header { offset: 4, .. }), "{error}");
+        }
+        // Below the limit, yet more than a gzip file of this length can hold.
+        let error = split(&gz(&images(LARGEST_COUNT, 10)), &labels(&[0])).unwrap_err();
+        assert!(matches!(error, Error::Header { offset: 4, .. }), "{error}");
+        assert!(error.to_string().contains("gzip"), "{error}");
+    }
+
+    #[test]
+    fn a_gzip_bomb_is_not_unpacked() {
+        // 64 MB of zeros behind a header of one image: reading stops one byte after it.
+        let mut raw = images(1, 784);
+        raw.resize(64 << 20, 0);
+        let error = split(&gz(&raw), &labels(&[0])).unwrap_err();
+        assert!(matches!(error, Error::Trailing { expected: 800, .. }));
+    }
+
+    #[test]
+    fn bytes_after_the_gzip_stream() {
+        let mut packed = gz(&images(1, 784));
+        packed.push(0);
+        let error = split(&packed, &labels(&[0])).unwrap_err();
+        assert!(matches!(error, Error::Trailing { offset: 800, .. }));
+    }
+
+    #[test]
+    fn other_image_sizes() {
+        let mut raw = images(1, 784);
+        raw[11] = 27;
+        let error = split(&raw, &labels(&[0])).unwrap_err();
+        assert!(matches!(
+            error,
+            Error::Header {
+                field: "number of rows",
+                offset: 8,
+                found: 27,
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn labels_out_of_range_and_of_another_count() {
+        let error = split(&images(2, 2 * 784), &labels(&[9, 10])).unwrap_err();
+        assert!(matches!(
+            error,
+            Error::Label {
+                offset: 9,
+                label: 10,
+                ..
+            }
+        ));
+        let error = split(&images(2, 2 * 784), &labels(&[9])).unwrap_err();
+        assert!(matches!(
+            error,
+            Error::Counts {
+                images: 2,
+                labels: 1,
+                ..
+            }
+        ));
+    }
+}

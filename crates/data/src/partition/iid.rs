@@ -1,0 +1,17 @@
+//! A random permutation, cut into parts whose sizes differ by at most one.
+
+use super::stream::Stream;
+use super::{Made, all, cut};
+
+pub(super) fn make(samples: usize, clients: usize, stream: &mut Stream) -> Made {
+    let mut indices = all(samples);
+    stream.shuffle(&mut indices);
+    let clients = (0..clients)
+        .map(|i| indices[cut(samples, clients, i)..cut(samples, clients, i + 1)].to_vec())
+        .collect();
+    Made {
+        clients,
+        draws: 1,
+        notes: Vec::new(),
+    }
+}

@@ -1,0 +1,141 @@
+//! How uneven a partition is.
+
+use crate::error::Error;
+
+/// The sizes of clients, in samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sizes {
+    /// The smallest client.
+    pub min: usize,
+    /// The largest client.
+    pub max: usize,
+    /// The mean size.
+    pub mean: f64,
+    /// The standard deviation over all clients (divided by N).
+    pub std: f64,
+}
+
+/// Statistics of a partition. Means are over clients, each with the same weight.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Skew {
+    /// Samples of each class at each client, `[client][class]`.
+    pub counts: Vec<Vec<u32>>,
+    /// The sizes of clients.
+    pub sizes: Sizes,
+    /// Mean number of classes that a client has at least one sample of.
+    pub mean_classes: f64,
+    /// Mean total-variation distance of a client's label distribution to that of all clients
+    /// together: 0 if they agree, near 1 if they share nothing.
+    pub mean_total_variation: f64,
+    /// Mean effective number of classes of a client: exp of the entropy of its labels.
+    pub mean_effective_classes: f64,
+}
+
+impl Skew {
+    /// Computes the statistics. Fails on a sample without a label, or a label not below
+    /// `classes`. Clients without samples count as holding no class.
+    pub fn of(clients: &[Vec<u32>], labels: &[u16], classes: usize) -> Result<Self, Error> {
+        let mut counts = Vec::with_capacity(clients.len());
+        let mut total = vec![0u64; classes];
+        for (client, indices) in clients.iter().enumerate() {
+            let mut row = vec![0u32; classes];
+            for &index in indices {
+                let at = index as usize;
+                let &label = labels.get(at).ok_or(Error::SampleRange {
+                    client,
+                    index,
+                    samples: labels.len(),
+                })?;
+                let class = usize::from(label);
+                let cell = row.get_mut(class).ok_or(Error::LabelRange {
+                    index: at,
+                    label,
+                    classes,
+                })?;
+                *cell += 1;
+                total[class] += 1;
+            }
+            counts.push(row);
+        }
+        let all: u64 = total.iter().sum();
+        let (mut held, mut distance, mut effective) = (0.0, 0.0, 0.0);
+        for (row, indices) in counts.iter().zip(clients) {
+            let size = indices.len() as f64;
+            if indices.is_empty() {
+                continue;
+            }
+            let (mut apart, mut entropy) = (0.0, 0.0);
+            for (&count, &n) in row.iter().zip(&total) {
+                let p = f64::from(count) / size;
+                apart += (p - n as f64 / all as f64).abs();
+                if count > 0 {
+                    held += 1.0;
+                    entropy -= p * p.ln();
+                }
+            }
+            distance += apart / 2.0;
+            effective += entropy.exp();
+        }
+        let n = clients.len().max(1) as f64;
+        Ok(Self {
+            counts,
+            sizes: sizes(clients),
+            mean_classes: held / n,
+            mean_total_variation: distance / n,
+            mean_effective_classes: effective / n,
+        })
+    }
+}
+
+fn sizes(clients: &[Vec<u32>]) -> Sizes {
+    let n = clients.len().max(1) as f64;
+    let each = || clients.iter().map(Vec::len);
+    let mean = each().sum::<usize>() as f64 / n;
+    let square = each()
+        .map(|size| (size as f64 - mean) * (size as f64 - mean))
+        .sum::<f64>();
+    Sizes {
+        min: each().min().unwrap_or(0),
+        max: each().max().unwrap_or(0),
+        mean,
+        std: (square / n).sqrt(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_by_hand() {
+        let labels = [0, 0, 1, 1, 1, 0];
+        let skew = Skew::of(&[vec![0, 1], vec![2, 3, 4, 5]], &labels, 3).unwrap();
+        assert_eq!(skew.counts, [[2, 0, 0], [1, 3, 0]]);
+        assert_eq!((skew.sizes.min, skew.sizes.max), (2, 4));
+        assert_eq!((skew.sizes.mean, skew.sizes.std), (3.0, 1.0));
+        assert_eq!(skew.mean_classes, 1.5);
+        assert!((skew.mean_total_variation - 0.375).abs() < 1e-12);
+        let entropy: f64 = -(0.25 * 0.25f64.ln() + 0.75 * 0.75f64.ln());
+        assert!((skew.mean_effective_classes - (1.0 + entropy.exp()) / 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn odd_input() {
+        assert!(matches!(
+            Skew::of(&[vec![0], vec![7]], &[0, 0], 1),
+            Err(Error::SampleRange {
+                client: 1,
+                index: 7,
+                samples: 2
+            })
+        ));
+        assert!(matches!(
+            Skew::of(&[vec![1]], &[0, 5], 5),
+            Err(Error::LabelRange { label: 5, .. })
+        ));
+        let none = Skew::of(&[], &[], 0).unwrap();
+        assert_eq!(none.sizes.max, 0);
+        let empty = Skew::of(&[vec![], vec![0]], &[0], 1).unwrap();
+        assert_eq!(empty.mean_classes, 0.5);
+    }
+}

@@ -1,0 +1,1 @@
+//! The core: the Method trait, the one training loop, the one round, sampling, metrics, randomness.

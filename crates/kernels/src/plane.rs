@@ -1,0 +1,71 @@
+//! The memory layout of activations.
+//!
+//! A spatial activation is `[group][channel][row][column][lane]`: as many samples as a vector has lanes stand side by
+//! side, so that every operation on pixels is one vector operation, whatever the channel count or the image size.
+//! Rows and columns carry a border of zeros (`halo`) as wide as the convolution that reads the activation needs.
+
+/// Rows and columns of one channel, with the border of zeros around them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plane {
+    /// Rows without the border.
+    pub height: usize,
+    /// Columns without the border.
+    pub width: usize,
+    /// Width of the border on each side.
+    pub halo: usize,
+}
+
+impl Plane {
+    /// A plane with no border.
+    #[must_use]
+    pub fn bare(height: usize, width: usize) -> Self {
+        Self { height, width, halo: 0 }
+    }
+
+    /// The same pixels with another border.
+    #[must_use]
+    pub fn with_halo(self, halo: usize) -> Self {
+        Self { halo, ..self }
+    }
+
+    /// Pixels without the border.
+    #[must_use]
+    pub fn pixels(self) -> usize {
+        self.height * self.width
+    }
+
+    /// Pixels from one row to the next.
+    #[must_use]
+    pub fn row(self) -> usize {
+        self.width + 2 * self.halo
+    }
+
+    /// Pixels with the border: the distance from one channel to the next.
+    #[must_use]
+    pub fn area(self) -> usize {
+        self.row() * (self.height + 2 * self.halo)
+    }
+
+    /// Where the first pixel stands.
+    #[must_use]
+    pub fn origin(self) -> usize {
+        self.halo * self.row() + self.halo
+    }
+}
+
+/// Writes zeros into the border of `channels` planes of `lanes`-wide pixels.
+pub fn clear_halo(x: &mut [f32], plane: Plane, channels: usize, lanes: usize) {
+    if plane.halo == 0 {
+        return;
+    }
+    let (row, area) = (plane.row() * lanes, plane.area() * lanes);
+    let edge = plane.halo * lanes;
+    for channel in x[..channels * area].chunks_exact_mut(area) {
+        channel[..plane.halo * row].fill(0.0);
+        channel[(plane.halo + plane.height) * row..].fill(0.0);
+        for line in channel[plane.halo * row..].chunks_exact_mut(row).take(plane.height) {
+            line[..edge].fill(0.0);
+            line[row - edge..].fill(0.0);
+        }
+    }
+}

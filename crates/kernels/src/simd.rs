@@ -1,0 +1,168 @@
+//! Which instruction set runs, and the few vector operations the kernels are written in.
+//!
+//! A kernel is a value that implements [`Kernel`]; [`Isa::run`] calls it inside a function compiled for the chosen
+//! instruction set. The vector operations come from `pulp`, so the same kernel source serves AVX2, AVX-512, NEON and
+//! plain Rust.
+
+use std::any::TypeId;
+
+use pulp::Simd;
+
+/// An instruction set this program can run on. Its vector width is also the number of samples side by side in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Isa {
+    /// Plain Rust, eight lanes. Runs everywhere.
+    Portable,
+    /// Plain Rust, sixteen lanes: the shape of AVX-512 without its instructions.
+    PortableWide,
+    /// x86-64 with AVX2 and FMA.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// x86-64 with AVX-512 (F, BW, CD, DQ, VL).
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// aarch64.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+}
+
+impl Isa {
+    /// The best instruction set of this machine.
+    #[must_use]
+    pub fn detect() -> Self {
+        *Self::available().last().unwrap_or(&Self::Portable)
+    }
+
+    /// Every instruction set this machine can run, the best one last.
+    #[must_use]
+    pub fn available() -> Vec<Self> {
+        #[allow(unused_mut, reason = "no vector instruction set is known for some targets")]
+        let mut found = vec![Self::PortableWide, Self::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if pulp::x86::V3::try_new().is_some() {
+                found.push(Self::Avx2);
+            }
+            if pulp::x86::V4::try_new().is_some() {
+                found.push(Self::Avx512);
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        if pulp::aarch64::Neon::try_new().is_some() {
+            found.push(Self::Neon);
+        }
+        found
+    }
+
+    /// The name used in reports and by [`Isa::from_name`].
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::PortableWide => "portable-wide",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => "neon",
+        }
+    }
+
+    /// The instruction set of that name, if this machine can run it.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::available().into_iter().find(|isa| isa.name() == name)
+    }
+
+    /// Samples that stand side by side in one vector.
+    #[must_use]
+    pub fn lanes(self) -> usize {
+        match self {
+            Self::Portable => pulp::Scalar256b::F32_LANES,
+            Self::PortableWide => pulp::Scalar512b::F32_LANES,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => pulp::x86::V3::F32_LANES,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => pulp::x86::V4::F32_LANES,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => pulp::aarch64::Neon::F32_LANES,
+        }
+    }
+
+    /// Runs a kernel with this instruction set. One that the machine lacks is replaced by plain Rust of the same width.
+    #[inline]
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        let op = Run(kernel);
+        match self {
+            Self::Portable => Simd::vectorize(pulp::Scalar256b, op),
+            Self::PortableWide => Simd::vectorize(pulp::Scalar512b, op),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => match pulp::x86::V3::try_new() {
+                Some(simd) => Simd::vectorize(simd, op),
+                None => Simd::vectorize(pulp::Scalar256b, op),
+            },
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => match pulp::x86::V4::try_new() {
+                Some(simd) => Simd::vectorize(simd, op),
+                None => Simd::vectorize(pulp::Scalar512b, op),
+            },
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => match pulp::aarch64::Neon::try_new() {
+                Some(simd) => Simd::vectorize(simd, op),
+                None => Simd::vectorize(pulp::Scalar128b, op),
+            },
+        }
+    }
+}
+
+/// Code that is compiled once for every instruction set. Mark `run` and all it calls `#[inline(always)]`.
+pub(crate) trait Kernel {
+    type Output;
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+struct Run<K>(K);
+
+impl<K: Kernel> pulp::WithSimd for Run<K> {
+    type Output = K::Output;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> K::Output {
+        self.0.run(simd)
+    }
+}
+
+/// a * b + c, fused where the instruction set has it. Plain Rust rounds twice: a fused call there costs a library call.
+#[inline(always)]
+pub(crate) fn fma<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
+    if is_portable::<S>() { simd.add_f32s(simd.mul_f32s(a, b), c) } else { simd.mul_add_e_f32s(a, b, c) }
+}
+
+/// Whether `S` is plain Rust. Known when compiling.
+#[inline(always)]
+fn is_portable<S: Simd>() -> bool {
+    let own = TypeId::of::<S>();
+    own == TypeId::of::<pulp::Scalar256b>() || own == TypeId::of::<pulp::Scalar512b>()
+}
+
+/// Reads one vector.
+///
+/// # Safety
+/// `p` must be valid for reading `S::F32_LANES` floats.
+#[inline(always)]
+pub(crate) unsafe fn load<S: Simd>(p: *const f32) -> S::f32s {
+    // SAFETY: by the contract; a vector is plain floats, and no alignment is asked for.
+    unsafe { p.cast::<S::f32s>().read_unaligned() }
+}
+
+/// Writes one vector.
+///
+/// # Safety
+/// `p` must be valid for writing `S::F32_LANES` floats.
+#[inline(always)]
+pub(crate) unsafe fn store<S: Simd>(p: *mut f32, v: S::f32s) {
+    // SAFETY: as for `load`.
+    unsafe { p.cast::<S::f32s>().write_unaligned(v) }
+}

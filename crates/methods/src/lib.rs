@@ -1,0 +1,1 @@
+//! One file per federated method, and the registry.

@@ -1,0 +1,1 @@
+//! Models as trees of layers, flat parameters, optimisers and loss kernels.

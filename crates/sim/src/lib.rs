@@ -1,0 +1,1 @@
+//! Runs federated rounds in one process on worker threads.
