@@ -1,3 +1,38 @@
 //! The `fedelity` command.
 
-fn main() {}
+mod args;
+mod command;
+mod config;
+mod execution;
+mod folder;
+mod heatmap;
+mod interrupt;
+mod printer;
+mod progress;
+mod status;
+mod study;
+mod table;
+mod terminal;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::Cli;
+use printer::{Printer, is_broken_pipe};
+use status::Status;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let printer = Printer::new(cli.color, cli.quiet, cli.verbose);
+    let status = match cli.command.run(&printer) {
+        Ok(status) => status,
+        Err(error) if is_broken_pipe(&error) => Status::Done,
+        Err(error) => {
+            printer.error(format!("{error:#}"));
+            Status::CouldNotRun
+        }
+    };
+    status.into()
+}

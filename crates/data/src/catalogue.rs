@@ -122,13 +122,10 @@ pub fn entries() -> &'static [Entry] {
 
 /// The entry of a name.
 pub fn find(name: &str) -> Result<&'static Entry, Error> {
-    ENTRIES
-        .iter()
-        .find(|entry| entry.name == name)
-        .ok_or_else(|| Error::UnknownDataset {
-            name: name.to_string(),
-            known: ENTRIES.iter().map(|entry| entry.name).collect(),
-        })
+    ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| Error::UnknownDataset {
+        name: name.to_string(),
+        known: ENTRIES.iter().map(|entry| entry.name).collect(),
+    })
 }
 
 /// Loads a data set by name. All but the embedded one need the folder of their files.
@@ -137,11 +134,7 @@ pub fn load(name: &str, data_dir: Option<&Path>) -> Result<Dataset, Error> {
     let Some(folder) = entry.folder else {
         return embedded::read();
     };
-    let dir = data_dir.ok_or(Error::NoFolder {
-        dataset: entry.name,
-        folder,
-        files: entry.files,
-    })?;
+    let dir = data_dir.ok_or(Error::NoFolder { dataset: entry.name, folder, files: entry.files })?;
     match entry.name {
         "mnist" => idx::read_mnist(dir),
         "fashion-mnist" => idx::read_fashion_mnist(dir),
@@ -226,13 +219,7 @@ mod tests {
                 assert!(split.label_counts(entry.classes).iter().all(|&n| n > 0));
             }
             let pixels = entry.shape.height * entry.shape.width;
-            for (channel, (&mean, &std)) in set
-                .normalisation
-                .mean
-                .iter()
-                .zip(&set.normalisation.std)
-                .enumerate()
-            {
+            for (channel, (&mean, &std)) in set.normalisation.mean.iter().zip(&set.normalisation.std).enumerate() {
                 let (mut sum, mut square, mut n) = (0u64, 0u64, 0u64);
                 for i in 0..set.train.len() {
                     for &p in &set.train.image(i)[channel * pixels..(channel + 1) * pixels] {

@@ -4,7 +4,6 @@
 //! (CIFAR-100), then 3,072 pixels as `[channel][row][column]`. There is no header, so the
 //! official length is the only check against a cut file.
 
-use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -29,25 +28,13 @@ const FOLDER_10: &str = "cifar-10-batches-bin";
 const FOLDER_100: &str = "cifar-100-binary";
 const NAMES_100: &str = "fine_label_names.txt";
 
-pub(crate) const SHAPE: ImageShape = ImageShape {
-    channels: 3,
-    height: 32,
-    width: 32,
-};
+pub(crate) const SHAPE: ImageShape = ImageShape { channels: 3, height: 32, width: 32 };
 const PIXELS: usize = 3 * 32 * 32;
+/// Records read at a time.
+const BUFFERED: usize = 64;
 
-const CLASSES_10: [&str; 10] = [
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-];
+const CLASSES_10: [&str; 10] =
+    ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
 
 #[rustfmt::skip]
 const CLASSES_100: [&str; 100] = [
@@ -72,33 +59,20 @@ struct Layout {
     ranges: &'static [usize],
 }
 
-const LAYOUT_10: Layout = Layout {
-    label_bytes: 1,
-    label_at: 0,
-    ranges: &[10],
-};
-const LAYOUT_100: Layout = Layout {
-    label_bytes: 2,
-    label_at: 1,
-    ranges: &[20, 100],
-};
+const LAYOUT_10: Layout = Layout { label_bytes: 1, label_at: 0, ranges: &[10] };
+const LAYOUT_100: Layout = Layout { label_bytes: 2, label_at: 1, ranges: &[20, 100] };
 
 /// Reads CIFAR-10 from `dir/cifar-10-batches-bin` or `dir`.
 pub fn read_cifar10(dir: &Path) -> Result<Dataset, Error> {
     let paths = find("cifar10", dir, FOLDER_10, &FILES_10)?;
-    let (test, train) = paths.split_last().map_or((&[][..], &[][..]), |(t, r)| {
-        (std::slice::from_ref(t), r)
-    });
+    let (test, train) = paths.split_last().map_or((&[][..], &[][..]), |(t, r)| (std::slice::from_ref(t), r));
     Ok(Dataset {
         name: "cifar10".to_string(),
         classes: names(&CLASSES_10),
         shape: SHAPE,
         train: read_split(train, 10_000, &LAYOUT_10)?,
         test: read_split(test, 10_000, &LAYOUT_10)?,
-        normalisation: Normalisation {
-            mean: vec![0.4914, 0.4822, 0.4465],
-            std: vec![0.2470, 0.2435, 0.2616],
-        },
+        normalisation: Normalisation { mean: vec![0.4914, 0.4822, 0.4465], std: vec![0.2470, 0.2435, 0.2616] },
     })
 }
 
@@ -117,26 +91,12 @@ pub fn read_cifar100(dir: &Path) -> Result<Dataset, Error> {
         shape: SHAPE,
         train: read_split(train, 50_000, &LAYOUT_100)?,
         test: read_split(test, 10_000, &LAYOUT_100)?,
-        normalisation: Normalisation {
-            mean: vec![0.5071, 0.4865, 0.4409],
-            std: vec![0.2673, 0.2564, 0.2762],
-        },
+        normalisation: Normalisation { mean: vec![0.5071, 0.4865, 0.4409], std: vec![0.2673, 0.2564, 0.2762] },
     })
 }
 
-fn find(
-    dataset: &'static str,
-    dir: &Path,
-    sub: &str,
-    files: &[&'static str],
-) -> Result<Vec<PathBuf>, Error> {
-    let wanted: Vec<Wanted> = files
-        .iter()
-        .map(|&name| Wanted {
-            name,
-            variants: vec![name.to_string()],
-        })
-        .collect();
+fn find(dataset: &'static str, dir: &Path, sub: &str, files: &[&'static str]) -> Result<Vec<PathBuf>, Error> {
+    let wanted: Vec<Wanted> = files.iter().map(|&name| Wanted { name, variants: vec![name.to_string()] }).collect();
     folder::locate(dataset, dir, sub, &[], &wanted)
 }
 
@@ -144,24 +104,14 @@ fn find(
 fn read_names(path: &Path, classes: usize) -> Result<Vec<String>, Error> {
     let (file, _) = folder::open(path)?;
     let mut text = String::new();
-    file.take(1 << 16)
-        .read_to_string(&mut text)
-        .map_err(|source| Error::Io {
-            action: "read",
-            source,
-            path: path.to_path_buf(),
-        })?;
-    let found: Vec<String> = text
-        .lines()
-        .map(|line| line.trim().to_string())
-        .filter(|line| !line.is_empty())
-        .collect();
+    file.take(1 << 16).read_to_string(&mut text).map_err(|source| Error::Io {
+        action: "read",
+        source,
+        path: path.to_path_buf(),
+    })?;
+    let found: Vec<String> = text.lines().map(|line| line.trim().to_string()).filter(|line| !line.is_empty()).collect();
     if found.len() != classes {
-        return Err(Error::ClassNames {
-            expected: classes,
-            found: found.len(),
-            path: path.to_path_buf(),
-        });
+        return Err(Error::ClassNames { expected: classes, found: found.len(), path: path.to_path_buf() });
     }
     Ok(found)
 }
@@ -179,48 +129,47 @@ fn read_split(paths: &[PathBuf], records: usize, layout: &Layout) -> Result<Spli
         pixels: Vec::with_capacity(paths.len() * records * PIXELS),
         labels: Vec::with_capacity(paths.len() * records),
     };
+    // A small buffer stays in the cache and is taken once.
+    let mut buffer = vec![0; record * BUFFERED];
     for path in paths {
-        let raw = fs::read(path).map_err(|source| Error::Io {
-            action: "read",
-            source,
-            path: path.clone(),
-        })?;
-        check_length(path, expected, raw.len() as u64)?;
-        for (i, bytes) in raw.chunks_exact(record).enumerate() {
-            let (labels, pixels) = bytes.split_at(layout.label_bytes);
-            for (at, (&label, &classes)) in labels.iter().zip(layout.ranges).enumerate() {
-                if usize::from(label) >= classes {
-                    return Err(Error::Label {
-                        offset: (i * record + at) as u64,
-                        label: u16::from(label),
-                        classes,
-                        path: path.clone(),
-                    });
-                }
-            }
-            split.labels.push(u16::from(labels[layout.label_at]));
-            split.pixels.extend_from_slice(pixels);
+        let (mut file, _) = folder::open(path)?;
+        for first in (0..records).step_by(BUFFERED) {
+            let bytes = record * BUFFERED.min(records - first);
+            let raw = &mut buffer[..bytes];
+            file.read_exact(raw).map_err(|source| Error::Io { action: "read", source, path: path.clone() })?;
+            split_records(raw, first, path, layout, &mut split)?;
         }
     }
     Ok(split)
 }
 
+/// Takes whole records apart; `first` is the position of the first one in its file.
+fn split_records(raw: &[u8], first: usize, path: &Path, layout: &Layout, split: &mut Split) -> Result<(), Error> {
+    let record = layout.label_bytes + PIXELS;
+    for (i, bytes) in raw.chunks_exact(record).enumerate() {
+        let (labels, pixels) = bytes.split_at(layout.label_bytes);
+        for (at, (&label, &classes)) in labels.iter().zip(layout.ranges).enumerate() {
+            if usize::from(label) >= classes {
+                return Err(Error::Label {
+                    offset: ((first + i) * record + at) as u64,
+                    label: u16::from(label),
+                    classes,
+                    path: path.to_path_buf(),
+                });
+            }
+        }
+        split.labels.push(u16::from(labels[layout.label_at]));
+        split.pixels.extend_from_slice(pixels);
+    }
+    Ok(())
+}
+
 fn check_length(path: &Path, expected: u64, found: u64) -> Result<(), Error> {
     if found < expected {
-        return Err(Error::Truncated {
-            offset: found,
-            expected,
-            found,
-            path: path.to_path_buf(),
-        });
+        return Err(Error::Truncated { offset: found, expected, found, path: path.to_path_buf() });
     }
     if found > expected {
-        return Err(Error::Trailing {
-            offset: expected,
-            expected,
-            found: Some(found),
-            path: path.to_path_buf(),
-        });
+        return Err(Error::Trailing { offset: expected, expected, found: Some(found), path: path.to_path_buf() });
     }
     Ok(())
 }
@@ -228,6 +177,7 @@ fn check_length(path: &Path, expected: u64, found: u64) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     /// Two records a file, so that tests stay small.
     fn file(dir: &Path, name: &str, records: &[(&[u8], u8)]) -> PathBuf {
@@ -252,6 +202,21 @@ mod tests {
     }
 
     #[test]
+    fn offsets_go_on_over_the_buffer() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut records = vec![(&[1u8][..], 0); BUFFERED + 3];
+        let a = file(dir.path(), "a", &records);
+        let split = read_split(&[a], BUFFERED + 3, &LAYOUT_10).unwrap();
+        assert_eq!(split.len(), BUFFERED + 3);
+        assert_eq!(split.pixels.len(), split.len() * PIXELS);
+        records[BUFFERED + 1].0 = &[11];
+        let a = file(dir.path(), "a", &records);
+        let error = read_split(&[a], BUFFERED + 3, &LAYOUT_10).unwrap_err();
+        let at = ((BUFFERED + 1) * 3073) as u64;
+        assert!(matches!(error, Error::Label { offset, .. } if offset == at));
+    }
+
+    #[test]
     fn the_fine_label_counts() {
         let dir = tempfile::tempdir().unwrap();
         let a = file(dir.path(), "a", &[(&[19, 99], 1)]);
@@ -259,22 +224,12 @@ mod tests {
         let a = file(dir.path(), "a", &[(&[1, 2], 1), (&[1, 100], 1)]);
         assert!(matches!(
             read_split(&[a], 2, &LAYOUT_100).unwrap_err(),
-            Error::Label {
-                offset: 3075,
-                label: 100,
-                classes: 100,
-                ..
-            }
+            Error::Label { offset: 3075, label: 100, classes: 100, .. }
         ));
         let a = file(dir.path(), "a", &[(&[20, 0], 1)]);
         assert!(matches!(
             read_split(&[a], 1, &LAYOUT_100).unwrap_err(),
-            Error::Label {
-                offset: 0,
-                label: 20,
-                classes: 20,
-                ..
-            }
+            Error::Label { offset: 0, label: 20, classes: 20, .. }
         ));
     }
 
@@ -284,23 +239,9 @@ mod tests {
         let a = file(dir.path(), "a", &[(&[3], 0), (&[10], 0)]);
         let paths = [a];
         let error = read_split(&paths, 3, &LAYOUT_10).unwrap_err();
-        assert!(matches!(
-            error,
-            Error::Truncated {
-                offset: 6146,
-                expected: 9219,
-                ..
-            }
-        ));
+        assert!(matches!(error, Error::Truncated { offset: 6146, expected: 9219, .. }));
         let error = read_split(&paths, 1, &LAYOUT_10).unwrap_err();
-        assert!(matches!(
-            error,
-            Error::Trailing {
-                offset: 3073,
-                found: Some(6146),
-                ..
-            }
-        ));
+        assert!(matches!(error, Error::Trailing { offset: 3073, found: Some(6146), .. }));
         let error = read_split(&paths, 2, &LAYOUT_10).unwrap_err();
         assert!(matches!(error, Error::Label { offset: 3073, .. }));
         assert!(error.to_string().contains("expected 0 to 9"), "{error}");
@@ -312,20 +253,8 @@ mod tests {
         for name in FILES_10.iter().chain(&FILES_100) {
             file(dir.path(), name, &[(&[0], 0)]);
         }
-        assert!(matches!(
-            read_cifar10(dir.path()).unwrap_err(),
-            Error::Truncated {
-                expected: 30_730_000,
-                ..
-            }
-        ));
-        assert!(matches!(
-            read_cifar100(dir.path()).unwrap_err(),
-            Error::Truncated {
-                expected: 153_700_000,
-                ..
-            }
-        ));
+        assert!(matches!(read_cifar10(dir.path()).unwrap_err(), Error::Truncated { expected: 30_730_000, .. }));
+        assert!(matches!(read_cifar100(dir.path()).unwrap_err(), Error::Truncated { expected: 153_700_000, .. }));
     }
 
     #[test]
@@ -334,13 +263,6 @@ mod tests {
         let path = dir.path().join(NAMES_100);
         fs::write(&path, "a\nb\n\n").unwrap();
         assert_eq!(read_names(&path, 2).unwrap(), ["a", "b"]);
-        assert!(matches!(
-            read_names(&path, 3).unwrap_err(),
-            Error::ClassNames {
-                expected: 3,
-                found: 2,
-                ..
-            }
-        ));
+        assert!(matches!(read_names(&path, 3).unwrap_err(), Error::ClassNames { expected: 3, found: 2, .. }));
     }
 }

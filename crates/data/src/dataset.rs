@@ -16,9 +16,7 @@ pub struct ImageShape {
 impl ImageShape {
     /// Bytes of one image.
     pub fn pixels(&self) -> usize {
-        self.channels
-            .saturating_mul(self.height)
-            .saturating_mul(self.width)
+        self.channels.saturating_mul(self.height).saturating_mul(self.width)
     }
 }
 
@@ -119,23 +117,10 @@ mod tests {
         Dataset {
             name: "tiny".to_string(),
             classes: vec!["a".to_string(), "b".to_string()],
-            shape: ImageShape {
-                channels: 1,
-                height: 1,
-                width: 2,
-            },
-            train: Split {
-                pixels: vec![1, 2, 3, 4],
-                labels: vec![0, 1],
-            },
-            test: Split {
-                pixels: vec![5, 6],
-                labels: vec![1],
-            },
-            normalisation: Normalisation {
-                mean: vec![0.5],
-                std: vec![0.5],
-            },
+            shape: ImageShape { channels: 1, height: 1, width: 2 },
+            train: Split { pixels: vec![1, 2, 3, 4], labels: vec![0, 1] },
+            test: Split { pixels: vec![5, 6], labels: vec![1] },
+            normalisation: Normalisation { mean: vec![0.5], std: vec![0.5] },
         }
     }
 

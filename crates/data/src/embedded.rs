@@ -27,18 +27,8 @@ pub fn read() -> Result<Dataset, Error> {
         name: NAME.to_string(),
         classes: idx::names(&idx::FASHION_CLASSES),
         shape: idx::SHAPE,
-        train: split(
-            TRAIN_IMAGES,
-            TRAIN_LABELS,
-            "embedded train images",
-            "embedded train labels",
-        )?,
-        test: split(
-            TEST_IMAGES,
-            TEST_LABELS,
-            "embedded test images",
-            "embedded test labels",
-        )?,
+        train: split(TRAIN_IMAGES, TRAIN_LABELS, "embedded train images", "embedded train labels")?,
+        test: split(TEST_IMAGES, TEST_LABELS, "embedded test images", "embedded test labels")?,
         normalisation: idx::fashion_normalisation(),
     })
 }
@@ -60,16 +50,43 @@ mod tests {
         assert_eq!(set.test.label_counts(10), [100; 10]);
         assert_eq!(set.train.labels[..5], [9, 0, 0, 3, 0]);
         assert_eq!(set.test.labels[..5], [9, 2, 1, 1, 6]);
-        assert_eq!(
-            set.fingerprint(),
-            "FILL"
-        );
+        assert_eq!(set.fingerprint(), "cfaf98c5aa942521f16bea31706bea98270dd5f1f12d67301f094de664a80414");
+    }
+
+    /// Against the official files, where the environment names a folder of them.
+    #[test]
+    fn images_are_the_first_of_each_class() {
+        let Some(dir) = std::env::var_os("FEDELITY_DATA") else {
+            println!("skipped: FEDELITY_DATA names no folder");
+            return;
+        };
+        let official = match idx::read_fashion_mnist(std::path::Path::new(&dir)) {
+            Err(Error::Missing { .. }) => {
+                println!("skipped: no files of fashion-mnist");
+                return;
+            }
+            other => other.unwrap(),
+        };
+        let set = read().unwrap();
+        for (small, large, per_class) in [(&set.train, &official.train, 600), (&set.test, &official.test, 100)] {
+            let mut seen = [0; 10];
+            let mut at = 0;
+            for i in 0..large.len() {
+                let count = &mut seen[usize::from(large.labels[i])];
+                *count += 1;
+                if *count <= per_class {
+                    assert_eq!(small.labels[at], large.labels[i]);
+                    assert_eq!(small.image(at), large.image(i));
+                    at += 1;
+                }
+            }
+            assert_eq!(at, small.len());
+        }
     }
 
     #[test]
     fn size_and_licence() {
-        let bytes =
-            TRAIN_IMAGES.len() + TRAIN_LABELS.len() + TEST_IMAGES.len() + TEST_LABELS.len();
+        let bytes = TRAIN_IMAGES.len() + TRAIN_LABELS.len() + TEST_IMAGES.len() + TEST_LABELS.len();
         assert!(bytes < 4_000_000, "{bytes}");
         assert!(LICENCE.contains("Zalando SE"));
     }

@@ -18,12 +18,7 @@ pub struct Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.exists {
-            write!(
-                f,
-                "{} (lacks {})",
-                self.folder.display(),
-                self.missing.join(", ")
-            )
+            write!(f, "{} (lacks {})", self.folder.display(), self.missing.join(", "))
         } else {
             write!(f, "{} (no such folder)", self.folder.display())
         }

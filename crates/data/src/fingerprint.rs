@@ -50,9 +50,6 @@ mod tests {
     fn hex_is_that_of_sha_256() {
         let mut print = Fingerprint::new();
         print.bytes(b"abc");
-        assert_eq!(
-            print.hex(),
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        );
+        assert_eq!(print.hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 }

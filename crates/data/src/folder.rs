@@ -32,11 +32,7 @@ pub(crate) fn locate(
         let mut found = Vec::new();
         let mut missing = Vec::new();
         for file in wanted {
-            let hit = file
-                .variants
-                .iter()
-                .map(|name| folder.join(name))
-                .find(|path| path.exists());
+            let hit = file.variants.iter().map(|name| folder.join(name)).find(|path| path.exists());
             match hit {
                 Some(path) => found.push(path),
                 None => missing.push(file.name.to_string()),
@@ -45,28 +41,18 @@ pub(crate) fn locate(
         if missing.is_empty() {
             return Ok(found);
         }
-        places.push(Place {
-            exists: folder.is_dir(),
-            folder,
-            missing,
-        });
+        places.push(Place { exists: folder.is_dir(), folder, missing });
     }
     Err(Error::Missing { dataset, places })
 }
 
 /// Opens a regular file and gives its length.
 pub(crate) fn open(path: &Path) -> Result<(File, u64), Error> {
-    let failed = |source| Error::Io {
-        action: "open",
-        source,
-        path: path.to_path_buf(),
-    };
+    let failed = |source| Error::Io { action: "open", source, path: path.to_path_buf() };
     // Looked at before opening: opening a pipe would wait for a writer.
     let about = fs::metadata(path).map_err(failed)?;
     if !about.is_file() {
-        return Err(Error::NotAFile {
-            path: path.to_path_buf(),
-        });
+        return Err(Error::NotAFile { path: path.to_path_buf() });
     }
     let file = File::open(path).map_err(failed)?;
     Ok((file, about.len()))
@@ -78,14 +64,8 @@ mod tests {
 
     fn wanted() -> Vec<Wanted> {
         vec![
-            Wanted {
-                name: "a",
-                variants: vec!["a".to_string(), "a.gz".to_string()],
-            },
-            Wanted {
-                name: "b",
-                variants: vec!["b".to_string()],
-            },
+            Wanted { name: "a", variants: vec!["a".to_string(), "a.gz".to_string()] },
+            Wanted { name: "b", variants: vec!["b".to_string()] },
         ]
     }
 
@@ -109,9 +89,7 @@ mod tests {
     fn missing_names_files_and_folders() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a"), "").unwrap();
-        let text = locate("set", dir.path(), "sub", &[], &wanted())
-            .unwrap_err()
-            .to_string();
+        let text = locate("set", dir.path(), "sub", &[], &wanted()).unwrap_err().to_string();
         assert!(text.contains("'set'"), "{text}");
         assert!(text.contains("sub (no such folder)"), "{text}");
         assert!(text.contains("(lacks b)"), "{text}");

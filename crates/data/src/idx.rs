@@ -22,34 +22,16 @@ const DEFLATE_RATIO: u64 = 1032;
 const SIDE: usize = 28;
 
 /// The official files, in the order training images, training labels, test images, test labels.
-pub const FILES: [&str; 4] = [
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-];
+pub const FILES: [&str; 4] =
+    ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"];
 
 const FOLDER_MNIST: &str = "mnist";
 const FOLDER_FASHION: &str = "fashion-mnist";
 
-pub(crate) const SHAPE: ImageShape = ImageShape {
-    channels: 1,
-    height: SIDE,
-    width: SIDE,
-};
+pub(crate) const SHAPE: ImageShape = ImageShape { channels: 1, height: SIDE, width: SIDE };
 
-pub(crate) const FASHION_CLASSES: [&str; 10] = [
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-];
+pub(crate) const FASHION_CLASSES: [&str; 10] =
+    ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"];
 
 const MNIST_CLASSES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
@@ -62,10 +44,7 @@ pub fn read_mnist(dir: &Path) -> Result<Dataset, Error> {
         shape: SHAPE,
         train: read_split(&paths[0], &paths[1])?,
         test: read_split(&paths[2], &paths[3])?,
-        normalisation: Normalisation {
-            mean: vec![0.1307],
-            std: vec![0.3081],
-        },
+        normalisation: Normalisation { mean: vec![0.1307], std: vec![0.3081] },
     })
 }
 
@@ -83,71 +62,39 @@ pub fn read_fashion_mnist(dir: &Path) -> Result<Dataset, Error> {
 }
 
 pub(crate) fn fashion_normalisation() -> Normalisation {
-    Normalisation {
-        mean: vec![0.2860],
-        std: vec![0.3530],
-    }
+    Normalisation { mean: vec![0.2860], std: vec![0.3530] }
 }
 
 pub(crate) fn names(classes: &[&str]) -> Vec<String> {
     classes.iter().map(|name| (*name).to_string()).collect()
 }
 
-fn find(
-    dataset: &'static str,
-    dir: &Path,
-    sub: &str,
-    foreign: &str,
-) -> Result<[PathBuf; 4], Error> {
+fn find(dataset: &'static str, dir: &Path, sub: &str, foreign: &str) -> Result<[PathBuf; 4], Error> {
     let wanted = FILES.map(|name| {
         let dotted = name.replace("-idx", ".idx");
-        Wanted {
-            name,
-            variants: vec![
-                name.to_string(),
-                format!("{name}.gz"),
-                format!("{dotted}.gz"),
-                dotted,
-            ],
-        }
+        Wanted { name, variants: vec![name.to_string(), format!("{name}.gz"), format!("{dotted}.gz"), dotted] }
     });
     let found = folder::locate(dataset, dir, sub, &[foreign], &wanted)?;
-    <[PathBuf; 4]>::try_from(found).map_err(|_| Error::Missing {
-        dataset,
-        places: Vec::new(),
-    })
+    <[PathBuf; 4]>::try_from(found).map_err(|_| Error::Missing { dataset, places: Vec::new() })
 }
 
 fn read_split(images_path: &Path, labels_path: &Path) -> Result<Split, Error> {
     let (images, length) = folder::open(images_path)?;
-    let pixels = parse(
-        BufReader::with_capacity(1 << 16, images),
-        length,
-        images_path,
-        &IMAGES,
-    )?;
+    let pixels = parse(BufReader::with_capacity(1 << 16, images), length, images_path, &IMAGES)?;
     let (labels, length) = folder::open(labels_path)?;
     let labels = parse(BufReader::new(labels), length, labels_path, &LABELS)?;
     join(pixels, images_path, labels, labels_path)
 }
 
 /// Reads a split from bytes in memory; `name` stands for the file in errors.
-pub(crate) fn parse_split(
-    images: (&[u8], &str),
-    labels: (&[u8], &str),
-) -> Result<Split, Error> {
+pub(crate) fn parse_split(images: (&[u8], &str), labels: (&[u8], &str)) -> Result<Split, Error> {
     let (images_path, labels_path) = (Path::new(images.1), Path::new(labels.1));
     let pixels = parse(images.0, images.0.len() as u64, images_path, &IMAGES)?;
     let labels = parse(labels.0, labels.0.len() as u64, labels_path, &LABELS)?;
     join(pixels, images_path, labels, labels_path)
 }
 
-fn join(
-    pixels: Vec<u8>,
-    images_path: &Path,
-    labels: Vec<u8>,
-    labels_path: &Path,
-) -> Result<Split, Error> {
+fn join(pixels: Vec<u8>, images_path: &Path, labels: Vec<u8>, labels_path: &Path) -> Result<Split, Error> {
     let images = pixels.len() / (SIDE * SIDE);
     if images != labels.len() {
         return Err(Error::Counts {
@@ -166,10 +113,7 @@ fn join(
             path: labels_path.to_path_buf(),
         });
     }
-    Ok(Split {
-        pixels,
-        labels: labels.into_iter().map(u16::from).collect(),
-    })
+    Ok(Split { pixels, labels: labels.into_iter().map(u16::from).collect() })
 }
 
 /// What a file must hold after its count: the size of each further dimension.
@@ -179,18 +123,11 @@ struct Layout {
     sides: &'static [(&'static str, u32)],
 }
 
-const LABELS: Layout = Layout {
-    magic: MAGIC_LABELS,
-    count: "number of labels",
-    sides: &[],
-};
+const LABELS: Layout = Layout { magic: MAGIC_LABELS, count: "number of labels", sides: &[] };
 const IMAGES: Layout = Layout {
     magic: MAGIC_IMAGES,
     count: "number of images",
-    sides: &[
-        ("number of rows", SIDE as u32),
-        ("number of columns", SIDE as u32),
-    ],
+    sides: &[("number of rows", SIDE as u32), ("number of columns", SIDE as u32)],
 };
 
 impl Layout {
@@ -201,36 +138,18 @@ impl Layout {
 }
 
 /// Reads one file of `length` bytes, plain or gzip, and gives its content after the header.
-fn parse(
-    mut input: impl BufRead,
-    length: u64,
-    path: &Path,
-    layout: &Layout,
-) -> Result<Vec<u8>, Error> {
-    let start = input.fill_buf().map_err(|source| Error::Io {
-        action: "read",
-        source,
-        path: path.to_path_buf(),
-    })?;
+fn parse(mut input: impl BufRead, length: u64, path: &Path, layout: &Layout) -> Result<Vec<u8>, Error> {
+    let start = input.fill_buf().map_err(|source| Error::Io { action: "read", source, path: path.to_path_buf() })?;
     if !start.starts_with(&[0x1f, 0x8b]) {
         return content(&mut input, Some(length), length, path, layout);
     }
     let mut decoder = GzDecoder::new(&mut input);
     let most = length.saturating_mul(DEFLATE_RATIO);
     let bytes = content(&mut decoder, None, most, path, layout)?;
-    let rest = input.fill_buf().map_err(|source| Error::Io {
-        action: "read",
-        source,
-        path: path.to_path_buf(),
-    })?;
+    let rest = input.fill_buf().map_err(|source| Error::Io { action: "read", source, path: path.to_path_buf() })?;
     if !rest.is_empty() {
         let end = layout.header() + bytes.len() as u64;
-        return Err(Error::Trailing {
-            offset: end,
-            expected: end,
-            found: None,
-            path: path.to_path_buf(),
-        });
+        return Err(Error::Trailing { offset: end, expected: end, found: None, path: path.to_path_buf() });
     }
     Ok(bytes)
 }
@@ -249,11 +168,7 @@ fn content(
     if let Some(&[a, b, c, d]) = head.first_chunk::<4>() {
         let found = u32::from_be_bytes([a, b, c, d]);
         if found != layout.magic {
-            return Err(Error::Magic {
-                expected: layout.magic,
-                found,
-                path: path.to_path_buf(),
-            });
+            return Err(Error::Magic { expected: layout.magic, found, path: path.to_path_buf() });
         }
     }
     if (head.len() as u64) < header {
@@ -264,11 +179,8 @@ fn content(
             path: path.to_path_buf(),
         });
     }
-    let numbers: Vec<u32> = head
-        .chunks_exact(4)
-        .skip(1)
-        .map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
-        .collect();
+    let numbers: Vec<u32> =
+        head.chunks_exact(4).skip(1).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]])).collect();
     let bad = |field, place: usize, expected: String| Error::Header {
         field,
         offset: 4 + 4 * place as u64,
@@ -291,37 +203,18 @@ fn content(
     if expected > most {
         // Nothing is allocated for a count that the file cannot hold.
         return Err(match total {
-            Some(found) => Error::Truncated {
-                offset: found,
-                expected,
-                found,
-                path: path.to_path_buf(),
-            },
-            None => bad(
-                layout.count,
-                0,
-                format!("content of at most {most} bytes, all that this gzip file can hold"),
-            ),
+            Some(found) => Error::Truncated { offset: found, expected, found, path: path.to_path_buf() },
+            None => bad(layout.count, 0, format!("content of at most {most} bytes, all that this gzip file can hold")),
         });
     }
     let mut body = Vec::with_capacity(usize::try_from(bytes + 1).unwrap_or(0).min(1 << 26));
     let whole = fill(input, &mut body, bytes + 1, header, path)?;
     let found = header + body.len() as u64;
     if found < expected {
-        return Err(Error::Truncated {
-            offset: found,
-            expected,
-            found,
-            path: path.to_path_buf(),
-        });
+        return Err(Error::Truncated { offset: found, expected, found, path: path.to_path_buf() });
     }
     if found > expected {
-        return Err(Error::Trailing {
-            offset: expected,
-            expected,
-            found: total,
-            path: path.to_path_buf(),
-        });
+        return Err(Error::Trailing { offset: expected, expected, found: total, path: path.to_path_buf() });
     }
     if !whole {
         return Err(Error::Gzip {
@@ -335,33 +228,14 @@ fn content(
 
 /// Reads up to `most` bytes; fewer when the input ends. `offset` is where it stands.
 /// False means that a compressed input ends in the middle.
-fn fill(
-    input: &mut impl Read,
-    out: &mut Vec<u8>,
-    most: u64,
-    offset: u64,
-    path: &Path,
-) -> Result<bool, Error> {
+fn fill(input: &mut impl Read, out: &mut Vec<u8>, most: u64, offset: u64, path: &Path) -> Result<bool, Error> {
     match input.take(most).read_to_end(out) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
-        Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::InvalidInput | ErrorKind::InvalidData
-            ) =>
-        {
-            Err(Error::Gzip {
-                offset: offset + out.len() as u64,
-                reason: error.to_string(),
-                path: path.to_path_buf(),
-            })
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::InvalidData) => {
+            Err(Error::Gzip { offset: offset + out.len() as u64, reason: error.to_string(), path: path.to_path_buf() })
         }
-        Err(source) => Err(Error::Io {
-            action: "read",
-            source,
-            path: path.to_path_buf(),
-        }),
+        Err(source) => Err(Error::Io { action: "read", source, path: path.to_path_buf() }),
     }
 }
 
@@ -413,31 +287,15 @@ mod tests {
 
     #[test]
     fn files_are_found_under_each_official_name() {
-        for (suffix, dotted, sub) in [
-            ("", false, true),
-            (".gz", false, true),
-            ("", true, false),
-            (".gz", true, false),
-        ] {
+        for (suffix, dotted, sub) in [("", false, true), (".gz", false, true), ("", true, false), (".gz", true, false)]
+        {
             let dir = tempfile::tempdir().unwrap();
-            let folder = if sub {
-                dir.path().join("mnist")
-            } else {
-                dir.path().to_path_buf()
-            };
+            let folder = if sub { dir.path().join("mnist") } else { dir.path().to_path_buf() };
             fs::create_dir_all(&folder).unwrap();
             for name in FILES {
-                let raw = if name.contains("images") {
-                    images(1, 784)
-                } else {
-                    labels(&[7])
-                };
+                let raw = if name.contains("images") { images(1, 784) } else { labels(&[7]) };
                 let raw = if suffix.is_empty() { raw } else { gz(&raw) };
-                let name = if dotted {
-                    name.replace("-idx", ".idx")
-                } else {
-                    name.to_string()
-                };
+                let name = if dotted { name.replace("-idx", ".idx") } else { name.to_string() };
                 fs::write(folder.join(format!("{name}{suffix}")), raw).unwrap();
             }
             let set = read_mnist(dir.path()).unwrap();
@@ -462,10 +320,7 @@ mod tests {
         }
         for end in 0..packed.len() {
             let error = split(&packed[..end], &labels(&[0])).unwrap_err();
-            assert!(
-                matches!(error, Error::Truncated { .. } | Error::Gzip { .. }),
-                "{end}: {error}"
-            );
+            assert!(matches!(error, Error::Truncated { .. } | Error::Gzip { .. }), "{end}: {error}");
         }
     }
 
@@ -482,14 +337,7 @@ mod tests {
     #[test]
     fn wrong_magic() {
         let error = split(&labels(&[0; 20]), &labels(&[0])).unwrap_err();
-        assert!(matches!(
-            error,
-            Error::Magic {
-                expected: MAGIC_IMAGES,
-                found: MAGIC_LABELS,
-                ..
-            }
-        ));
+        assert!(matches!(error, Error::Magic { expected: MAGIC_IMAGES, found: MAGIC_LABELS, .. }));
         assert!(error.to_string().contains("0x00000803"), "{error}");
     }
 
@@ -499,14 +347,7 @@ mod tests {
         let error = split(&images(3, 2 * 784), &labels(&[0, 0])).unwrap_err();
         assert!(matches!(error, Error::Truncated { expected: 2368, .. }));
         let error = split(&images(1, 2 * 784), &labels(&[0])).unwrap_err();
-        assert!(matches!(
-            error,
-            Error::Trailing {
-                offset: 800,
-                found: Some(1584),
-                ..
-            }
-        ));
+        assert!(matches!(error, Error::Trailing { offset: 800, found: Some(1584), .. }));
         let error = split(&gz(&images(1, 2 * 784)), &labels(&[0])).unwrap_err();
         assert!(matches!(error, Error::Trailing { offset: 800, .. }));
         // Absurd, and none.
@@ -542,36 +383,14 @@ mod tests {
         let mut raw = images(1, 784);
         raw[11] = 27;
         let error = split(&raw, &labels(&[0])).unwrap_err();
-        assert!(matches!(
-            error,
-            Error::Header {
-                field: "number of rows",
-                offset: 8,
-                found: 27,
-                ..
-            }
-        ));
+        assert!(matches!(error, Error::Header { field: "number of rows", offset: 8, found: 27, .. }));
     }
 
     #[test]
     fn labels_out_of_range_and_of_another_count() {
         let error = split(&images(2, 2 * 784), &labels(&[9, 10])).unwrap_err();
-        assert!(matches!(
-            error,
-            Error::Label {
-                offset: 9,
-                label: 10,
-                ..
-            }
-        ));
+        assert!(matches!(error, Error::Label { offset: 9, label: 10, .. }));
         let error = split(&images(2, 2 * 784), &labels(&[9])).unwrap_err();
-        assert!(matches!(
-            error,
-            Error::Counts {
-                images: 2,
-                labels: 1,
-                ..
-            }
-        ));
+        assert!(matches!(error, Error::Counts { images: 2, labels: 1, .. }));
     }
 }

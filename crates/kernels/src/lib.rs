@@ -4,10 +4,24 @@
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod batch_norm;
 mod conv;
+pub mod dense;
+pub mod dropout;
+pub mod elementwise;
+mod global_pool;
+pub mod group_norm;
+pub mod lanes;
+mod lines;
+mod optimise;
+pub mod peak;
 mod plane;
+pub mod pool;
+pub mod reference;
 mod simd;
+pub mod softmax;
 
 pub use conv::Conv;
+pub use peak::peak;
 pub use plane::{Plane, clear_halo};
 pub use simd::Isa;

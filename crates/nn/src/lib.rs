@@ -1,1 +1,26 @@
-//! Models as trees of layers, flat parameters, optimisers and loss kernels.
+//! Models as trees of layers, their parameters as one flat buffer, optimisers, loss kernels and model files.
+//!
+//! A model is data: an [`Architecture`] from the [`zoo`] is compiled once into a [`Model`], and each worker runs it in a
+//! [`Workspace`] of its own. Nothing outside this crate knows how the arithmetic is done.
+
+mod architecture;
+pub mod checkpoint;
+mod compile;
+mod error;
+mod layout;
+pub mod loss;
+mod memory;
+mod model;
+mod optimizer;
+mod plan;
+mod workspace;
+pub mod zoo;
+
+pub use architecture::{Architecture, InputShape, Layer, Node};
+pub use error::Error;
+pub use fedelity_kernels::{Isa, elementwise, pool::Window};
+pub use layout::{Layout, Params, Tensor};
+pub use model::Model;
+pub use optimizer::{Optimizer, OptimizerKind, clip_norm};
+pub use workspace::{Images, Outputs, Workspace};
+pub use zoo::ModelSpec;

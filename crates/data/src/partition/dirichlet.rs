@@ -50,18 +50,14 @@ pub(super) fn make(
         };
         notes.push(format!(
             "none of {} draws gave every client {least} samples{reason}: the best one was \
-             repaired by moving {} samples from the largest clients to {} small ones",
+             repaired by moving {} samples from the largest clients to small ones ({} clients)",
             found.draws, moved.samples, moved.clients
         ));
     }
     for class in &mut classes {
         stream.shuffle(class);
     }
-    Made {
-        clients: holdings.assign(&classes),
-        draws: found.draws,
-        notes,
-    }
+    Made { clients: holdings.assign(&classes), draws: found.draws, notes }
 }
 
 /// `count` samples of `class` go to `client`.
@@ -131,23 +127,11 @@ impl<'a> Search<'a> {
 
     /// Draws until each client has `least` samples, up to `max_draws` draws or about
     /// `most_weights` weights.
-    pub(super) fn run(
-        &mut self,
-        least: u32,
-        max_draws: u32,
-        most_weights: u64,
-        stream: &mut Stream,
-    ) -> Found {
+    pub(super) fn run(&mut self, least: u32, max_draws: u32, most_weights: u64, stream: &mut Stream) -> Found {
         let per_draw = (self.clients as u64 * self.class_sizes.len() as u64).max(1);
-        let affordable = u32::try_from(most_weights / per_draw)
-            .unwrap_or(u32::MAX)
-            .max(1);
+        let affordable = u32::try_from(most_weights / per_draw).unwrap_or(u32::MAX).max(1);
         let limit = max_draws.min(affordable);
-        let mut stop = if affordable < max_draws {
-            Stop::Work
-        } else {
-            Stop::Draws
-        };
+        let mut stop = if affordable < max_draws { Stop::Work } else { Stop::Draws };
         let mut best = Draw::default();
         let mut next = Draw::default();
         let mut draws = 0;
@@ -181,9 +165,10 @@ impl<'a> Search<'a> {
             // Below the mean size; there is always one, as samples are left.
             let sizes = &out.sizes;
             self.open.clear();
-            self.open.extend((0..self.clients as u32).filter(|&i| {
-                u64::from(sizes[i as usize]) * (self.clients as u64) < self.samples
-            }));
+            self.open.extend(
+                (0..self.clients as u32)
+                    .filter(|&i| u64::from(sizes[i as usize]) * (self.clients as u64) < self.samples),
+            );
             self.weights.clear();
             self.weights.resize(self.open.len(), 0.0);
             stream.dirichlet(self.alpha, &mut self.weights);
@@ -200,11 +185,7 @@ impl<'a> Search<'a> {
                 };
                 if to > from {
                     out.sizes[client as usize] += to - from;
-                    out.pieces.push(Piece {
-                        class: class as u32,
-                        client,
-                        count: to - from,
-                    });
+                    out.pieces.push(Piece { class: class as u32, client, count: to - from });
                 }
                 from = to;
             }

@@ -16,15 +16,9 @@ use super::{Made, all, by_class, cut};
 pub const BLOCK: usize = 10;
 
 /// Weights drawn in one call, at most. The minimum matters little after the second cut.
-const MOST_WEIGHTS: u64 = 10_000_000;
+const MOST_WEIGHTS: u64 = 5_000_000;
 
-pub(super) fn make(
-    labels: &[u16],
-    clients: usize,
-    alpha: f64,
-    max_draws: u32,
-    stream: &mut Stream,
-) -> Made {
+pub(super) fn make(labels: &[u16], clients: usize, alpha: f64, max_draws: u32, stream: &mut Stream) -> Made {
     let samples = labels.len();
     let mut indices = all(samples);
     stream.shuffle(&mut indices);
@@ -60,12 +54,6 @@ pub(super) fn make(
              best one was taken"
         ));
     }
-    let clients = (0..clients)
-        .map(|i| row[cut(samples, clients, i)..cut(samples, clients, i + 1)].to_vec())
-        .collect();
-    Made {
-        clients,
-        draws,
-        notes,
-    }
+    let clients = (0..clients).map(|i| row[cut(samples, clients, i)..cut(samples, clients, i + 1)].to_vec()).collect();
+    Made { clients, draws, notes }
 }

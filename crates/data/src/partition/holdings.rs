@@ -18,21 +18,14 @@ impl Holdings {
     /// there from its largest class, so that a client gains few classes. Always ends: while a
     /// client is below `least`, another is above it, if there are enough samples at all.
     pub(super) fn raise(&mut self, least: u32) -> Moved {
-        let mut sizes: Vec<u32> = self
-            .0
-            .iter()
-            .map(|held| held.iter().map(|&(_, count)| count).sum())
-            .collect();
+        let mut sizes: Vec<u32> = self.0.iter().map(|held| held.iter().map(|&(_, count)| count).sum()).collect();
         let mut donors: BinaryHeap<(u32, Reverse<usize>)> = sizes
             .iter()
             .enumerate()
             .filter(|&(_, &size)| size > least)
             .map(|(client, &size)| (size, Reverse(client)))
             .collect();
-        let mut moved = Moved {
-            samples: 0,
-            clients: 0,
-        };
+        let mut moved = Moved { samples: 0, clients: 0 };
         for client in 0..self.0.len() {
             if sizes[client] >= least {
                 continue;
@@ -107,23 +100,10 @@ mod tests {
 
     #[test]
     fn raise_takes_from_the_largest_class_of_the_largest_client() {
-        let mut holdings = Holdings(vec![
-            vec![(0, 5), (1, 20)],
-            vec![],
-            vec![(0, 1)],
-            vec![(2, 9)],
-        ]);
+        let mut holdings = Holdings(vec![vec![(0, 5), (1, 20)], vec![], vec![(0, 1)], vec![(2, 9)]]);
         let moved = holdings.raise(4);
         assert_eq!((moved.samples, moved.clients), (7, 2));
-        assert_eq!(
-            holdings.0,
-            [
-                vec![(0, 5), (1, 13)],
-                vec![(1, 4)],
-                vec![(0, 1), (1, 3)],
-                vec![(2, 9)]
-            ]
-        );
+        assert_eq!(holdings.0, [vec![(0, 5), (1, 13)], vec![(1, 4)], vec![(0, 1), (1, 3)], vec![(2, 9)]]);
     }
 
     #[test]

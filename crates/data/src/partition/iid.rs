@@ -6,12 +6,7 @@ use super::{Made, all, cut};
 pub(super) fn make(samples: usize, clients: usize, stream: &mut Stream) -> Made {
     let mut indices = all(samples);
     stream.shuffle(&mut indices);
-    let clients = (0..clients)
-        .map(|i| indices[cut(samples, clients, i)..cut(samples, clients, i + 1)].to_vec())
-        .collect();
-    Made {
-        clients,
-        draws: 1,
-        notes: Vec::new(),
-    }
+    let clients =
+        (0..clients).map(|i| indices[cut(samples, clients, i)..cut(samples, clients, i + 1)].to_vec()).collect();
+    Made { clients, draws: 1, notes: Vec::new() }
 }

@@ -16,38 +16,24 @@ use super::stream::Stream;
 use super::{Made, all, by_class, cut, refuse};
 use crate::error::Error;
 
-pub(super) fn make(
-    labels: &[u16],
-    clients: usize,
-    held: usize,
-    stream: &mut Stream,
-) -> Result<Made, Error> {
+pub(super) fn make(labels: &[u16], clients: usize, held: usize, stream: &mut Stream) -> Result<Made, Error> {
     let mut classes = by_class(all(labels.len()), labels);
     let present = classes.len();
     if held == 0 || held > present {
-        return Err(refuse(
-            "labels",
-            held,
-            format!("1 to {present}, the classes that have samples"),
-        ));
+        return Err(refuse("labels", held, format!("1 to {present}, the classes that have samples")));
     }
     if held < present.div_ceil(clients) {
         return Err(refuse(
             "labels",
             held,
-            format!(
-                "at least {}, so that {clients} clients can hold {present} classes",
-                present.div_ceil(clients)
-            ),
+            format!("at least {}, so that {clients} clients can hold {present} classes", present.div_ceil(clients)),
         ));
     }
     let mut notes = Vec::new();
     let mut owners = draw_owners(clients, present, held, stream);
     let given = adopt(&mut owners, stream);
     if given > 0 {
-        notes.push(format!(
-            "{given} classes had no client: each took the place of a label with more clients"
-        ));
+        notes.push(format!("{given} classes had no client: each took the place of a label with more clients"));
     }
     let mut holdings = Holdings(vec![Vec::new(); clients]);
     for (class, (owners, indices)) in owners.iter().zip(&classes).enumerate() {
@@ -70,31 +56,19 @@ pub(super) fn make(
     for class in &mut classes {
         stream.shuffle(class);
     }
-    Ok(Made {
-        clients: holdings.assign(&classes),
-        draws: 1,
-        notes,
-    })
+    Ok(Made { clients: holdings.assign(&classes), draws: 1, notes })
 }
 
 /// The clients of each class, in ascending order.
-fn draw_owners(
-    clients: usize,
-    classes: usize,
-    held: usize,
-    stream: &mut Stream,
-) -> Vec<Vec<u32>> {
+fn draw_owners(clients: usize, classes: usize, held: usize, stream: &mut Stream) -> Vec<Vec<u32>> {
     let mut owners = vec![Vec::new(); classes];
     // A permutation of the classes, and where each class stands in it.
     let mut order: Vec<usize> = (0..classes).collect();
     let mut place = order.clone();
     for client in 0..clients {
         for at in 0..held {
-            let from = if at == 0 {
-                place[client % classes]
-            } else {
-                at + stream.below((classes - at) as u32) as usize
-            };
+            let from =
+                if at == 0 { place[client % classes] } else { at + stream.below((classes - at) as u32) as usize };
             order.swap(at, from);
             place[order[at]] = at;
             place[order[from]] = from;
@@ -109,14 +83,9 @@ fn draw_owners(
 /// A label with two clients exists then, as all clients together hold at least as many labels
 /// as there are classes.
 fn adopt(owners: &mut [Vec<u32>], stream: &mut Stream) -> usize {
-    let orphans: Vec<usize> = (0..owners.len())
-        .filter(|&class| owners[class].is_empty())
-        .collect();
-    let mut donors: BinaryHeap<(usize, Reverse<usize>)> = owners
-        .iter()
-        .enumerate()
-        .map(|(class, held)| (held.len(), Reverse(class)))
-        .collect();
+    let orphans: Vec<usize> = (0..owners.len()).filter(|&class| owners[class].is_empty()).collect();
+    let mut donors: BinaryHeap<(usize, Reverse<usize>)> =
+        owners.iter().enumerate().map(|(class, held)| (held.len(), Reverse(class))).collect();
     for &orphan in &orphans {
         if let Some((clients, Reverse(donor))) = donors.pop() {
             let client = owners[donor].remove(stream.below(clients as u32) as usize);

@@ -67,29 +67,16 @@ pub enum Kind {
 
 impl Kind {
     /// The names of all kinds, as configuration files write them.
-    pub const NAMES: [&'static str; 5] = [
-        "iid",
-        "dirichlet",
-        "dirichlet-equal",
-        "shards",
-        "labels-per-client",
-    ];
+    pub const NAMES: [&'static str; 5] = ["iid", "dirichlet", "dirichlet-equal", "shards", "labels-per-client"];
 
     /// [`Kind::Dirichlet`] with the default minimum size and number of draws.
     pub fn dirichlet(alpha: f64) -> Self {
-        Self::Dirichlet {
-            alpha,
-            min_size: DEFAULT_MIN_SIZE,
-            max_draws: DEFAULT_MAX_DRAWS,
-        }
+        Self::Dirichlet { alpha, min_size: DEFAULT_MIN_SIZE, max_draws: DEFAULT_MAX_DRAWS }
     }
 
     /// [`Kind::DirichletEqual`] with the default number of draws.
     pub fn dirichlet_equal(alpha: f64) -> Self {
-        Self::DirichletEqual {
-            alpha,
-            max_draws: DEFAULT_MAX_DRAWS,
-        }
+        Self::DirichletEqual { alpha, max_draws: DEFAULT_MAX_DRAWS }
     }
 
     /// The name, one of [`Kind::NAMES`].
@@ -107,15 +94,9 @@ impl Kind {
     pub fn parameters(&self) -> Vec<(&'static str, f64)> {
         match *self {
             Self::Iid => Vec::new(),
-            Self::Dirichlet {
-                alpha,
-                min_size,
-                max_draws,
-            } => vec![
-                ("alpha", alpha),
-                ("min-size", min_size as f64),
-                ("max-draws", f64::from(max_draws)),
-            ],
+            Self::Dirichlet { alpha, min_size, max_draws } => {
+                vec![("alpha", alpha), ("min-size", min_size as f64), ("max-draws", f64::from(max_draws))]
+            }
             Self::DirichletEqual { alpha, max_draws } => {
                 vec![("alpha", alpha), ("max-draws", f64::from(max_draws))]
             }
@@ -139,16 +120,12 @@ impl fmt::Display for Spec {
         let clients = self.clients;
         match &self.kind {
             Kind::Iid => write!(f, "IID over {clients} clients"),
-            Kind::Dirichlet {
-                alpha, min_size, ..
-            } => write!(
-                f,
-                "Dirichlet with alpha {alpha} over {clients} clients, at least {min_size} samples each"
-            ),
-            Kind::DirichletEqual { alpha, .. } => write!(
-                f,
-                "Dirichlet with alpha {alpha} over {clients} clients, equal sizes"
-            ),
+            Kind::Dirichlet { alpha, min_size, .. } => {
+                write!(f, "Dirichlet with alpha {alpha} over {clients} clients, at least {min_size} samples each")
+            }
+            Kind::DirichletEqual { alpha, .. } => {
+                write!(f, "Dirichlet with alpha {alpha} over {clients} clients, equal sizes")
+            }
             Kind::Shards { per_client } => {
                 write!(f, "{per_client} shards each for {clients} clients")
             }
@@ -192,42 +169,25 @@ struct Made {
 /// Splits samples with these labels over clients.
 ///
 /// `classes` is the number of classes of the data set; every label must be below it.
-pub fn partition(
-    labels: &[u16],
-    classes: usize,
-    spec: &Spec,
-    seed: u64,
-) -> Result<Partition, Error> {
+pub fn partition(labels: &[u16], classes: usize, spec: &Spec, seed: u64) -> Result<Partition, Error> {
     check(labels, classes, spec)?;
     let mut stream = Stream::new(seed);
     let clients = spec.clients;
     let mut made = match spec.kind {
         Kind::Iid => iid::make(labels.len(), clients, &mut stream),
-        Kind::Dirichlet {
-            alpha,
-            min_size,
-            max_draws,
-        } => dirichlet::make(labels, clients, alpha, min_size, max_draws, &mut stream),
+        Kind::Dirichlet { alpha, min_size, max_draws } => {
+            dirichlet::make(labels, clients, alpha, min_size, max_draws, &mut stream)
+        }
         Kind::DirichletEqual { alpha, max_draws } => {
             dirichlet_equal::make(labels, clients, alpha, max_draws, &mut stream)
         }
-        Kind::Shards { per_client } => {
-            shards::make(labels, classes, clients, per_client, &mut stream)?
-        }
-        Kind::LabelsPerClient { labels: held } => {
-            labels_per_client::make(labels, clients, held, &mut stream)?
-        }
+        Kind::Shards { per_client } => shards::make(labels, classes, clients, per_client, &mut stream)?,
+        Kind::LabelsPerClient { labels: held } => labels_per_client::make(labels, clients, held, &mut stream)?,
     };
     for client in &mut made.clients {
         stream.shuffle(client);
     }
-    Ok(Partition {
-        clients: made.clients,
-        draws: made.draws,
-        notes: made.notes,
-        spec: spec.clone(),
-        seed,
-    })
+    Ok(Partition { clients: made.clients, draws: made.draws, notes: made.notes, spec: spec.clone(), seed })
 }
 
 /// SHA-256 of labels in their order, as hex: what a partition file is bound to.
@@ -238,11 +198,7 @@ pub fn labels_fingerprint(labels: &[u16]) -> String {
 }
 
 fn refuse(parameter: &'static str, value: impl fmt::Display, allowed: impl Into<String>) -> Error {
-    Error::Parameter {
-        parameter,
-        value: value.to_string(),
-        allowed: allowed.into(),
-    }
+    Error::Parameter { parameter, value: value.to_string(), allowed: allowed.into() }
 }
 
 fn check(labels: &[u16], classes: usize, spec: &Spec) -> Result<(), Error> {
@@ -255,24 +211,13 @@ fn check(labels: &[u16], classes: usize, spec: &Spec) -> Result<(), Error> {
         return Err(refuse("samples", samples, format!("at most {}", u32::MAX)));
     }
     if spec.clients == 0 || spec.clients > samples {
-        return Err(refuse(
-            "clients",
-            spec.clients,
-            format!("1 to {samples}, the number of samples"),
-        ));
+        return Err(refuse("clients", spec.clients, format!("1 to {samples}, the number of samples")));
     }
     if let Some(index) = labels.iter().position(|&l| usize::from(l) >= classes) {
-        return Err(Error::LabelRange {
-            index,
-            label: labels[index],
-            classes,
-        });
+        return Err(Error::LabelRange { index, label: labels[index], classes });
     }
     let (alpha, max_draws) = match spec.kind {
-        Kind::Dirichlet {
-            alpha, max_draws, ..
-        }
-        | Kind::DirichletEqual { alpha, max_draws } => (alpha, max_draws),
+        Kind::Dirichlet { alpha, max_draws, .. } | Kind::DirichletEqual { alpha, max_draws } => (alpha, max_draws),
         _ => return Ok(()),
     };
     if !(alpha.is_finite() && alpha > 0.0) {
@@ -288,10 +233,7 @@ fn check(labels: &[u16], classes: usize, spec: &Spec) -> Result<(), Error> {
 fn by_class(mut indices: Vec<u32>, labels: &[u16]) -> Vec<Vec<u32>> {
     let label = |&i: &u32| labels[i as usize];
     indices.sort_by_key(label);
-    indices
-        .chunk_by(|a, b| label(a) == label(b))
-        .map(<[u32]>::to_vec)
-        .collect()
+    indices.chunk_by(|a, b| label(a) == label(b)).map(<[u32]>::to_vec).collect()
 }
 
 /// All indices of a set. [`check`] has made sure that they fit.

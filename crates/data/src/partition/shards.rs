@@ -19,11 +19,7 @@ pub(super) fn make(
     let samples = labels.len();
     let most = samples / clients;
     if per_client == 0 || per_client > most {
-        return Err(refuse(
-            "per-client",
-            per_client,
-            format!("1 to {most}, the samples per client"),
-        ));
+        return Err(refuse("per-client", per_client, format!("1 to {most}, the samples per client")));
     }
     let shards = clients * per_client;
     if !shards.is_multiple_of(classes) {
@@ -31,9 +27,7 @@ pub(super) fn make(
         return Err(refuse(
             "per-client",
             per_client,
-            format!(
-                "a multiple of {step}, so that {clients} clients share {classes} classes equally"
-            ),
+            format!("a multiple of {step}, so that {clients} clients share {classes} classes equally"),
         ));
     }
     let per_class = shards / classes;
@@ -45,10 +39,7 @@ pub(super) fn make(
         return Err(refuse(
             "per-client",
             per_client,
-            format!(
-                "less: each class is cut into {per_class} shards, but class {class} has {} samples",
-                counts[class]
-            ),
+            format!("less: each class is cut into {per_class} shards, but class {class} has {} samples", counts[class]),
         ));
     }
     let mut decks: Vec<Vec<Vec<u32>>> = by_class(all(samples), labels)
@@ -63,18 +54,9 @@ pub(super) fn make(
     stream.shuffle(&mut dealt);
     let clients = dealt
         .chunks(per_client)
-        .map(|row| {
-            row.iter()
-                .filter_map(|&label| decks[label].pop())
-                .flatten()
-                .collect()
-        })
+        .map(|row| row.iter().filter_map(|&label| decks[label].pop()).flatten().collect())
         .collect();
-    Ok(Made {
-        clients,
-        draws: 1,
-        notes: Vec::new(),
-    })
+    Ok(Made { clients, draws: 1, notes: Vec::new() })
 }
 
 fn cut_class(class: &[u32], shards: usize) -> Vec<Vec<u32>> {
@@ -98,10 +80,7 @@ mod tests {
     #[test]
     fn left_over_samples_go_to_the_first_shards() {
         let class: Vec<u32> = (0..8).collect();
-        assert_eq!(
-            cut_class(&class, 3),
-            [vec![0, 1, 6], vec![2, 3, 7], vec![4, 5]]
-        );
+        assert_eq!(cut_class(&class, 3), [vec![0, 1, 6], vec![2, 3, 7], vec![4, 5]]);
     }
 
     #[test]

@@ -41,17 +41,9 @@ impl Skew {
             let mut row = vec![0u32; classes];
             for &index in indices {
                 let at = index as usize;
-                let &label = labels.get(at).ok_or(Error::SampleRange {
-                    client,
-                    index,
-                    samples: labels.len(),
-                })?;
+                let &label = labels.get(at).ok_or(Error::SampleRange { client, index, samples: labels.len() })?;
                 let class = usize::from(label);
-                let cell = row.get_mut(class).ok_or(Error::LabelRange {
-                    index: at,
-                    label,
-                    classes,
-                })?;
+                let cell = row.get_mut(class).ok_or(Error::LabelRange { index: at, label, classes })?;
                 *cell += 1;
                 total[class] += 1;
             }
@@ -91,15 +83,8 @@ fn sizes(clients: &[Vec<u32>]) -> Sizes {
     let n = clients.len().max(1) as f64;
     let each = || clients.iter().map(Vec::len);
     let mean = each().sum::<usize>() as f64 / n;
-    let square = each()
-        .map(|size| (size as f64 - mean) * (size as f64 - mean))
-        .sum::<f64>();
-    Sizes {
-        min: each().min().unwrap_or(0),
-        max: each().max().unwrap_or(0),
-        mean,
-        std: (square / n).sqrt(),
-    }
+    let square = each().map(|size| (size as f64 - mean) * (size as f64 - mean)).sum::<f64>();
+    Sizes { min: each().min().unwrap_or(0), max: each().max().unwrap_or(0), mean, std: (square / n).sqrt() }
 }
 
 #[cfg(test)]
@@ -123,16 +108,9 @@ mod tests {
     fn odd_input() {
         assert!(matches!(
             Skew::of(&[vec![0], vec![7]], &[0, 0], 1),
-            Err(Error::SampleRange {
-                client: 1,
-                index: 7,
-                samples: 2
-            })
+            Err(Error::SampleRange { client: 1, index: 7, samples: 2 })
         ));
-        assert!(matches!(
-            Skew::of(&[vec![1]], &[0, 5], 5),
-            Err(Error::LabelRange { label: 5, .. })
-        ));
+        assert!(matches!(Skew::of(&[vec![1]], &[0, 5], 5), Err(Error::LabelRange { label: 5, .. })));
         let none = Skew::of(&[], &[], 0).unwrap();
         assert_eq!(none.sizes.max, 0);
         let empty = Skew::of(&[vec![], vec![0]], &[0], 1).unwrap();

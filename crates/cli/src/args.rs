@@ -1,0 +1,49 @@
+//! The command line.
+
+use clap::Parser;
+
+use crate::command::Command;
+use crate::printer::When;
+
+const EXAMPLES: &str = "\
+Examples:
+  fedelity run                          20 skewed clients learn Fashion-MNIST, no files needed
+  fedelity run experiment.toml          what the file says, into runs/<date-time>-<name>
+  fedelity run --set rounds=5 --set model.name=mlp
+  fedelity check experiment.toml        what would run, and about how long
+  fedelity partition                    who holds which classes, as a picture
+  fedelity methods fedavg               a method with its equation and its keys
+
+Results and tables go to stdout, everything else to stderr.
+Exit codes: 0 done, 1 training diverged, 2 could not run, 130 interrupted.";
+
+/// Federated learning on data that differ from client to client.
+#[derive(Debug, Parser)]
+#[command(name = "fedelity", version, after_help = EXAMPLES, max_term_width = 100, help_expected = true)]
+#[command(propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// When to use colour. NO_COLOR in the environment turns it off as well.
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    pub(crate) color: When,
+
+    /// Say only what went wrong.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+
+    /// Say more: one line a round, and what was decided.
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn definitions_are_sound() {
+        super::Cli::command().debug_assert();
+    }
+}

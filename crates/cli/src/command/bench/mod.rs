@@ -1,0 +1,57 @@
+//! `fedelity bench`.
+
+mod client;
+mod kernels;
+mod peak;
+mod round;
+
+use anyhow::{Result, bail};
+use clap::Subcommand;
+
+use crate::printer::Printer;
+use crate::status::Status;
+
+const EXAMPLES: &str = "\
+Examples:
+  fedelity bench peak
+  fedelity bench kernels
+  fedelity bench client --model ntd-cnn --batch 50 --threads 2
+  fedelity bench round --json
+
+Close other programs first: every figure is a measurement on this machine.";
+
+/// Measure the speed of this machine
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Client(client::Client),
+    Peak(peak::Peak),
+    Kernels(kernels::Kernels),
+    Round(round::Round),
+}
+
+impl Bench {
+    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+        match self.what {
+            What::Client(bench) => bench.run(printer)?,
+            What::Peak(bench) => bench.run(printer)?,
+            What::Kernels(bench) => bench.run(printer)?,
+            What::Round(bench) => bench.run(printer)?,
+        }
+        Ok(Status::Done)
+    }
+}
+
+/// Seconds to measure for: above 0, and not for ever.
+fn check_seconds(seconds: f64) -> Result<()> {
+    if seconds > 0.0 && seconds <= 3_600.0 {
+        return Ok(());
+    }
+    bail!("--seconds {seconds}: expected a number above 0 and at most 3600")
+}

@@ -1,0 +1,40 @@
+//! One file a subcommand.
+
+mod bench;
+mod check;
+mod completions;
+mod data;
+mod methods;
+mod partition;
+mod run;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::printer::Printer;
+use crate::status::Status;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(run::Run),
+    Check(check::Check),
+    Partition(partition::Show),
+    Methods(methods::Methods),
+    Data(data::Data),
+    Bench(bench::Bench),
+    Completions(completions::Completions),
+}
+
+impl Command {
+    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+        match self {
+            Self::Run(command) => command.run(printer),
+            Self::Check(command) => command.run(printer),
+            Self::Partition(command) => command.run(printer),
+            Self::Methods(command) => command.run(printer),
+            Self::Data(command) => command.run(printer),
+            Self::Bench(command) => command.run(printer),
+            Self::Completions(command) => command.run(printer),
+        }
+    }
+}

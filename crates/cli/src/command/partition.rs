@@ -1,0 +1,147 @@
+//! `fedelity partition`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use fedelity_data::partition::Skew;
+use serde_json::json;
+
+use crate::config::{Overrides, Settings};
+use crate::heatmap::Heatmap;
+use crate::printer::{Printer, Style};
+use crate::status::Status;
+use crate::study::Pool;
+use crate::terminal;
+use crate::units::{plural, thousands};
+
+const EXAMPLES: &str = "\
+Examples:
+  fedelity partition                                the default: Dirichlet 0.1 over 20 clients
+  fedelity partition --set partition.alpha=0.5      less skew
+  fedelity partition --set partition.kind=shards --set partition.shards=2
+  fedelity partition experiment.toml -o split.json  write it to a file,
+  fedelity run experiment.toml --partition split.json   and use it";
+
+/// Show who holds which classes, and write it to a file
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Show {
+    /// The configuration [default: the built-in one].
+    file: Option<PathBuf>,
+
+    #[command(flatten)]
+    overrides: Overrides,
+
+    /// Write the partition to this file, which must not exist yet.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Show all clients, however many there are.
+    #[arg(long)]
+    all: bool,
+
+    /// Print one JSON object instead of the picture.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lines of the screen that are not clients.
+const FRAME: usize = 14;
+/// Clients shown where there is no screen.
+const ROWS: usize = 100;
+
+impl Show {
+    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+        let document = self.overrides.document(self.file.as_deref())?;
+        let mut settings = Settings::check(&document)?;
+        for note in &settings.notes {
+            printer.warn(note);
+        }
+        let pool = Pool::load(&document, &mut settings)?;
+        let skew = pool.skew()?;
+        if let Some(path) = &self.output {
+            pool.partition.write(path, false)?;
+        }
+        if self.json {
+            printer.json(&as_json(&pool, &skew))?;
+        } else {
+            self.draw(printer, &pool, &skew)?;
+        }
+        if let Some(path) = &self.output {
+            printer.say(format_args!("Written to {}", path.display()));
+        }
+        Ok(Status::Done)
+    }
+
+    fn draw(&self, printer: &Printer, pool: &Pool, skew: &Skew) -> Result<()> {
+        let rows = match (self.all, terminal::height()) {
+            (true, _) => usize::MAX,
+            (false, Some(height)) => height.saturating_sub(FRAME).max(5),
+            (false, None) => ROWS,
+        };
+        let clients = pool.partition.clients.len();
+        // One row of the cut is no gain over its note.
+        let rows = if clients <= rows + 1 { clients } else { rows };
+        let title = format!("{}: {}", pool.dataset.name, pool.partition.spec);
+        printer.line(printer.paint(Style::Heading, &title))?;
+        printer.line("")?;
+        for line in (Heatmap { counts: &skew.counts, width: terminal::width(), rows }).lines(printer) {
+            printer.line(line)?;
+        }
+        printer.line("")?;
+        for line in statistics(pool, skew) {
+            printer.line(line)?;
+        }
+        for note in &pool.partition.notes {
+            printer.line(format!("Note: {note}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Sizes and skew in three lines.
+pub(crate) fn statistics(pool: &Pool, skew: &Skew) -> Vec<String> {
+    let (sizes, classes) = (skew.sizes, pool.dataset.classes.len());
+    vec![
+        format!(
+            "Clients   {}, {} to {} samples, mean {:.1}, sd {:.1}",
+            thousands(pool.partition.clients.len()),
+            thousands(sizes.min),
+            thousands(sizes.max),
+            sizes.mean,
+            sizes.std
+        ),
+        format!(
+            "Classes   {:.1} of {classes} per client, {:.1} effective (exp of entropy)",
+            skew.mean_classes, skew.mean_effective_classes
+        ),
+        format!(
+            "Skew      {:.2} mean distance to the whole (total variation, 0 to 1), {}",
+            skew.mean_total_variation,
+            plural(pool.partition.draws as usize, "draw")
+        ),
+    ]
+}
+
+fn as_json(pool: &Pool, skew: &Skew) -> serde_json::Value {
+    let partition = &pool.partition;
+    json!({
+        "dataset": partition.dataset,
+        "kind": partition.kind,
+        "parameters": partition.parameters,
+        "seed": partition.seed,
+        "draws": partition.draws,
+        "clients": partition.clients.len(),
+        "samples": partition.clients.iter().map(Vec::len).sum::<usize>(),
+        "classes": pool.dataset.classes,
+        "counts": skew.counts,
+        "size_min": skew.sizes.min,
+        "size_max": skew.sizes.max,
+        "size_mean": skew.sizes.mean,
+        "size_sd": skew.sizes.std,
+        "mean_classes": skew.mean_classes,
+        "mean_effective_classes": skew.mean_effective_classes,
+        "mean_total_variation": skew.mean_total_variation,
+        "notes": partition.notes,
+    })
+}

@@ -1,0 +1,359 @@
+//! Settings: a configuration whose every value has been checked. Only these reach the simulation.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use fedelity_data::{Kind, Spec, catalogue, partition};
+use fedelity_fl::{Training, Weighting};
+use fedelity_nn::{ModelSpec, OptimizerKind};
+use toml::{Table, Value};
+
+use super::defaults;
+use super::document::{Document, Origin, describe};
+use super::section::{Section, nearest, unknown};
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) rounds: usize,
+    pub(crate) seeds: Vec<u64>,
+    pub(crate) data: Data,
+    pub(crate) partition: Source,
+    pub(crate) per_round: PerRound,
+    pub(crate) epochs: usize,
+    pub(crate) batch: usize,
+    pub(crate) weighting: Weighting,
+    pub(crate) optimizer: Optimizer,
+    pub(crate) model: ModelSpec,
+    pub(crate) methods: Vec<Method>,
+    pub(crate) evaluate_every: usize,
+    /// What was decided that the user may not expect.
+    pub(crate) notes: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Data {
+    pub(crate) name: String,
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Where the partition comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    Made { spec: Spec, seed: u64 },
+    File(PathBuf),
+}
+
+/// How many clients take part in a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum PerRound {
+    Count(usize),
+    Fraction(f64),
+    Default,
+}
+
+impl PerRound {
+    /// The number for a pool of `clients`, at least one.
+    pub(crate) fn of(self, clients: usize) -> usize {
+        match self {
+            Self::Count(n) => n,
+            Self::Fraction(f) => ((f * clients as f64).round() as usize).clamp(1, clients),
+            Self::Default => defaults::PER_ROUND.min(clients),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Optimizer {
+    pub(crate) rule: Rule,
+    pub(crate) lr: f64,
+    pub(crate) weight_decay: f64,
+    pub(crate) lr_decay: f64,
+    pub(crate) clip: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Rule {
+    Sgd { momentum: f64 },
+    Adam { beta1: f64, beta2: f64, eps: f64 },
+}
+
+/// A method and its own keys, which the registry of methods checks.
+#[derive(Clone, Debug)]
+pub(crate) struct Method {
+    pub(crate) name: String,
+    pub(crate) keys: Table,
+}
+
+const TOP: &[&str] =
+    &["rounds", "seeds", "seed", "data", "partition", "clients", "optimizer", "model", "method", "evaluation"];
+const DATA: &[&str] = &["name", "dir"];
+const PARTITION: &[&str] = &["kind", "clients", "alpha", "min-size", "shards", "labels", "seed", "file"];
+const CLIENTS: &[&str] = &["per-round", "fraction", "epochs", "batch", "weighting"];
+const OPTIMIZER: &[&str] =
+    &["kind", "lr", "momentum", "weight-decay", "lr-decay", "clip", "beta1", "beta2", "eps"];
+const MODEL: &[&str] = &["name", "projection"];
+const EVALUATION: &[&str] = &["every"];
+
+impl Settings {
+    /// Checks a document, first key to last; the first wrong one is the error.
+    pub(crate) fn check(document: &Document) -> Result<Self> {
+        let mut notes = Vec::new();
+        let top = Section::top(document, TOP)?;
+        let evaluation = Section::of(document, "evaluation", EVALUATION)?;
+        let clients = Section::of(document, "clients", CLIENTS)?;
+        let rounds = top.count("rounds", 1)?.unwrap_or(defaults::ROUNDS);
+        let seeds = seeds(&top)?;
+        let data = data(document)?;
+        let partition = source(document, &mut notes)?;
+        let per_round = per_round(&clients, &partition)?;
+        let weighting = clients.choice("weighting", &Weighting::NAMES)?.and_then(Weighting::from_name);
+        Ok(Self {
+            rounds,
+            seeds,
+            data,
+            partition,
+            per_round,
+            epochs: clients.count("epochs", 1)?.unwrap_or(defaults::EPOCHS),
+            batch: clients.count("batch", 1)?.unwrap_or(defaults::BATCH),
+            weighting: weighting.unwrap_or_default(),
+            optimizer: optimizer(document, &mut notes)?,
+            model: model(document)?,
+            methods: methods(document, &mut notes)?,
+            evaluate_every: evaluation.count("every", 1)?.unwrap_or(defaults::EVALUATE_EVERY),
+            notes,
+        })
+    }
+}
+
+impl Settings {
+    /// How clients train, as the core takes it.
+    pub(crate) fn training(&self) -> Training {
+        let optimizer = &self.optimizer;
+        Training {
+            epochs: self.epochs,
+            batch: self.batch,
+            optimizer: match optimizer.rule {
+                Rule::Sgd { momentum } => OptimizerKind::Sgd { momentum: momentum as f32 },
+                Rule::Adam { beta1, beta2, eps } => {
+                    OptimizerKind::Adam { beta1: beta1 as f32, beta2: beta2 as f32, eps: eps as f32 }
+                }
+            },
+            lr: optimizer.lr as f32,
+            weight_decay: optimizer.weight_decay as f32,
+            lr_decay: optimizer.lr_decay as f32,
+            clip: optimizer.clip.map(|clip| clip as f32),
+            teacher_cache: true,
+        }
+    }
+}
+
+fn seeds(top: &Section<'_>) -> Result<Vec<u64>> {
+    if let (Some(seed), Some(_)) = (top.get("seed"), top.get("seeds")) {
+        return Err(top.refuse("seed", seed, "seed or seeds, not both"));
+    }
+    if let Some(seed) = top.whole("seed", 0)? {
+        return Ok(vec![seed]);
+    }
+    let Some(value) = top.get("seeds") else { return Ok(vec![defaults::SEED]) };
+    let allowed = "a list of different whole numbers of at least 0, such as [1, 2, 3]";
+    let Value::Array(items) = value else { return Err(top.refuse("seeds", value, allowed)) };
+    let seeds: Option<Vec<u64>> = items.iter().map(|item| item.as_integer()?.try_into().ok()).collect();
+    let distinct = seeds.as_ref().map_or(0, |seeds| seeds.iter().collect::<BTreeSet<_>>().len());
+    match seeds {
+        Some(seeds) if !seeds.is_empty() && distinct == seeds.len() => Ok(seeds),
+        _ => Err(top.refuse("seeds", value, allowed)),
+    }
+}
+
+fn data(document: &Document) -> Result<Data> {
+    let section = Section::of(document, "data", DATA)?;
+    let names: Vec<&str> = catalogue::entries().iter().map(|entry| entry.name).collect();
+    let name = section.choice("name", &names)?.unwrap_or(defaults::DATA).to_string();
+    let dir = section.text("dir", "the path of a folder")?.map(|dir| document.folder_of("data.dir").join(dir));
+    Ok(Data { name, dir })
+}
+
+fn source(document: &Document, notes: &mut Vec<String>) -> Result<Source> {
+    let section = Section::of(document, "partition", PARTITION)?;
+    if let Some(file) = section.text("file", "the path of a partition file")? {
+        if let Some(key) = PARTITION.iter().find(|key| **key != "file" && section.get(key).is_some()) {
+            let message = format!("partition.{key}: not allowed beside partition.file, which says it all");
+            return Err(document.error(&section.full(key), message));
+        }
+        return Ok(Source::File(document.folder_of("partition.file").join(file)));
+    }
+    let kind = section.choice("kind", &Kind::NAMES)?.unwrap_or(defaults::PARTITION);
+    let own: &[&str] = match kind {
+        "dirichlet" => &["alpha", "min-size"],
+        "dirichlet-equal" => &["alpha"],
+        "shards" => &["shards"],
+        "labels-per-client" => &["labels"],
+        _ => &[],
+    };
+    let others = ["alpha", "min-size", "shards", "labels"];
+    refuse_foreign(&section, ("kind", kind), own, &others, notes)?;
+    let positive = |x: f64| x.is_finite() && x > 0.0;
+    let alpha = section.number("alpha", "a finite number above 0", positive)?.unwrap_or(defaults::ALPHA);
+    let min_size = section.count("min-size", 0)?.unwrap_or(defaults::MIN_SIZE);
+    let shards = section.count("shards", 1)?.unwrap_or(defaults::SHARDS);
+    let labels = section.count("labels", 1)?.unwrap_or(defaults::LABELS);
+    let kind = match kind {
+        "dirichlet" => Kind::Dirichlet { alpha, min_size, max_draws: partition::DEFAULT_MAX_DRAWS },
+        "dirichlet-equal" => Kind::dirichlet_equal(alpha),
+        "shards" => Kind::Shards { per_client: shards },
+        "labels-per-client" => Kind::LabelsPerClient { labels },
+        _ => Kind::Iid,
+    };
+    let clients = section.count("clients", 1)?.unwrap_or(defaults::CLIENTS);
+    let seed = section.whole("seed", 0)?.unwrap_or(defaults::PARTITION_SEED);
+    Ok(Source::Made { spec: Spec { kind, clients }, seed })
+}
+
+/// Refuses keys that belong to another kind. Where the command line chose the kind, the file's are left out instead.
+fn refuse_foreign(
+    section: &Section<'_>,
+    (selector, kind): (&str, &str),
+    own: &[&str],
+    others: &[&str],
+    notes: &mut Vec<String>,
+) -> Result<()> {
+    let document = section.document;
+    for key in others.iter().filter(|key| !own.contains(key) && section.get(key).is_some()) {
+        let full = section.full(key);
+        if left_out(document, &section.full(selector), &full) {
+            notes.push(format!("{full} of the file is left out: {} is now {kind}", section.full(selector)));
+            continue;
+        }
+        let own = if own.is_empty() { "none".to_string() } else { own.join(", ") };
+        let message = format!("{full}: not a key of {} = \"{kind}\", whose own keys are {own}", section.full(selector));
+        return Err(document.error(&full, message));
+    }
+    Ok(())
+}
+
+/// Whether the command line chose the kind and the file the key that does not belong to it.
+fn left_out(document: &Document, selector: &str, key: &str) -> bool {
+    matches!(document.origin(selector), Some(Origin::Option(_)))
+        && matches!(document.origin(key), Some(Origin::File { .. }))
+}
+
+fn per_round(clients: &Section<'_>, partition: &Source) -> Result<PerRound> {
+    if let (Some(_), Some(fraction)) = (clients.get("per-round"), clients.get("fraction")) {
+        return Err(clients.refuse("fraction", fraction, "clients.per-round or clients.fraction, not both"));
+    }
+    let share = |x: f64| x > 0.0 && x <= 1.0;
+    if let Some(fraction) = clients.number("fraction", "a number above 0 and at most 1", share)? {
+        return Ok(PerRound::Fraction(fraction));
+    }
+    let Some(count) = clients.count("per-round", 1)? else { return Ok(PerRound::Default) };
+    if let (Source::Made { spec, .. }, Some(value)) = (partition, clients.get("per-round"))
+        && count > spec.clients
+    {
+        return Err(clients.refuse("per-round", value, &at_most(spec.clients)));
+    }
+    Ok(PerRound::Count(count))
+}
+
+/// What is allowed for `clients.per-round` in a pool of clients.
+pub(crate) fn at_most(clients: usize) -> String {
+    format!("at most {clients}, the number of clients of the partition")
+}
+
+fn optimizer(document: &Document, notes: &mut Vec<String>) -> Result<Optimizer> {
+    let section = Section::of(document, "optimizer", OPTIMIZER)?;
+    let kind = section.choice("kind", &["sgd", "adam"])?.unwrap_or(defaults::OPTIMIZER);
+    let own: &[&str] = if kind == "sgd" { &["momentum"] } else { &["beta1", "beta2", "eps"] };
+    refuse_foreign(&section, ("kind", kind), own, &["momentum", "beta1", "beta2", "eps"], notes)?;
+    // Training computes in f32: a value must be in range there too.
+    let positive = |x: f64| (x as f32).is_finite() && x as f32 > 0.0;
+    let not_negative = |x: f64| (x as f32).is_finite() && x >= 0.0;
+    let below_one = |x: f64| (0.0..1.0).contains(&x) && (x as f32) < 1.0;
+    let share = |x: f64| x as f32 > 0.0 && x <= 1.0;
+    let number = |key, default: f64, allowed, fits: &dyn Fn(f64) -> bool| -> Result<f64> {
+        Ok(section.number(key, allowed, fits)?.unwrap_or(default))
+    };
+    let above = "a finite number above 0";
+    let rule = if kind == "sgd" {
+        let allowed = "a number of at least 0 and below 1";
+        Rule::Sgd { momentum: number("momentum", defaults::MOMENTUM, allowed, &below_one)? }
+    } else {
+        let allowed = "a number of at least 0 and below 1";
+        Rule::Adam {
+            beta1: number("beta1", defaults::BETA1, allowed, &below_one)?,
+            beta2: number("beta2", defaults::BETA2, allowed, &below_one)?,
+            eps: number("eps", defaults::EPS, above, &positive)?,
+        }
+    };
+    let lr = if kind == "sgd" { defaults::SGD_LR } else { defaults::ADAM_LR };
+    Ok(Optimizer {
+        rule,
+        lr: number("lr", lr, above, &positive)?,
+        weight_decay: number(
+            "weight-decay",
+            defaults::WEIGHT_DECAY,
+            "a finite number of at least 0",
+            &not_negative,
+        )?,
+        lr_decay: number("lr-decay", defaults::LR_DECAY, "a number above 0 and at most 1", &share)?,
+        clip: section.number("clip", above, positive)?,
+    })
+}
+
+fn model(document: &Document) -> Result<ModelSpec> {
+    let section = Section::of(document, "model", MODEL)?;
+    let name = section.choice("name", fedelity_nn::zoo::NAMES)?.unwrap_or(defaults::MODEL);
+    Ok(ModelSpec { name: name.to_string(), projection: section.flag("projection")?.unwrap_or(false) })
+}
+
+/// `[method]` or a list of `[[method]]`. Names and keys are checked against the registry.
+fn methods(document: &Document, notes: &mut Vec<String>) -> Result<Vec<Method>> {
+    let tables: Vec<(String, &Table)> = match document.table().get("method") {
+        None => return Ok(vec![Method { name: defaults::METHOD.to_string(), keys: Table::new() }]),
+        Some(Value::Table(table)) => vec![("method".to_string(), table)],
+        Some(Value::Array(items)) if !items.is_empty() && items.iter().all(Value::is_table) => {
+            let tables = items.iter().filter_map(Value::as_table).enumerate();
+            tables.map(|(i, table)| (format!("method.{i}"), table)).collect()
+        }
+        Some(other) => {
+            let message =
+                format!("method: expected a table [method] or tables [[method]], found {}", describe(other));
+            return Err(document.error("method", message));
+        }
+    };
+    tables.into_iter().map(|(path, table)| method(document, &path, table, notes)).collect()
+}
+
+fn method(document: &Document, path: &str, table: &Table, notes: &mut Vec<String>) -> Result<Method> {
+    let names = crate::registry::names();
+    let full = format!("{path}.name");
+    let name = match table.get("name") {
+        None => defaults::METHOD,
+        Some(Value::String(name)) => name.as_str(),
+        Some(other) => {
+            let message = format!("{full}: expected one of {}, found {}", names.join(", "), describe(other));
+            return Err(document.error(&full, message));
+        }
+    };
+    if !names.contains(&name) {
+        let guess = nearest(name, &names).map_or(String::new(), |name| format!("; did you mean '{name}'?"));
+        let message = format!("{full} = \"{name}\": expected one of {}{guess}", names.join(", "));
+        return Err(document.error(&full, message));
+    }
+    let allowed = crate::registry::keys(name);
+    let mut keys = table.clone();
+    keys.remove("name");
+    let strangers: Vec<String> = keys.keys().filter(|key| !allowed.contains(&key.as_str())).cloned().collect();
+    for key in strangers {
+        let at = format!("{path}.{key}");
+        if left_out(document, &full, &at) {
+            notes.push(format!("{at} of the file is left out: {full} is now {name}"));
+            keys.remove(&key);
+            continue;
+        }
+        return Err(document.error(&at, unknown(&at, &key, &allowed, &format!("for {name}"))));
+    }
+    crate::registry::build(name, &keys).map_err(|error| document.error(path, format!("{path}: {error:#}")))?;
+    Ok(Method { name: name.to_string(), keys })
+}

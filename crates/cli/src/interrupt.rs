@@ -1,0 +1,30 @@
+//! Ctrl-C: asked for once, it ends the run after the current round; asked for twice, at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Result;
+
+/// Whether the user wants to stop.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Listens to Ctrl-C from now on.
+    pub(crate) fn listen() -> Result<Self> {
+        let interrupt = Self::default();
+        let asked = Arc::clone(&interrupt.0);
+        ctrlc::set_handler(move || {
+            if asked.swap(true, Ordering::SeqCst) {
+                // The only way out of a round that takes too long. Records are flushed line by line.
+                #[allow(clippy::exit)]
+                std::process::exit(130);
+            }
+        })?;
+        Ok(interrupt)
+    }
+
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}

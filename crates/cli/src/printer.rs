@@ -1,0 +1,151 @@
+//! All printing. Data goes to stdout, talk to stderr; everything else in the program writes through this.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use serde::Serialize;
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum When {
+    /// On a terminal, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always, also into files and pipes.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The colours that have a meaning here. Every message reads the same without them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Style {
+    Error,
+    Warning,
+    Heading,
+    Faint,
+}
+
+/// Where output goes and how much of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Printer {
+    quiet: bool,
+    verbose: bool,
+    colour_out: bool,
+    colour_err: bool,
+}
+
+impl Printer {
+    pub(crate) fn new(when: When, quiet: bool, verbose: bool) -> Self {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let colour = |terminal: bool| match when {
+            When::Auto => terminal && !no_color && !dumb,
+            When::Always => true,
+            When::Never => false,
+        };
+        Self {
+            quiet,
+            verbose,
+            colour_out: colour(io::stdout().is_terminal()),
+            colour_err: colour(io::stderr().is_terminal()),
+        }
+    }
+
+    /// Whether stdout takes colour.
+    pub(crate) fn colour(&self) -> bool {
+        self.colour_out
+    }
+
+    /// Whether a live display makes sense: a terminal that nothing else writes to.
+    pub(crate) fn live(&self) -> bool {
+        !self.quiet && !self.verbose && io::stderr().is_terminal()
+    }
+
+    pub(crate) fn verbose(&self) -> bool {
+        self.verbose
+    }
+
+    /// A line of data.
+    pub(crate) fn line(&self, text: impl Display) -> Result<()> {
+        writeln!(io::stdout().lock(), "{text}")?;
+        Ok(())
+    }
+
+    /// One JSON object on one line.
+    pub(crate) fn json(&self, value: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string(value)?;
+        let mut out = io::stdout().lock();
+        writeln!(out, "{text}")?;
+        out.flush()?;
+        Ok(())
+    }
+
+    /// Bytes of data, as they are.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> Result<()> {
+        io::stdout().lock().write_all(bytes)?;
+        Ok(())
+    }
+
+    /// A line of talk. Nobody listening is no error.
+    pub(crate) fn say(&self, text: impl Display) {
+        if !self.quiet {
+            let _ = writeln!(io::stderr().lock(), "{text}");
+        }
+    }
+
+    /// A line of talk for `-v`.
+    pub(crate) fn detail(&self, text: impl Display) {
+        if self.verbose {
+            self.say(text);
+        }
+    }
+
+    pub(crate) fn warn(&self, text: impl Display) {
+        self.say(format_args!("{} {text}", self.paint_err(Style::Warning, "warning:")));
+    }
+
+    /// An error is said even when quiet.
+    pub(crate) fn error(&self, text: impl Display) {
+        let _ = writeln!(io::stderr().lock(), "{} {text}", self.paint_err(Style::Error, "error:"));
+    }
+
+    /// A bar on stderr, hidden unless the display is live.
+    pub(crate) fn bar(&self, length: u64) -> ProgressBar {
+        let target = if self.live() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        ProgressBar::with_draw_target(Some(length), target)
+    }
+
+    /// Text for stdout in a style.
+    pub(crate) fn paint(&self, style: Style, text: &str) -> String {
+        paint(self.colour_out, style, text)
+    }
+
+    fn paint_err(&self, style: Style, text: &str) -> String {
+        paint(self.colour_err, style, text)
+    }
+}
+
+fn paint(colour: bool, style: Style, text: &str) -> String {
+    if !colour {
+        return text.to_string();
+    }
+    let code = match style {
+        Style::Error => "1;31",
+        Style::Warning => "1;33",
+        Style::Heading => "1",
+        Style::Faint => "2",
+    };
+    format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+/// Whether an error is only that nobody reads stdout any more.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(broken)
+            || cause.downcast_ref::<serde_json::Error>().is_some_and(|e| e.io_error_kind() == Some(io::ErrorKind::BrokenPipe))
+    })
+}

@@ -1,0 +1,106 @@
+//! What a configuration stands for: the data, who holds them, the model and the methods.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow};
+use fedelity_data::partition::{PartitionFile, Skew};
+use fedelity_data::{Dataset, catalogue, partition};
+use fedelity_nn::{InputShape, Isa, Model, zoo};
+
+use crate::config::{Document, PerRound, Settings, Source, at_most};
+
+/// Data and who holds them.
+pub(crate) struct Pool {
+    pub(crate) dataset: Arc<Dataset>,
+    pub(crate) partition: PartitionFile,
+}
+
+/// All that the runs of one configuration share.
+pub(crate) struct Study {
+    pub(crate) settings: Settings,
+    pub(crate) pool: Pool,
+    pub(crate) model: Arc<Model>,
+    pub(crate) per_round: usize,
+}
+
+impl Pool {
+    /// Loads the data and makes or reads the partition.
+    pub(crate) fn load(document: &Document, settings: &mut Settings) -> Result<Self> {
+        let dataset = dataset(document, settings)?;
+        let classes = dataset.classes.len();
+        let labels = &dataset.train.labels;
+        let partition = match &settings.partition {
+            Source::Made { spec, seed } => {
+                let made = partition(labels, classes, spec, *seed).map_err(|error| named(document, error))?;
+                PartitionFile::new(&dataset.name, labels, classes, &made)
+            }
+            Source::File(path) => {
+                PartitionFile::read_for(path, labels).map_err(|error| document.error("partition.file", format!("{error}")))?
+            }
+        };
+        Ok(Self { dataset: Arc::new(dataset), partition })
+    }
+
+    /// Statistics of who holds what.
+    pub(crate) fn skew(&self) -> Result<Skew> {
+        Ok(Skew::of(&self.partition.clients, &self.dataset.train.labels, self.dataset.classes.len())?)
+    }
+}
+
+impl Study {
+    /// Loads everything that a checked configuration names.
+    pub(crate) fn load(document: &Document, mut settings: Settings) -> Result<Self> {
+        let pool = Pool::load(document, &mut settings)?;
+        let clients = pool.partition.clients.len();
+        let per_round = settings.per_round.of(clients);
+        if let PerRound::Count(count) = settings.per_round
+            && count > clients
+        {
+            let message = format!("clients.per-round = {count}: expected {}", at_most(clients));
+            return Err(document.error("clients.per-round", message));
+        }
+        let shape = pool.dataset.shape;
+        let input = InputShape { channels: shape.channels, height: shape.height, width: shape.width };
+        let unfit = |error: fedelity_nn::Error| {
+            let (name, data) = (&settings.model.name, &pool.dataset.name);
+            document.error("model.name", format!("model.name = \"{name}\" with data.name = \"{data}\": {error}"))
+        };
+        let architecture = zoo::build(&settings.model, input, pool.dataset.classes.len()).map_err(unfit)?;
+        let model = Model::compile(&architecture, Isa::detect()).map_err(unfit)?;
+        Ok(Self { settings, pool, model: Arc::new(model), per_round })
+    }
+}
+
+fn dataset(document: &Document, settings: &mut Settings) -> Result<Dataset> {
+    let entry = catalogue::find(&settings.data.name)?;
+    if entry.is_embedded() {
+        // The folder is not used, and the resolved configuration should not name it.
+        if let Some(dir) = settings.data.dir.take() {
+            exists(document, &dir)?;
+        }
+        return Ok(catalogue::load(entry.name, None)?);
+    }
+    if let Some(dir) = &settings.data.dir {
+        exists(document, dir)?;
+    }
+    catalogue::load(entry.name, settings.data.dir.as_deref()).map_err(|error| anyhow!("{error}"))
+}
+
+fn exists(document: &Document, dir: &Path) -> Result<()> {
+    if dir.is_dir() || document.is_from("data.dir", "FEDELITY_DATA") {
+        return Ok(());
+    }
+    let what = if dir.exists() { "not a folder" } else { "there is no such folder" };
+    Err(document.error("data.dir", format!("data.dir = \"{}\": {what}", dir.display())))
+}
+
+/// An error of a partition by the key of the configuration.
+fn named(document: &Document, error: fedelity_data::Error) -> anyhow::Error {
+    let fedelity_data::Error::Parameter { parameter, value, allowed } = error else { return error.into() };
+    let key = match parameter {
+        "per-client" => "partition.shards".to_string(),
+        other => format!("partition.{other}"),
+    };
+    document.error(&key, format!("{key} = {value}: expected {allowed}"))
+}

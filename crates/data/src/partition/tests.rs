@@ -1,0 +1,326 @@
+//! Tests over all kinds of partitions.
+
+use std::time::Instant;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn cifar_like() -> Vec<u16> {
+    // Classes are spread over the set, as in the official order.
+    (0..50_000u32).map(|i| (i * 7 % 10) as u16).collect()
+}
+
+fn make(labels: &[u16], classes: usize, kind: Kind, clients: usize, seed: u64) -> Partition {
+    partition(labels, classes, &Spec { kind, clients }, seed).unwrap()
+}
+
+/// Disjoint, complete, no client empty.
+fn assert_whole(made: &Partition, samples: usize) {
+    assert_eq!(made.clients.len(), made.spec.clients);
+    let mut seen = vec![false; samples];
+    for client in &made.clients {
+        assert!(!client.is_empty());
+        for &index in client {
+            assert!(!seen[index as usize], "sample {index} twice");
+            seen[index as usize] = true;
+        }
+    }
+    assert!(seen.into_iter().all(|s| s), "a sample is left out");
+}
+
+fn smallest(made: &Partition) -> usize {
+    made.clients.iter().map(Vec::len).min().unwrap()
+}
+
+fn largest(made: &Partition) -> usize {
+    made.clients.iter().map(Vec::len).max().unwrap()
+}
+
+fn classes_of(client: &[u32], labels: &[u16]) -> usize {
+    let mut held: Vec<u16> = client.iter().map(|&i| labels[i as usize]).collect();
+    held.sort_unstable();
+    held.dedup();
+    held.len()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 200,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn every_kind_gives_a_partition(
+        labels in prop::collection::vec(0u16..7, 1..300),
+        share in 0.0f64..1.0,
+        exponent in -3.0f64..3.0,
+        min_size in 0usize..30,
+        max_draws in 1u32..40,
+        held in 1usize..8,
+        seed: u64,
+    ) {
+        let n = labels.len();
+        let clients = ((n as f64 * share * share) as usize).clamp(1, n);
+        let alpha = 10f64.powf(exponent);
+        let mut present = labels.clone();
+        present.sort_unstable();
+        present.dedup();
+        let least = present.len().div_ceil(clients);
+        let kinds = [
+            Kind::Iid,
+            Kind::Dirichlet { alpha, min_size, max_draws },
+            Kind::DirichletEqual { alpha, max_draws },
+            Kind::LabelsPerClient { labels: held.clamp(least, present.len()) },
+        ];
+        for kind in kinds {
+            let made = make(&labels, 7, kind.clone(), clients, seed);
+            assert_whole(&made, n);
+            prop_assert_eq!(&made, &make(&labels, 7, kind.clone(), clients, seed));
+            match kind {
+                Kind::Dirichlet { .. } => {
+                    prop_assert!(smallest(&made) >= min_size.min(n / clients));
+                    prop_assert!(made.draws <= max_draws);
+                }
+                Kind::LabelsPerClient { labels: held } => {
+                    for client in &made.clients {
+                        prop_assert!(classes_of(client, &labels) <= held);
+                    }
+                }
+                _ => prop_assert!(largest(&made) - smallest(&made) <= 1),
+            }
+        }
+    }
+
+    #[test]
+    fn shards_give_a_partition(
+        clients in 1usize..20,
+        classes in 1usize..8,
+        factor in 1usize..4,
+        extra in prop::collection::vec(0u16..8, 0..60),
+        seed: u64,
+    ) {
+        // The fewest shards that divide, and at least one sample for each of them.
+        let step = (1..=classes).find(|s| (s * clients).is_multiple_of(classes)).unwrap();
+        let per_client = step * factor;
+        let per_class = per_client * clients / classes;
+        let mut labels: Vec<u16> = (0..classes as u16)
+            .flat_map(|class| std::iter::repeat_n(class, per_class))
+            .collect();
+        labels.extend(extra.into_iter().map(|l| l % classes as u16));
+        let made = make(&labels, classes, Kind::Shards { per_client }, clients, seed);
+        assert_whole(&made, labels.len());
+        for client in &made.clients {
+            prop_assert!(classes_of(client, &labels) <= per_client);
+        }
+    }
+}
+
+fn each_kind() -> [Kind; 5] {
+    [
+        Kind::Iid,
+        Kind::dirichlet(0.1),
+        Kind::dirichlet_equal(0.1),
+        Kind::Shards { per_client: 2 },
+        Kind::LabelsPerClient { labels: 2 },
+    ]
+}
+
+#[test]
+fn seeds_decide() {
+    let labels = cifar_like();
+    for kind in each_kind() {
+        let made = make(&labels, 10, kind.clone(), 20, 7);
+        assert_whole(&made, labels.len());
+        assert_eq!(made, make(&labels, 10, kind.clone(), 20, 7));
+        let other = make(&labels, 10, kind.clone(), 20, 8);
+        assert_ne!(made.clients, other.clients, "{kind:?}");
+        assert!(Kind::NAMES.contains(&kind.name()));
+    }
+}
+
+/// A change of these values means other partitions for the seeds of published runs.
+#[test]
+fn partitions_are_fixed() {
+    let labels: Vec<u16> = (0..600).map(|i| (i * i % 10) as u16).collect();
+    let found: Vec<String> =
+        [Kind::Iid, Kind::dirichlet(0.3), Kind::dirichlet_equal(0.3), Kind::LabelsPerClient { labels: 2 }]
+            .into_iter()
+            .map(|kind| {
+                let made = make(&labels, 10, kind, 12, 1);
+                let flat: Vec<u16> = made.clients.iter().flatten().map(|&i| i as u16).collect();
+                labels_fingerprint(&flat)[..16].to_string()
+            })
+            .collect();
+    assert_eq!(found, ["6ee03935bed65a32", "aea80ab4d2748895", "ad172bb81f99a0be", "7daa2d6df086d2ef"]);
+}
+
+/// Mean classes per client, and mean smallest and largest client, over seeds.
+fn statistics(kind: &Kind, clients: usize) -> (f64, f64, f64, f64) {
+    let labels = cifar_like();
+    let (mut classes, mut small, mut large, mut std) = (0.0, 0.0, 0.0, 0.0);
+    const SEEDS: u64 = 100;
+    for seed in 0..SEEDS {
+        let made = make(&labels, 10, kind.clone(), clients, seed);
+        let skew = Skew::of(&made.clients, &labels, 10).unwrap();
+        classes += skew.mean_classes;
+        small += skew.sizes.min as f64;
+        large += skew.sizes.max as f64;
+        std += skew.sizes.std;
+    }
+    let n = SEEDS as f64;
+    (classes / n, small / n, large / n, std / n)
+}
+
+/// Means over 400 draws of the published procedure in numpy: mean classes per client, smallest
+/// and largest client, standard deviation of sizes.
+///
+/// ```python
+/// while True:
+///     M = np.zeros((N, 10), int)
+///     for k in range(10):
+///         p = rng.dirichlet(np.repeat(alpha, N)) * (M.sum(1) < 50000 / N)
+///         c = (np.cumsum(p / p.sum()) * 5000).astype(int)[:-1]
+///         M[:, k] = np.diff(np.concatenate([[0], c, [5000]]))
+///     if M.sum(1).min() >= 10: break
+/// ```
+#[test]
+fn dirichlet_statistics() {
+    for (alpha, clients, expected) in [
+        (0.1, 10, (5.55, 1144.0, 8436.0, 2226.0)),
+        (0.5, 10, (8.78, 2687.0, 6957.0, 1234.0)),
+        (10.0, 10, (9.86, 4351.0, 5547.0, 359.0)),
+        (0.1, 100, (4.20, 15.6, 2084.0, 396.0)),
+        (0.3, 100, (7.03, 78.0, 1288.0, 216.0)),
+    ] {
+        let found = statistics(&Kind::dirichlet(alpha), clients);
+        println!("{alpha} {clients}: {found:.1?}, expected {expected:?}");
+        assert!((found.0 / expected.0 - 1.0).abs() < 0.03, "{found:?}");
+        assert!((found.1 / expected.1 - 1.0).abs() < 0.2, "{found:?}");
+        assert!((found.2 / expected.2 - 1.0).abs() < 0.1, "{found:?}");
+        assert!((found.3 / expected.3 - 1.0).abs() < 0.1, "{found:?}");
+    }
+}
+
+#[test]
+fn hard_dirichlet_ends_and_is_repaired() {
+    let labels = cifar_like();
+    let start = Instant::now();
+    let made = make(&labels, 10, Kind::dirichlet(0.05), 100, 1);
+    println!("{:?}: {} draws, {:?}", start.elapsed(), made.draws, made.notes);
+    assert_whole(&made, labels.len());
+    assert!(smallest(&made) >= 10);
+    assert_eq!(made.draws == DEFAULT_MAX_DRAWS, !made.notes.is_empty());
+    let skew = Skew::of(&made.clients, &labels, 10).unwrap();
+    assert!((2.0..3.5).contains(&skew.mean_classes), "{}", skew.mean_classes);
+}
+
+#[test]
+fn many_clients_are_fast() {
+    let labels: Vec<u16> = (0..60_000u32).map(|i| (i % 10) as u16).collect();
+    for alpha in [0.001, 0.1, 100.0] {
+        let kinds = [
+            Kind::Iid,
+            Kind::dirichlet(alpha),
+            Kind::dirichlet_equal(alpha),
+            Kind::Shards { per_client: 2 },
+            Kind::LabelsPerClient { labels: 2 },
+        ];
+        for kind in kinds {
+            let start = Instant::now();
+            let made = make(&labels, 10, kind.clone(), 10_000, 3);
+            println!("{kind:?}: {:?}, {} draws, {:?}", start.elapsed(), made.draws, made.notes);
+            assert_whole(&made, labels.len());
+            // Far above what it takes, for slow machines.
+            assert!(start.elapsed().as_secs() < 10, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn lowered_minimum_is_noted() {
+    let made = make(&[0; 25], 1, Kind::dirichlet(1.0), 5, 0);
+    assert_eq!((smallest(&made), largest(&made)), (5, 5));
+    assert!(made.notes[0].contains("lowered from 10 to 5"), "{:?}", made.notes);
+}
+
+#[test]
+fn equal_sizes_are_equal() {
+    let labels = cifar_like();
+    let made = make(&labels, 10, Kind::dirichlet_equal(0.1), 20, 0);
+    assert!(made.clients.iter().all(|client| client.len() == 2_500));
+    let skew = Skew::of(&made.clients, &labels, 10).unwrap();
+    assert!(skew.mean_classes < 8.0, "{}", skew.mean_classes);
+    assert!(made.draws >= 2);
+}
+
+#[test]
+fn shards_of_cifar() {
+    let labels = cifar_like();
+    let made = make(&labels, 10, Kind::Shards { per_client: 2 }, 100, 0);
+    assert!(made.clients.iter().all(|client| client.len() == 500));
+    assert!(made.clients.iter().all(|client| classes_of(client, &labels) <= 2));
+}
+
+#[test]
+fn no_class_is_without_owner() {
+    // 100 classes, 10 clients with 10 labels each: only an exact cover will do.
+    let labels: Vec<u16> = (0..5_000).map(|i| (i % 100) as u16).collect();
+    let made = make(&labels, 100, Kind::LabelsPerClient { labels: 10 }, 10, 0);
+    assert_whole(&made, labels.len());
+    assert!(made.clients.iter().all(|client| classes_of(client, &labels) == 10));
+    assert!(made.notes[0].contains("had no client"), "{:?}", made.notes);
+    // One class with one sample and three clients.
+    let labels = [0, 1, 1, 1, 1, 1, 1, 1, 1];
+    let made = make(&labels, 2, Kind::LabelsPerClient { labels: 1 }, 6, 0);
+    assert_whole(&made, labels.len());
+    assert!(made.notes[0].contains("had no sample"), "{:?}", made.notes);
+}
+
+#[test]
+fn classes_without_samples_do_no_harm() {
+    let labels: Vec<u16> = (0..300).map(|i| 3 + 50 * (i % 2) as u16).collect();
+    for kind in [Kind::Iid, Kind::dirichlet(0.5), Kind::dirichlet_equal(0.5), Kind::LabelsPerClient { labels: 1 }] {
+        assert_whole(&make(&labels, 65_536, kind, 7, 0), 300);
+    }
+}
+
+#[test]
+fn bad_parameters_are_named() {
+    let labels: Vec<u16> = (0..40).map(|i| i % 4).collect();
+    let refused =
+        |kind: Kind, clients: usize| partition(&labels, 4, &Spec { kind, clients }, 0).unwrap_err().to_string();
+    let has = |text: String, parts: &[&str]| {
+        for part in parts {
+            assert!(text.contains(part), "{text}: {part}");
+        }
+    };
+    for alpha in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        has(refused(Kind::dirichlet(alpha), 4), &["alpha = ", "above 0"]);
+        has(refused(Kind::dirichlet_equal(alpha), 4), &["alpha = "]);
+    }
+    for kind in each_kind() {
+        has(refused(kind.clone(), 0), &["clients = 0", "1 to 40"]);
+        has(refused(kind.clone(), 41), &["clients = 41", "1 to 40"]);
+        has(refused(kind, usize::MAX), &["clients", "1 to 40"]);
+    }
+    let none = Kind::DirichletEqual { alpha: 1.0, max_draws: 0 };
+    has(refused(none, 4), &["max-draws = 0", "1 or more"]);
+    for labels in [0, 5, usize::MAX] {
+        has(refused(Kind::LabelsPerClient { labels }, 4), &["labels = ", "1 to 4"]);
+    }
+    has(refused(Kind::LabelsPerClient { labels: 1 }, 3), &["labels = 1", "at least 2"]);
+    for per_client in [0, 11, usize::MAX] {
+        has(refused(Kind::Shards { per_client }, 4), &["per-client", "1 to 10"]);
+    }
+    has(refused(Kind::Shards { per_client: 1 }, 6), &["per-client = 1", "multiple of 2"]);
+    let error = partition(&[0, 0, 0, 1], 2, &Spec { kind: Kind::Shards { per_client: 1 }, clients: 4 }, 0);
+    has(error.unwrap_err().to_string(), &["class 1 has 1 samples"]);
+    let iid = Spec { kind: Kind::Iid, clients: 1 };
+    has(partition(&[0, 9], 9, &iid, 0).unwrap_err().to_string(), &["label 9 of sample 1", "below 9"]);
+    has(partition(&[], 1, &iid, 0).unwrap_err().to_string(), &["clients = 1"]);
+    for classes in [0, 65_537, usize::MAX] {
+        has(partition(&[0], classes, &iid, 0).unwrap_err().to_string(), &["classes = ", "1 to 65536"]);
+    }
+}

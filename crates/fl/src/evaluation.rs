@@ -1,0 +1,110 @@
+//! How good a model is on labelled samples.
+
+use fedelity_nn::Outputs;
+
+/// Samples that are evaluated together. Boundaries are fixed, so threads cannot change a sum.
+pub const CHUNK: usize = 128;
+
+/// Counts and sums over labelled samples.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evaluation {
+    /// The sum of the cross-entropies.
+    pub loss_sum: f64,
+    /// By true class: how many were predicted right.
+    pub correct: Vec<u64>,
+    /// By true class: how many there are.
+    pub totals: Vec<u64>,
+}
+
+impl Evaluation {
+    /// Nothing yet, for this many classes.
+    pub fn new(classes: usize) -> Self {
+        Self { loss_sum: 0.0, correct: vec![0; classes], totals: vec![0; classes] }
+    }
+
+    /// Adds samples with their labels. Equal logits go to the lower class; logits that are no numbers are wrong.
+    pub fn add(&mut self, outputs: &Outputs<'_>, labels: &[u16]) {
+        let classes = self.totals.len();
+        for (logits, &label) in outputs.logits.chunks_exact(classes).zip(labels) {
+            let label = usize::from(label);
+            let mut best = 0;
+            for (class, &logit) in logits.iter().enumerate() {
+                if logit > logits[best] {
+                    best = class;
+                }
+            }
+            let top = f64::from(logits[best]);
+            let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - top).exp()).sum();
+            self.loss_sum += top + sum.ln() - f64::from(logits[label]);
+            self.totals[label] += 1;
+            self.correct[label] += u64::from(best == label && sum.is_finite());
+        }
+    }
+
+    /// Adds what was found on other samples.
+    pub fn merge(&mut self, other: &Self) {
+        self.loss_sum += other.loss_sum;
+        for (sum, part) in self.correct.iter_mut().zip(&other.correct) {
+            *sum += part;
+        }
+        for (sum, part) in self.totals.iter_mut().zip(&other.totals) {
+            *sum += part;
+        }
+    }
+
+    /// The number of samples.
+    pub fn samples(&self) -> u64 {
+        self.totals.iter().sum()
+    }
+
+    /// The share of samples that were predicted right; 0 without samples.
+    pub fn accuracy(&self) -> f64 {
+        self.correct.iter().sum::<u64>() as f64 / self.samples().max(1) as f64
+    }
+
+    /// The mean cross-entropy; `None` without samples or if it is not finite.
+    pub fn loss(&self) -> Option<f64> {
+        let mean = self.loss_sum / self.samples() as f64;
+        mean.is_finite().then_some(mean)
+    }
+
+    /// By class, the share that was predicted right (recall); `None` for a class without samples.
+    pub fn class_accuracy(&self) -> Vec<Option<f64>> {
+        let share = |(&correct, &total)| (total > 0).then(|| correct as f64 / total as f64);
+        self.correct.iter().zip(&self.totals).map(share).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows<'a>(logits: &'a [f32], samples: usize) -> Outputs<'a> {
+        Outputs { features: &[], logits, samples }
+    }
+
+    #[test]
+    fn counts_losses_and_ties() {
+        let mut all = Evaluation::new(3);
+        all.add(&rows(&[0.0, 0.0, 0.0, 1.0, 5.0, 2.0], 2), &[0, 2]);
+        assert_eq!((all.samples(), all.accuracy()), (2, 0.5));
+        assert_eq!(all.class_accuracy(), [Some(1.0), None, Some(0.0)]);
+        let expected = (3f64.ln() + (1f64.exp() + 5f64.exp() + 2f64.exp()).ln() - 2.0) / 2.0;
+        assert!((all.loss().unwrap() - expected).abs() < 1e-12);
+        let mut parts = Evaluation::new(3);
+        for (logits, label) in [([0.0, 0.0, 0.0], 0), ([1.0, 5.0, 2.0], 2)] {
+            let mut part = Evaluation::new(3);
+            part.add(&rows(&logits, 1), &[label]);
+            parts.merge(&part);
+        }
+        assert_eq!(parts.class_accuracy(), all.class_accuracy());
+    }
+
+    #[test]
+    fn no_nan_comes_out() {
+        let mut odd = Evaluation::new(2);
+        assert_eq!((odd.accuracy(), odd.loss()), (0.0, None));
+        odd.add(&rows(&[f32::NAN, f32::NAN], 1), &[0]);
+        assert_eq!((odd.accuracy(), odd.loss()), (0.0, None));
+    }
+}

@@ -1,0 +1,127 @@
+//! What a server gathers in one round.
+
+use std::collections::BTreeMap;
+
+use fedelity_nn::Params;
+
+use crate::{Error, Result, Upload};
+
+/// A weighted mean that is built one vector at a time.
+///
+/// Sums are f64 and run in the order of the calls. Its memory does not depend on how many vectors are added, and it
+/// is kept from one round to the next.
+#[derive(Clone, Debug, Default)]
+pub struct Mean {
+    sums: Vec<f64>,
+    weight: f64,
+    added: usize,
+}
+
+impl Mean {
+    /// Adds a vector with a weight.
+    pub fn add(&mut self, weight: f64, values: &[f32]) -> Result<()> {
+        if self.added == 0 {
+            self.sums.clear();
+            self.sums.extend(values.iter().map(|&value| weight * f64::from(value)));
+        } else {
+            self.same_length(values.len())?;
+            for (sum, &value) in self.sums.iter_mut().zip(values) {
+                *sum += weight * f64::from(value);
+            }
+        }
+        self.weight += weight;
+        self.added += 1;
+        Ok(())
+    }
+
+    /// The sum of the weights so far.
+    pub fn weight(&self) -> f64 {
+        self.weight
+    }
+
+    /// How many vectors were added.
+    pub fn added(&self) -> usize {
+        self.added
+    }
+
+    /// The weighted sums so far, not divided.
+    pub fn sums(&self) -> &[f64] {
+        &self.sums
+    }
+
+    /// The mean: the sums over the total weight.
+    pub fn finish(&self) -> Result<Params> {
+        let weight = self.weight;
+        if self.added == 0 || !(weight.is_finite() && weight != 0.0) {
+            return Err(Error::NothingGathered { weight });
+        }
+        Ok(Params(self.sums.iter().map(|&sum| (sum / weight) as f32).collect()))
+    }
+
+    /// Starts anew and keeps the memory.
+    pub fn clear(&mut self) {
+        self.sums.clear();
+        self.weight = 0.0;
+        self.added = 0;
+    }
+
+    fn same_length(&self, found: usize) -> Result<()> {
+        if found != self.sums.len() {
+            return Err(Error::Length { what: "a vector of a mean".into(), expected: self.sums.len(), found });
+        }
+        Ok(())
+    }
+}
+
+/// What a server gathers in one round.
+#[derive(Debug, Default)]
+pub struct Gather {
+    /// The mean of the weights.
+    pub mean: Mean,
+    /// Uploads by themselves, in folding order. Empty unless the method [needs](crate::Needs::each_upload) them.
+    pub uploads: Vec<Upload>,
+    means: BTreeMap<&'static str, Mean>,
+}
+
+impl Gather {
+    /// A further mean by name, for arrays that clients send beyond the weights.
+    pub fn also(&mut self, name: &'static str) -> &mut Mean {
+        self.means.entry(name).or_default()
+    }
+
+    /// Starts a new round and keeps the memory of the sums.
+    pub fn clear(&mut self) {
+        self.mean.clear();
+        self.means.values_mut().for_each(Mean::clear);
+        self.uploads.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_vector_comes_back_exactly() {
+        let values = [0.1, -3.7e-12, 1e30, 0.0];
+        let mut mean = Mean::default();
+        mean.add(37.0, &values).unwrap();
+        assert_eq!(mean.finish().unwrap().0, values);
+    }
+
+    #[test]
+    fn weights_and_reuse() {
+        let mut gather = Gather::default();
+        assert!(matches!(gather.mean.finish(), Err(Error::NothingGathered { .. })));
+        gather.mean.add(1.0, &[1.0, 2.0]).unwrap();
+        gather.mean.add(3.0, &[5.0, 2.0]).unwrap();
+        assert!(gather.mean.add(1.0, &[1.0]).is_err());
+        assert_eq!(gather.mean.finish().unwrap().0, [4.0, 2.0]);
+        gather.also("c").add(1.0, &[1.0]).unwrap();
+        assert_eq!((gather.mean.weight(), gather.mean.added()), (4.0, 2));
+        gather.clear();
+        gather.mean.add(2.0, &[1.0]).unwrap();
+        assert_eq!(gather.mean.finish().unwrap().0, [1.0]);
+        assert!(gather.also("c").sums().is_empty());
+    }
+}

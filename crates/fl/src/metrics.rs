@@ -1,0 +1,130 @@
+//! Numbers that say how a federation does, from accuracies and gradients.
+
+/// The first round, counted from 1, whose accuracy reaches the target.
+pub fn rounds_to_target(accuracy_by_round: &[f64], target: f64) -> Option<usize> {
+    accuracy_by_round.iter().position(|&accuracy| accuracy >= target).map(|at| at + 1)
+}
+
+/// Forgetting (FedNTD): the mean over classes of how far the accuracy is below its best in earlier rounds.
+///
+/// F = 1/C sum_c max_{t < T} (A_c^t - A_c^T), over the rounds pushed so far. It is not clipped: a class that is at its
+/// best counts negative. Classes without test samples do not count. The model before the first round does not belong
+/// in it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Forgetting {
+    best: Vec<Option<f64>>,
+    rounds: usize,
+}
+
+impl Forgetting {
+    /// Adds the class accuracies of one round; the forgetting so far, from the second round on.
+    pub fn push(&mut self, class_accuracy: &[Option<f64>]) -> Option<f64> {
+        self.best.resize(self.best.len().max(class_accuracy.len()), None);
+        let (mut sum, mut classes) = (0.0, 0u32);
+        for (best, now) in self.best.iter_mut().zip(class_accuracy) {
+            if let (Some(best), Some(now)) = (&best, now) {
+                sum += best - now;
+                classes += 1;
+            }
+            *best = match (*best, *now) {
+                (Some(best), Some(now)) => Some(best.max(now)),
+                (best, now) => best.or(now),
+            };
+        }
+        self.rounds += 1;
+        (self.rounds > 1 && classes > 0).then(|| sum / f64::from(classes))
+    }
+}
+
+/// Forgetting after the last of these rounds; `None` before the second. See [`Forgetting`].
+pub fn forgetting(class_accuracy_by_round: &[Vec<Option<f64>>]) -> Option<f64> {
+    let mut so_far = Forgetting::default();
+    class_accuracy_by_round.iter().map(|round| so_far.push(round)).last().flatten()
+}
+
+/// Accuracy of a local model inside and outside its own distribution.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InOut {
+    /// Class weights of the client's own distribution.
+    pub in_local: Vec<f64>,
+    /// Class weights of everything else: (1 - p) / (C - 1).
+    pub out_local: Vec<f64>,
+    /// Accuracy on the client's own distribution.
+    pub in_accuracy: f64,
+    /// Accuracy on everything else.
+    pub out_accuracy: f64,
+}
+
+/// In- and out-of-local-distribution accuracy (FedNTD) from a client's label counts and its class accuracies on
+/// common test data; `None` without samples, with fewer than two classes or if the lengths differ.
+pub fn in_out_local(label_counts: &[usize], class_accuracy: &[f64]) -> Option<InOut> {
+    let (classes, total) = (label_counts.len(), label_counts.iter().sum::<usize>());
+    if classes < 2 || total == 0 || class_accuracy.len() != classes {
+        return None;
+    }
+    let in_local: Vec<f64> = label_counts.iter().map(|&n| n as f64 / total as f64).collect();
+    let out_local: Vec<f64> = in_local.iter().map(|p| (1.0 - p) / (classes - 1) as f64).collect();
+    let mean = |weights: &[f64]| dot(weights, class_accuracy);
+    Some(InOut { in_accuracy: mean(&in_local), out_accuracy: mean(&out_local), in_local, out_local })
+}
+
+/// The cosine of two vectors of class accuracies; `None` if one of them is zero everywhere.
+pub fn class_accuracy_cosine(a: &[f64], b: &[f64]) -> Option<f64> {
+    let length = (dot(a, a) * dot(b, b)).sqrt();
+    (length > 0.0).then(|| dot(a, b) / length)
+}
+
+/// Gradient diversity: the mean squared norm over the squared norm of the mean. 1 if all agree.
+///
+/// `None` without gradients, if their lengths differ or if their mean is zero.
+pub fn gradient_diversity<G: AsRef<[f64]>>(gradients: &[G]) -> Option<f64> {
+    let first = gradients.first()?.as_ref();
+    let mut mean = vec![0.0; first.len()];
+    let mut squares = 0.0;
+    for gradient in gradients.iter().map(AsRef::as_ref) {
+        if gradient.len() != first.len() {
+            return None;
+        }
+        squares += dot(gradient, gradient);
+        for (mean, g) in mean.iter_mut().zip(gradient) {
+            *mean += g / gradients.len() as f64;
+        }
+    }
+    let of_mean = dot(&mean, &mean);
+    (of_mean > 0.0).then(|| squares / gradients.len() as f64 / of_mean)
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_passage() {
+        assert_eq!(rounds_to_target(&[0.1, 0.6, 0.5, 0.7], 0.6), Some(2));
+        assert_eq!(rounds_to_target(&[0.1], 0.6), None);
+        assert_eq!(rounds_to_target(&[], 0.0), None);
+    }
+
+    #[test]
+    fn forgetting_of_progress_is_negative_and_absent_classes_do_not_count() {
+        let rounds = [vec![Some(0.25), None, Some(0.5)], vec![Some(0.5), None, Some(0.75)]];
+        assert_eq!(forgetting(&rounds), Some(-0.25));
+        assert_eq!(forgetting(&rounds[..1]), None);
+        assert_eq!(forgetting(&[]), None);
+        assert_eq!(forgetting(&[vec![None], vec![None]]), None);
+    }
+
+    #[test]
+    fn nothing_to_divide_by() {
+        assert_eq!(in_out_local(&[0, 0], &[0.5, 0.5]), None);
+        assert_eq!(in_out_local(&[1], &[0.5]), None);
+        assert_eq!(class_accuracy_cosine(&[0.0], &[1.0]), None);
+        assert_eq!(gradient_diversity::<Vec<f64>>(&[]), None);
+        assert_eq!(gradient_diversity(&[vec![1.0], vec![-1.0]]), None);
+        assert_eq!(gradient_diversity(&[vec![2.0], vec![2.0]]), Some(1.0));
+    }
+}

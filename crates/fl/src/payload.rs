@@ -1,0 +1,113 @@
+//! Whatever a method sends, remembers or checkpoints.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::{Error, Result};
+
+/// Named arrays of f32, in name order. Arrays are shared, so a clone copies no numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Payload(BTreeMap<String, Arc<[f32]>>);
+
+impl Payload {
+    /// An empty payload.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The payload with one more array.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<String>, values: impl Into<Arc<[f32]>>) -> Self {
+        self.put(name, values);
+        self
+    }
+
+    /// Adds or replaces an array.
+    pub fn put(&mut self, name: impl Into<String>, values: impl Into<Arc<[f32]>>) {
+        self.0.insert(name.into(), values.into());
+    }
+
+    /// An array that must be there.
+    pub fn get(&self, name: &str) -> Result<&Arc<[f32]>> {
+        self.0
+            .get(name)
+            .ok_or_else(|| Error::Missing { name: name.to_string(), keys: self.0.keys().cloned().collect() })
+    }
+
+    /// An array that must be there with this length.
+    pub fn get_sized(&self, name: &str, len: usize) -> Result<&Arc<[f32]>> {
+        let values = self.get(name)?;
+        if values.len() != len {
+            return Err(Error::Length { what: format!("the array '{name}'"), expected: len, found: values.len() });
+        }
+        Ok(values)
+    }
+
+    /// An array that may be there.
+    pub fn opt(&self, name: &str) -> Option<&Arc<[f32]>> {
+        self.0.get(name)
+    }
+
+    /// An array to write to: the one that is there if its length is `len`, else zeros.
+    pub fn slot(&mut self, name: &str, len: usize) -> &mut [f32] {
+        if self.0.get(name).is_none_or(|values| values.len() != len) {
+            self.0.insert(name.to_string(), vec![0.0; len].into());
+        }
+        let values = self.0.get_mut(name).expect("the array was put in just above");
+        Arc::make_mut(values)
+    }
+
+    /// Takes an array out.
+    pub fn remove(&mut self, name: &str) -> Option<Arc<[f32]>> {
+        self.0.remove(name)
+    }
+
+    /// The names, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Names and arrays, in name order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<[f32]>)> {
+        self.0.iter().map(|(name, values)| (name.as_str(), values))
+    }
+
+    /// The number of arrays.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no array.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What it weighs on the wire: 4 bytes a number. Names are not counted.
+    pub fn bytes(&self) -> u64 {
+        self.0.values().map(|values| 4 * values.len() as u64).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_by_name() {
+        let mut payload = Payload::new().with("b", vec![1.0, 2.0]).with("a", vec![3.0]);
+        assert_eq!(payload.keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(payload.bytes(), 12);
+        assert_eq!(&payload.get("b").unwrap()[..], [1.0, 2.0]);
+        assert_eq!(payload.get("c").unwrap_err().to_string(), "the payload has no array 'c'; it has a, b");
+        assert!(payload.get_sized("b", 3).is_err());
+        let copy = payload.clone();
+        payload.slot("b", 2)[0] = 9.0;
+        assert_eq!(copy.get("b").unwrap()[0], 1.0);
+        assert_eq!(payload.slot("b", 2), [9.0, 2.0]);
+        assert_eq!(payload.slot("b", 3), [0.0; 3]);
+        assert_eq!(payload.len(), 2);
+        assert!(payload.remove("b").is_some() && payload.opt("b").is_none() && !payload.is_empty());
+        assert_eq!(payload.iter().count(), 1);
+        assert_eq!(Payload::new().get("c").unwrap_err().to_string(), "the payload has no array 'c'; it has none");
+    }
+}

@@ -1,0 +1,145 @@
+//! Randomness as a pure function of what it is for.
+//!
+//! Each use has its own ChaCha8 stream. The 32-byte key holds seed, purpose, round and client as they are and the
+//! 64-bit stream number holds the epoch, so different uses never share a stream and no state is handed around.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// What random numbers are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// The first weights.
+    Init,
+    /// Which clients take part in a round.
+    Sampling,
+    /// The order of a client's samples.
+    Batches,
+    /// Dropout masks.
+    Dropout,
+    /// Random changes of images.
+    Augment,
+    /// Training on the server.
+    Server,
+    /// Which samples the server holds.
+    ServerData,
+    /// A method's own randomness; the number tells its uses apart.
+    Method(u32),
+}
+
+impl Purpose {
+    /// The tag in the key. Tags are never given out again.
+    fn tag(self) -> (u32, u32) {
+        match self {
+            Self::Init => (1, 0),
+            Self::Sampling => (2, 0),
+            Self::Batches => (3, 0),
+            Self::Dropout => (4, 0),
+            Self::Augment => (5, 0),
+            Self::Server => (6, 0),
+            Self::ServerData => (7, 0),
+            Self::Method(part) => (8, part),
+        }
+    }
+}
+
+/// The client number that stands for the server.
+pub const SERVER: u64 = u64::MAX;
+
+/// The stream for one purpose, round, client and epoch. Fields that have no meaning for a purpose are 0.
+pub fn stream(seed: u64, purpose: Purpose, round: u64, client: u64, epoch: u64) -> ChaCha8Rng {
+    let (tag, part) = purpose.tag();
+    let mut key = [0; 32];
+    key[0..8].copy_from_slice(&seed.to_le_bytes());
+    key[8..12].copy_from_slice(&tag.to_le_bytes());
+    key[12..16].copy_from_slice(&part.to_le_bytes());
+    key[16..24].copy_from_slice(&round.to_le_bytes());
+    key[24..32].copy_from_slice(&client.to_le_bytes());
+    let mut rng = ChaCha8Rng::from_seed(key);
+    rng.set_stream(epoch);
+    rng
+}
+
+/// A whole number below `bound`, each equally likely (Lemire's multiplication with rejection).
+///
+/// # Panics
+///
+/// If `bound` is 0.
+pub fn below(rng: &mut impl Rng, bound: u32) -> u32 {
+    assert!(bound > 0, "a number below 0 was asked for");
+    let reject = bound.wrapping_neg() % bound;
+    loop {
+        let product = u64::from(rng.next_u32()) * u64::from(bound);
+        if product as u32 >= reject {
+            return (product >> 32) as u32;
+        }
+    }
+}
+
+/// Puts items into random order (Fisher and Yates). The same on every machine.
+pub fn shuffle<T>(rng: &mut impl Rng, items: &mut [T]) {
+    for last in (1..items.len()).rev() {
+        items.swap(last, below(rng, last as u32 + 1) as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_changes_the_stream() {
+        let draw = |s, p, r, c, e| stream(s, p, r, c, e).next_u64();
+        let purposes = [
+            Purpose::Init,
+            Purpose::Sampling,
+            Purpose::Batches,
+            Purpose::Dropout,
+            Purpose::Augment,
+            Purpose::Server,
+            Purpose::ServerData,
+            Purpose::Method(0),
+            Purpose::Method(1),
+        ];
+        let mut seen = std::collections::BTreeSet::new();
+        let mut streams = 0;
+        for seed in 0..2 {
+            for purpose in purposes {
+                for round in 0..3 {
+                    for client in [0, 1, 2, SERVER] {
+                        for epoch in 0..3 {
+                            seen.insert(draw(seed, purpose, round, client, epoch));
+                            streams += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!(seen.len(), streams);
+        assert_eq!(draw(1, Purpose::Init, 2, 3, 4), draw(1, Purpose::Init, 2, 3, 4));
+    }
+
+    #[test]
+    fn the_stream_is_pinned() {
+        // Changing these numbers changes every published run.
+        let mut rng = stream(1, Purpose::Batches, 2, 3, 4);
+        let drawn: Vec<u32> = (0..4).map(|_| below(&mut rng, 1000)).collect();
+        assert_eq!(drawn, PINNED);
+        let mut items: Vec<u32> = (0..10).collect();
+        shuffle(&mut stream(7, Purpose::Sampling, 0, 0, 0), &mut items);
+        items.sort_unstable();
+        assert_eq!(items, (0..10).collect::<Vec<_>>());
+    }
+    const PINNED: [u32; 4] = [0; 4];
+
+    #[test]
+    fn below_is_fair() {
+        let mut rng = stream(5, Purpose::Method(9), 0, 0, 0);
+        let mut counts = [0; 7];
+        for _ in 0..70_000 {
+            counts[below(&mut rng, 7) as usize] += 1;
+        }
+        assert!(counts.iter().all(|&n: &i32| (n - 10_000).abs() < 500), "{counts:?}");
+    }
+}

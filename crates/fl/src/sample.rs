@@ -1,0 +1,51 @@
+//! Which clients take part in a round.
+
+use std::collections::BTreeSet;
+
+use crate::rng::{Purpose, below, stream};
+
+/// `per_round` of `clients` clients without replacement, in ascending order.
+///
+/// It depends on the seed and the round (counted from 0) alone, so all methods see the same clients. The memory is that of the answer
+/// (Floyd's algorithm). All clients are returned if `per_round` is not below their number.
+pub fn sample_clients(seed: u64, round: usize, clients: usize, per_round: usize) -> Vec<usize> {
+    if per_round >= clients {
+        return (0..clients).collect();
+    }
+    let mut rng = stream(seed, Purpose::Sampling, round as u64, 0, 0);
+    let mut chosen = BTreeSet::new();
+    for last in clients - per_round..clients {
+        let drawn = below(&mut rng, last as u32 + 1) as usize;
+        if !chosen.insert(drawn) {
+            chosen.insert(last);
+        }
+    }
+    chosen.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorted_distinct_and_fair() {
+        let mut counts = [0; 20];
+        for round in 0..4000 {
+            let clients = sample_clients(3, round, 20, 5);
+            assert_eq!(clients.len(), 5);
+            assert!(clients.windows(2).all(|pair| pair[0] < pair[1]));
+            clients.iter().for_each(|&client| counts[client] += 1);
+        }
+        assert!(counts.iter().all(|&n: &i32| (n - 1000).abs() < 150), "{counts:?}");
+    }
+
+    #[test]
+    fn seed_and_round_alone() {
+        assert_eq!(sample_clients(1, 2, 100, 10), sample_clients(1, 2, 100, 10));
+        assert_ne!(sample_clients(1, 2, 100, 10), sample_clients(1, 3, 100, 10));
+        assert_ne!(sample_clients(1, 2, 100, 10), sample_clients(2, 2, 100, 10));
+        assert_eq!(sample_clients(1, 2, 3, 3), [0, 1, 2]);
+        assert_eq!(sample_clients(1, 2, 3, 9), [0, 1, 2]);
+        assert!(sample_clients(1, 2, 3, 0).is_empty());
+    }
+}

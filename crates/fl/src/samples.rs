@@ -1,0 +1,68 @@
+//! A view of some samples of a split.
+
+use fedelity_data::{Normalisation, Split};
+use fedelity_nn::Images;
+
+/// What turns a pixel into the number a network sees: `pixel * scale + shift`, per channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scaling {
+    /// One factor per channel.
+    pub scale: Vec<f32>,
+    /// One summand per channel.
+    pub shift: Vec<f32>,
+}
+
+impl From<&Normalisation> for Scaling {
+    /// `(pixel / 255 - mean) / std`.
+    fn from(normalisation: &Normalisation) -> Self {
+        let pairs = || normalisation.mean.iter().zip(&normalisation.std).map(|(&m, &s)| (f64::from(m), f64::from(s)));
+        Self {
+            scale: pairs().map(|(_, std)| (1.0 / (255.0 * std)) as f32).collect(),
+            shift: pairs().map(|(mean, std)| (-mean / std) as f32).collect(),
+        }
+    }
+}
+
+/// Some samples of a split: a client's own, or those the server holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Samples<'a> {
+    /// Images and labels.
+    pub split: &'a Split,
+    /// Which of them.
+    pub indices: &'a [u32],
+    /// How pixels become numbers.
+    pub scaling: &'a Scaling,
+}
+
+impl<'a> Samples<'a> {
+    /// The number of samples.
+    pub fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.indices.is_empty()
+    }
+
+    /// The same split, other samples.
+    pub fn at(&self, indices: &'a [u32]) -> Self {
+        Self { indices, ..*self }
+    }
+
+    /// The samples as one batch for a model.
+    pub fn images(&self) -> Images<'a> {
+        Images::Bytes {
+            pixels: &self.split.pixels,
+            indices: self.indices,
+            scale: &self.scaling.scale,
+            shift: &self.scaling.shift,
+        }
+    }
+
+    /// The labels, in order.
+    pub fn labels(&self) -> impl Iterator<Item = u16> + 'a {
+        let split = self.split;
+        self.indices.iter().map(move |&i| split.labels[i as usize])
+    }
+}

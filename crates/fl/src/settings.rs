@@ -1,0 +1,168 @@
+//! How clients train and how uploads are weighted.
+
+use fedelity_nn::OptimizerKind;
+
+use crate::{Error, Result};
+
+/// How one client trains in one round.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Training {
+    /// Passes over the local samples. 0 sends the weights back untouched.
+    pub epochs: usize,
+    /// Samples a step. The last step of an epoch takes what is left.
+    pub batch: usize,
+    /// The optimiser. Its state starts anew for each client and round.
+    pub optimizer: OptimizerKind,
+    /// The learning rate of the first round.
+    pub lr: f32,
+    /// L2 weight decay, added to the gradient.
+    pub weight_decay: f32,
+    /// Factor on the learning rate from one round to the next.
+    pub lr_decay: f32,
+    /// The largest gradient norm, if there is one.
+    pub clip: Option<f32>,
+    /// Whether teachers run once a client and round instead of once a step. It never changes a bit of the result.
+    pub teacher_cache: bool,
+}
+
+impl Default for Training {
+    /// One epoch in batches of 64, plain SGD with learning rate 0.01.
+    fn default() -> Self {
+        Self {
+            epochs: 1,
+            batch: 64,
+            optimizer: OptimizerKind::Sgd { momentum: 0.0 },
+            lr: 0.01,
+            weight_decay: 0.0,
+            lr_decay: 1.0,
+            clip: None,
+            teacher_cache: true,
+        }
+    }
+}
+
+impl Training {
+    /// The learning rate of a round, counted from 0.
+    pub fn lr_at(&self, round: usize) -> f32 {
+        if self.lr_decay == 1.0 {
+            return self.lr;
+        }
+        let round = i32::try_from(round).unwrap_or(i32::MAX);
+        (f64::from(self.lr) * f64::from(self.lr_decay).powi(round)) as f32
+    }
+
+    /// Whether every number is in range.
+    pub fn check(&self) -> Result<()> {
+        at_least("batch", self.batch, 1)?;
+        number("lr", self.lr, self.lr >= 0.0, "0 or more")?;
+        number("weight-decay", self.weight_decay, self.weight_decay >= 0.0, "0 or more")?;
+        number("lr-decay", self.lr_decay, self.lr_decay > 0.0, "above 0")?;
+        if let Some(clip) = self.clip {
+            number("clip", clip, clip > 0.0, "above 0")?;
+        }
+        match self.optimizer {
+            OptimizerKind::Sgd { momentum } => {
+                number("momentum", momentum, (0.0..1.0).contains(&momentum), "from 0 to below 1")
+            }
+            OptimizerKind::Adam { beta1, beta2, eps } => {
+                number("beta1", beta1, (0.0..1.0).contains(&beta1), "from 0 to below 1")?;
+                number("beta2", beta2, (0.0..1.0).contains(&beta2), "from 0 to below 1")?;
+                number("eps", eps, eps > 0.0, "above 0")
+            }
+        }
+    }
+}
+
+/// How much an upload counts in the mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weighting {
+    /// By the number of samples of the client, as FedAvg.
+    #[default]
+    Size,
+    /// Every client the same.
+    Uniform,
+}
+
+impl Weighting {
+    /// The names of all, as a configuration writes them.
+    pub const NAMES: [&'static str; 2] = ["size", "uniform"];
+
+    /// By its name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "size" => Some(Self::Size),
+            "uniform" => Some(Self::Uniform),
+            _ => None,
+        }
+    }
+
+    /// The name, one of [`Weighting::NAMES`].
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Size => "size",
+            Self::Uniform => "uniform",
+        }
+    }
+
+    /// The weight of a client with this many samples.
+    pub fn weight(self, examples: usize) -> f64 {
+        match self {
+            Self::Size => examples as f64,
+            Self::Uniform => 1.0,
+        }
+    }
+}
+
+/// Refuses a whole number below `least`.
+pub(crate) fn at_least(key: &'static str, value: usize, least: usize) -> Result<()> {
+    if value < least {
+        return Err(Error::Setting { key, value: value.to_string(), allowed: format!("{least} or more") });
+    }
+    Ok(())
+}
+
+fn number(key: &'static str, value: f32, fits: bool, allowed: &str) -> Result<()> {
+    if !(value.is_finite() && fits) {
+        return Err(Error::Setting { key, value: value.to_string(), allowed: format!("a finite number {allowed}") });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn learning_rate_decays_by_round() {
+        let training = Training { lr: 0.1, lr_decay: 0.5, ..Training::default() };
+        assert_eq!(training.lr_at(0), 0.1);
+        assert_eq!(training.lr_at(2), 0.025);
+        assert_eq!(Training { lr_decay: 1.0, ..training }.lr_at(1_000_000), 0.1);
+    }
+
+    #[test]
+    fn out_of_range_names_the_key() {
+        let bad = |change: fn(&mut Training)| {
+            let mut training = Training::default();
+            training.check().unwrap();
+            change(&mut training);
+            training.check().unwrap_err().to_string()
+        };
+        assert_eq!(bad(|t| t.batch = 0), "batch = 0: allowed is 1 or more");
+        assert_eq!(bad(|t| t.lr = f32::NAN), "lr = NaN: allowed is a finite number 0 or more");
+        assert!(bad(|t| t.optimizer = OptimizerKind::Sgd { momentum: 1.0 }).starts_with("momentum = 1"));
+        assert!(bad(|t| t.clip = Some(0.0)).starts_with("clip = 0"));
+        assert!(bad(|t| t.lr_decay = f32::INFINITY).starts_with("lr-decay = inf"));
+        assert!(bad(|t| t.weight_decay = -1.0).starts_with("weight-decay = -1"));
+    }
+
+    #[test]
+    fn weights() {
+        assert_eq!(Weighting::Size.weight(7), 7.0);
+        assert_eq!(Weighting::Uniform.weight(7), 1.0);
+        for name in Weighting::NAMES {
+            assert_eq!(Weighting::from_name(name).unwrap().name(), name);
+        }
+        assert_eq!(Weighting::from_name("x"), None);
+    }
+}

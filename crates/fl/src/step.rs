@@ -1,0 +1,119 @@
+//! One mini-batch as a method sees it.
+
+use fedelity_nn::{Model, Outputs};
+use rand_chacha::ChaCha8Rng;
+
+use crate::Frozen;
+use crate::teacher::TeacherOutputs;
+
+/// Scratch for heads that are run apart from the model.
+#[derive(Debug, Default)]
+pub(crate) struct HeadScratch {
+    logits: Vec<f32>,
+    d_logits: Vec<f32>,
+}
+
+/// One mini-batch: read outputs, add gradients. Matrices are rows, one a sample.
+pub struct Step<'a> {
+    /// The local epoch, counted from 0.
+    pub epoch: usize,
+    /// The step of this client in this round, counted from 0.
+    pub step: usize,
+    /// The labels of the batch.
+    pub labels: &'a [u16],
+    /// The columns of logits.
+    pub classes: usize,
+    /// The columns of features.
+    pub features: usize,
+    /// What the model in training says.
+    pub student: Outputs<'a>,
+    /// The gradient of the loss by the student's logits. Losses add to it.
+    pub d_logits: &'a mut [f32],
+    /// The method's own randomness, one stream a client, round and epoch.
+    pub rng: &'a mut ChaCha8Rng,
+    pub(crate) model: &'a Model,
+    pub(crate) params: &'a [f32],
+    pub(crate) grad: &'a mut [f32],
+    pub(crate) frozen: &'a [Frozen<'a>],
+    pub(crate) outputs: &'a TeacherOutputs,
+    pub(crate) d_features: &'a mut [f32],
+    pub(crate) d_features_used: bool,
+    pub(crate) head: &'a mut HeadScratch,
+}
+
+impl<'a> Step<'a> {
+    /// The samples of this batch.
+    pub fn samples(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// How many teachers there are.
+    pub fn teachers(&self) -> usize {
+        self.frozen.len()
+    }
+
+    /// What teacher `k` says. Its features are empty unless they were [asked for](crate::Teacher::with_features).
+    ///
+    /// # Panics
+    ///
+    /// If there is no teacher `k`.
+    pub fn teacher(&self, k: usize) -> Outputs<'a> {
+        assert!(k < self.frozen.len(), "teacher {k} of {}", self.frozen.len());
+        let all: &'a TeacherOutputs = self.outputs;
+        all.outputs(k)
+    }
+
+    /// The gradient of the loss by the student's features, beyond what comes through the logits. Losses add to it.
+    ///
+    /// A method that never calls this pays nothing for it.
+    pub fn d_features(&mut self) -> &mut [f32] {
+        if !self.d_features_used {
+            self.d_features.fill(0.0);
+            self.d_features_used = true;
+        }
+        self.d_features
+    }
+
+    /// The student's head on given features; the gradient reaches the head's weights and nothing else.
+    ///
+    /// `loss` gets the logits and adds their gradient. The features may be generated ones (FedGen) or
+    /// `step.teacher(k).features` (the head's part of FedDistill).
+    pub fn student_head(&mut self, features: &[f32], loss: impl FnOnce(&[f32], &mut [f32]) -> f32) -> f32 {
+        let value = self.head.run(self.model, self.params, features, loss);
+        self.model.head_backward(self.params, features, &self.head.d_logits, None, Some(self.grad));
+        value
+    }
+
+    /// The frozen head of teacher `k` on the student's features; the gradient reaches the student's features.
+    ///
+    /// `loss` gets the logits and adds their gradient (the extractor's part of FedDistill).
+    pub fn teacher_head(&mut self, k: usize, loss: impl FnOnce(&[f32], &mut [f32]) -> f32) -> f32 {
+        let (weights, features) = (self.frozen[k].weights, self.student.features);
+        let value = self.head.run(self.model, weights, features, loss);
+        self.d_features();
+        self.model.head_backward(weights, features, &self.head.d_logits, Some(self.d_features), None);
+        value
+    }
+
+    /// The student's head on given features, values only.
+    pub fn student_head_values(&self, features: &[f32], logits: &mut [f32]) {
+        self.model.head_forward(self.params, features, logits);
+    }
+}
+
+impl HeadScratch {
+    fn run(
+        &mut self,
+        model: &Model,
+        weights: &[f32],
+        features: &[f32],
+        loss: impl FnOnce(&[f32], &mut [f32]) -> f32,
+    ) -> f32 {
+        let len = features.len() / model.features() * model.classes();
+        self.logits.resize(len, 0.0);
+        self.d_logits.clear();
+        self.d_logits.resize(len, 0.0);
+        model.head_forward(weights, features, &mut self.logits);
+        loss(&self.logits, &mut self.d_logits)
+    }
+}

@@ -1,0 +1,321 @@
+//! The only training loop. Clients use it, and so does a method that trains on the server.
+
+use std::sync::Arc;
+
+use fedelity_nn::{Model, Optimizer, OptimizerKind, Outputs, Workspace, clip_norm};
+use rand_chacha::rand_core::Rng;
+
+use crate::rng::{Purpose, SERVER, shuffle, stream};
+use crate::step::{HeadScratch, Step};
+use crate::teacher::{Frozen, TeacherOutputs};
+use crate::{CHUNK, Error, Evaluation, Result, Samples, TermMeans, Terms, Training};
+
+/// What is minimised. A client's is its method's loss; a server that trains brings its own.
+pub trait Objective {
+    /// The loss of one batch; adds gradients to the step.
+    fn loss(&mut self, step: &mut Step<'_>) -> Result<Terms>;
+
+    /// Changes the gradient in parameter space, before clipping, weight decay and momentum.
+    fn adjust(&mut self, _params: &[f32], _grad: &mut [f32]) -> Result<()> {
+        Ok(())
+    }
+
+    /// The learning rate of a step, counted from 0, given the one of the settings.
+    fn lr(&self, base: f32, _step: usize) -> f32 {
+        base
+    }
+
+    /// Whether to stop after this many steps.
+    fn stop(&mut self, _params: &[f32], _steps: usize) -> Result<bool> {
+        Ok(false)
+    }
+}
+
+/// Where training runs. It chooses the random streams and is named if training diverges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On this client.
+    Client(usize),
+    /// On the server.
+    Server,
+}
+
+/// What to train on and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// The samples.
+    pub samples: Samples<'a>,
+    /// Epochs, batch, optimiser and the rest.
+    pub training: &'a Training,
+    /// Frozen weights whose outputs the objective reads.
+    pub teachers: &'a [Frozen<'a>],
+    /// The seed of the run.
+    pub seed: u64,
+    /// The round, counted from 0.
+    pub round: usize,
+    /// Where this runs.
+    pub place: Place,
+}
+
+/// What training did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Fitted {
+    /// Optimiser steps.
+    pub steps: usize,
+    /// The terms of the loss, averaged over all samples of all epochs.
+    pub terms: TermMeans,
+}
+
+/// One worker's memory for training and evaluation. Keep it over clients and rounds: once it has seen the largest
+/// client, it allocates nothing.
+pub struct Trainer {
+    model: Arc<Model>,
+    workspace: Workspace,
+    optimizer: Option<(OptimizerKind, f32, Optimizer)>,
+    grad: Vec<f32>,
+    d_logits: Vec<f32>,
+    d_features: Vec<f32>,
+    head: HeadScratch,
+    teachers: TeacherOutputs,
+    order: Vec<u32>,
+    indices: Vec<u32>,
+    labels: Vec<u16>,
+    pub(crate) counts: Vec<usize>,
+}
+
+impl std::fmt::Debug for Trainer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trainer").field("model", &self.model.name()).finish_non_exhaustive()
+    }
+}
+
+/// One pass over a batch: where in the run it stands.
+struct Batch<'a> {
+    samples: Samples<'a>,
+    positions: &'a [u32],
+    teachers: &'a [Frozen<'a>],
+    cached: bool,
+    epoch: usize,
+    step: usize,
+    dropout: u64,
+}
+
+impl Trainer {
+    /// A trainer for this model. Memory is taken when it is first needed.
+    pub fn new(model: Arc<Model>) -> Self {
+        Self {
+            workspace: model.workspace(),
+            model,
+            optimizer: None,
+            grad: Vec::new(),
+            d_logits: Vec::new(),
+            d_features: Vec::new(),
+            head: HeadScratch::default(),
+            teachers: TeacherOutputs::default(),
+            order: Vec::new(),
+            indices: Vec::new(),
+            labels: Vec::new(),
+            counts: Vec::new(),
+        }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// Trains `params` in place.
+    pub fn fit(&mut self, job: &Job<'_>, params: &mut [f32], objective: &mut dyn Objective) -> Result<Fitted> {
+        let (training, samples) = (job.training, job.samples);
+        let mut fitted = Fitted::default();
+        if training.epochs == 0 || samples.is_empty() {
+            return Ok(fitted);
+        }
+        let base = training.lr_at(job.round);
+        let (who, round) = (job.place.stream(), job.round as u64);
+        let mut optimizer = self.fresh_optimizer(training);
+        self.start(job.teachers);
+        if training.teacher_cache && !job.teachers.is_empty() {
+            self.teachers.fill(&mut self.workspace, job.teachers, samples);
+        }
+        let mut order = std::mem::take(&mut self.order);
+        let mut last = (0, 0.0);
+        'epochs: for epoch in 0..training.epochs {
+            order.clear();
+            order.extend(0..samples.len() as u32);
+            let stream = |purpose| stream(job.seed, purpose, round, who, epoch as u64);
+            shuffle(&mut stream(Purpose::Batches), &mut order);
+            let mut dropout = stream(Purpose::Dropout);
+            let mut rng = stream(Purpose::Method(0));
+            for positions in order.chunks(training.batch.max(1)) {
+                let batch = Batch {
+                    samples,
+                    positions,
+                    teachers: job.teachers,
+                    cached: training.teacher_cache,
+                    epoch,
+                    step: fitted.steps,
+                    dropout: dropout.next_u64(),
+                };
+                let terms = self.gradient(&batch, params, &mut rng, objective)?;
+                last = (epoch, terms.total());
+                if !last.1.is_finite() {
+                    return Err(job.diverged(epoch, fitted.steps + 1, last.1));
+                }
+                objective.adjust(params, &mut self.grad)?;
+                if let Some(max) = training.clip {
+                    clip_norm(self.model.isa(), self.model.layout(), &mut self.grad, max);
+                }
+                optimizer.step(params, &self.grad, objective.lr(base, fitted.steps));
+                fitted.steps += 1;
+                fitted.terms.add(&terms, positions.len());
+                if objective.stop(params, fitted.steps)? {
+                    break 'epochs;
+                }
+            }
+        }
+        self.order = order;
+        self.optimizer = Some((training.optimizer, training.weight_decay, optimizer));
+        if !all_finite(params) {
+            return Err(job.diverged(last.0, fitted.steps, last.1));
+        }
+        Ok(fitted)
+    }
+
+    /// Hands the gradient of each batch to `each` with the batch's number of samples. Samples come in their order,
+    /// in batches of `batch`, and `params` keep their trainable values.
+    pub fn gradients(
+        &mut self,
+        samples: Samples<'_>,
+        batch: usize,
+        params: &mut [f32],
+        objective: &mut dyn Objective,
+        each: &mut dyn FnMut(&[f32], usize) -> Result<()>,
+    ) -> Result<()> {
+        self.start(&[]);
+        let order: Vec<u32> = (0..samples.len() as u32).collect();
+        let mut rng = stream(0, Purpose::Method(u32::MAX), 0, 0, 0);
+        for (step, positions) in order.chunks(batch.max(1)).enumerate() {
+            let batch = Batch { samples, positions, teachers: &[], cached: false, epoch: 0, step, dropout: 0 };
+            self.gradient(&batch, params, &mut rng, objective)?;
+            each(&self.grad, positions.len())?;
+        }
+        Ok(())
+    }
+
+    /// Runs the model in evaluation mode over samples in chunks of [`CHUNK`]; `each` gets outputs and labels.
+    pub fn evaluate(&mut self, params: &[f32], samples: Samples<'_>, each: &mut dyn FnMut(&Outputs<'_>, &[u16])) {
+        for indices in samples.indices.chunks(CHUNK) {
+            let chunk = samples.at(indices);
+            self.labels.clear();
+            self.labels.extend(chunk.labels());
+            each(&self.workspace.evaluate(params, &chunk.images()), &self.labels);
+        }
+    }
+
+    /// How good these weights are on labelled samples.
+    pub fn score(&mut self, params: &[f32], samples: Samples<'_>) -> Evaluation {
+        let mut found = Evaluation::new(self.model.classes());
+        self.evaluate(params, samples, &mut |outputs, labels| found.add(outputs, labels));
+        found
+    }
+
+    /// The gradient of the loss on one batch, left in `self.grad`.
+    fn gradient(
+        &mut self,
+        batch: &Batch<'_>,
+        params: &mut [f32],
+        rng: &mut rand_chacha::ChaCha8Rng,
+        objective: &mut dyn Objective,
+    ) -> Result<Terms> {
+        let (classes, features, n) = (self.model.classes(), self.model.features(), batch.positions.len());
+        self.indices.clear();
+        self.indices.extend(batch.positions.iter().map(|&position| batch.samples.indices[position as usize]));
+        let chosen = batch.samples.at(&self.indices);
+        self.labels.clear();
+        self.labels.extend(chosen.labels());
+        if !batch.teachers.is_empty() {
+            if batch.cached {
+                self.teachers.pick(batch.teachers, batch.positions, classes, features);
+            } else {
+                self.teachers.run(&mut self.workspace, batch.teachers, chosen);
+            }
+        }
+        self.grad.fill(0.0);
+        grow(&mut self.d_logits, n * classes).fill(0.0);
+        grow(&mut self.d_features, n * features);
+        self.workspace.train(params, &chosen.images(), batch.dropout);
+        let mut step = Step {
+            epoch: batch.epoch,
+            step: batch.step,
+            labels: &self.labels,
+            classes,
+            features,
+            student: self.workspace.outputs(),
+            d_logits: &mut self.d_logits[..n * classes],
+            rng,
+            model: &self.model,
+            params,
+            grad: &mut self.grad,
+            frozen: batch.teachers,
+            outputs: &self.teachers,
+            d_features: &mut self.d_features[..n * features],
+            d_features_used: false,
+            head: &mut self.head,
+        };
+        let terms = objective.loss(&mut step)?;
+        let used = step.d_features_used;
+        let d_features = used.then(|| &self.d_features[..n * features]);
+        self.workspace.backward(params, &self.d_logits[..n * classes], d_features, &mut self.grad);
+        Ok(terms)
+    }
+
+    /// The optimiser with no memory of earlier steps.
+    fn fresh_optimizer(&mut self, training: &Training) -> Optimizer {
+        match self.optimizer.take() {
+            Some((kind, decay, mut kept)) if kind == training.optimizer && decay == training.weight_decay => {
+                kept.reset();
+                kept
+            }
+            _ => Optimizer::new(training.optimizer, training.weight_decay, self.model.isa(), self.model.layout()),
+        }
+    }
+
+    fn start(&mut self, teachers: &[Frozen<'_>]) {
+        grow(&mut self.grad, self.model.layout().len());
+        self.teachers.start(teachers.len());
+    }
+}
+
+impl Place {
+    fn stream(self) -> u64 {
+        match self {
+            Self::Client(client) => client as u64,
+            Self::Server => SERVER,
+        }
+    }
+}
+
+impl Job<'_> {
+    fn diverged(&self, epoch: usize, step: usize, loss: f32) -> Error {
+        let (round, epoch) = (self.round + 1, epoch + 1);
+        match self.place {
+            Place::Client(client) => Error::Diverged { round, client, epoch, step, loss },
+            Place::Server => Error::ServerDiverged { round, epoch, step, loss },
+        }
+    }
+}
+
+/// The first `len` numbers of a buffer that only ever grows.
+fn grow(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    if buffer.len() < len {
+        buffer.resize(len, 0.0);
+    }
+    &mut buffer[..len]
+}
+
+/// Whether there is neither an infinity nor a NaN.
+fn all_finite(values: &[f32]) -> bool {
+    // Zero times a finite number is zero; anything else is NaN and stays in the sum.
+    values.chunks(256).all(|part| part.iter().map(|value| value * 0.0).sum::<f32>() == 0.0)
+}

@@ -1,0 +1,284 @@
+//! Batch normalisation over `[group][channel][row][column][lane]`, with PyTorch's defaults and running statistics.
+
+#![allow(clippy::too_many_arguments, reason = "a kernel takes each buffer with its plane")]
+
+use pulp::Simd;
+
+use crate::lines::{Lines, Source, Target, first_lanes, gradient, gradient_sums, moments, normalise};
+use crate::plane::{Plane, clear_halo};
+use crate::simd::{Isa, Kernel};
+
+/// What is added to the variance.
+pub const EPSILON: f32 = 1e-5;
+/// How much of a batch's statistics goes into the running ones.
+pub const MOMENTUM: f32 = 0.1;
+
+/// y = relu?(gamma * (x - mean) * rstd + beta) with the statistics of the `samples` samples in x
+/// `[group][channel][row][column][lane]`.
+///
+/// `stats` `[2][channel]` gets the mean and the reciprocal standard deviation. The running statistics move by
+/// [`MOMENTUM`] towards the batch's mean and unbiased variance.
+pub fn forward_training(
+    isa: Isa,
+    y: &mut [f32],
+    y_plane: Plane,
+    stats: &mut [f32],
+    running_mean: &mut [f32],
+    running_var: &mut [f32],
+    x: &[f32],
+    x_plane: Plane,
+    gamma: &[f32],
+    beta: &[f32],
+    channels: usize,
+    groups: usize,
+    samples: usize,
+    relu: bool,
+) {
+    let (lanes, planes) = (isa.lanes(), groups * channels);
+    check_samples(samples, groups, lanes);
+    let (mean, rstd) = stats[..2 * channels].split_at_mut(channels);
+    isa.run(Forward {
+        y: Target::new(y, y_plane, planes, lanes),
+        x: Source::new(x, x_plane, planes, lanes),
+        lines: Lines::of(&[y_plane, x_plane]),
+        gamma: &gamma[..channels],
+        beta: &beta[..channels],
+        mean,
+        rstd,
+        running_mean: &mut running_mean[..channels],
+        running_var: &mut running_var[..channels],
+        groups,
+        samples,
+        relu,
+    });
+}
+
+fn check_samples(samples: usize, groups: usize, lanes: usize) {
+    assert!(samples > 0 && samples.div_ceil(lanes) == groups, "{samples} samples do not make {groups} groups");
+}
+
+struct Forward<'a> {
+    y: Target,
+    x: Source,
+    lines: Lines,
+    gamma: &'a [f32],
+    beta: &'a [f32],
+    mean: &'a mut [f32],
+    rstd: &'a mut [f32],
+    running_mean: &'a mut [f32],
+    running_var: &'a mut [f32],
+    groups: usize,
+    samples: usize,
+    relu: bool,
+}
+
+impl Kernel for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let (lines, channels) = (self.lines, self.gamma.len());
+        let last = self.samples - (self.groups - 1) * S::F32_LANES;
+        let count = (self.samples * lines.count * lines.pixels) as f64;
+        for channel in 0..channels {
+            // SAFETY: the constructor of `Forward` checked the buffers.
+            unsafe {
+                let first = *self.x.line(channel, 0);
+                let shift = simd.splat_f32s(first);
+                let (mut sum, mut squares) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
+                for group in 0..self.groups {
+                    let (mut s, mut q) = moments(simd, self.x, group * channels + channel, lines, shift);
+                    if group + 1 == self.groups && last < S::F32_LANES {
+                        (s, q) = (first_lanes(simd, s, last), first_lanes(simd, q, last));
+                    }
+                    sum = simd.add_f32s(sum, s);
+                    squares = simd.add_f32s(squares, q);
+                }
+                let offset = f64::from(simd.reduce_sum_f32s(sum)) / count;
+                let variance = (f64::from(simd.reduce_sum_f32s(squares)) / count - offset * offset).max(0.0);
+                let mean = (f64::from(first) + offset) as f32;
+                let rstd = (1.0 / (variance + f64::from(EPSILON)).sqrt()) as f32;
+                let unbiased = (variance * count / (count - 1.0).max(1.0)) as f32;
+                (self.mean[channel], self.rstd[channel]) = (mean, rstd);
+                move_towards(&mut self.running_mean[channel], mean);
+                move_towards(&mut self.running_var[channel], unbiased);
+                let scale = simd.splat_f32s(self.gamma[channel] * rstd);
+                let with = (simd.splat_f32s(mean), scale, simd.splat_f32s(self.beta[channel]));
+                for group in 0..self.groups {
+                    let plane = group * channels + channel;
+                    if self.relu {
+                        normalise::<S, true>(simd, (self.y, self.x), plane, lines, with);
+                    } else {
+                        normalise::<S, false>(simd, (self.y, self.x), plane, lines, with);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn move_towards(running: &mut f32, batch: f32) {
+    *running = (1.0 - MOMENTUM) * *running + MOMENTUM * batch;
+}
+
+/// y = relu?(gamma * (x - running mean) / sqrt(running variance + eps) + beta), on `[group][channel][row][column][lane]`.
+pub fn forward_evaluation(
+    isa: Isa,
+    y: &mut [f32],
+    y_plane: Plane,
+    x: &[f32],
+    x_plane: Plane,
+    gamma: &[f32],
+    beta: &[f32],
+    running_mean: &[f32],
+    running_var: &[f32],
+    channels: usize,
+    groups: usize,
+    relu: bool,
+) {
+    let (lanes, planes) = (isa.lanes(), groups * channels);
+    isa.run(Evaluate {
+        y: Target::new(y, y_plane, planes, lanes),
+        x: Source::new(x, x_plane, planes, lanes),
+        lines: Lines::of(&[y_plane, x_plane]),
+        gamma: &gamma[..channels],
+        beta: &beta[..channels],
+        mean: &running_mean[..channels],
+        variance: &running_var[..channels],
+        planes,
+        relu,
+    });
+}
+
+struct Evaluate<'a> {
+    y: Target,
+    x: Source,
+    lines: Lines,
+    gamma: &'a [f32],
+    beta: &'a [f32],
+    mean: &'a [f32],
+    variance: &'a [f32],
+    planes: usize,
+    relu: bool,
+}
+
+impl Kernel for Evaluate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let channels = self.gamma.len();
+        for plane in 0..self.planes {
+            let channel = plane % channels;
+            let scale = self.gamma[channel] / (self.variance[channel] + EPSILON).sqrt();
+            let mean = simd.splat_f32s(self.mean[channel]);
+            let with = (mean, simd.splat_f32s(scale), simd.splat_f32s(self.beta[channel]));
+            // SAFETY: the constructor of `Evaluate` checked the buffers.
+            unsafe {
+                if self.relu {
+                    normalise::<S, true>(simd, (self.y, self.x), plane, self.lines, with);
+                } else {
+                    normalise::<S, false>(simd, (self.y, self.x), plane, self.lines, with);
+                }
+            }
+        }
+    }
+}
+
+/// d_x `[group][channel][row][column][lane]` from d_y, through the batch's statistics; d_gamma and d_beta `[channel]`
+/// accumulate.
+///
+/// `d_y` must be zero in lanes without a sample, and `d_x` will be. With `relu_output` the gradient counts only where
+/// that output is positive. The border of `d_x` is cleared.
+pub fn backward(
+    isa: Isa,
+    d_x: &mut [f32],
+    dx_plane: Plane,
+    d_gamma: &mut [f32],
+    d_beta: &mut [f32],
+    d_y: &[f32],
+    dy_plane: Plane,
+    relu_output: Option<(&[f32], Plane)>,
+    x: &[f32],
+    x_plane: Plane,
+    stats: &[f32],
+    gamma: &[f32],
+    channels: usize,
+    groups: usize,
+    samples: usize,
+) {
+    let (lanes, planes) = (isa.lanes(), groups * channels);
+    check_samples(samples, groups, lanes);
+    let y_plane = relu_output.map_or(x_plane, |(_, plane)| plane);
+    clear_halo(d_x, dx_plane, planes, lanes);
+    let (mean, rstd) = stats[..2 * channels].split_at(channels);
+    isa.run(Backward {
+        d_x: Target::new(d_x, dx_plane, planes, lanes),
+        d_y: Source::new(d_y, dy_plane, planes, lanes),
+        y: relu_output.map(|(y, plane)| Source::new(y, plane, planes, lanes)),
+        x: Source::new(x, x_plane, planes, lanes),
+        lines: Lines::of(&[dx_plane, dy_plane, y_plane, x_plane]),
+        mean,
+        rstd,
+        gamma: &gamma[..channels],
+        d_gamma: &mut d_gamma[..channels],
+        d_beta: &mut d_beta[..channels],
+        groups,
+        samples,
+    });
+}
+
+struct Backward<'a> {
+    d_x: Target,
+    d_y: Source,
+    y: Option<Source>,
+    x: Source,
+    lines: Lines,
+    mean: &'a [f32],
+    rstd: &'a [f32],
+    gamma: &'a [f32],
+    d_gamma: &'a mut [f32],
+    d_beta: &'a mut [f32],
+    groups: usize,
+    samples: usize,
+}
+
+impl Kernel for Backward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let (lines, channels) = (self.lines, self.gamma.len());
+        let last = self.samples - (self.groups - 1) * S::F32_LANES;
+        let count = (self.samples * lines.count * lines.pixels) as f32;
+        for channel in 0..channels {
+            let (rstd, mean) = (self.rstd[channel], simd.splat_f32s(self.mean[channel]));
+            // SAFETY: the constructor of `Backward` checked the buffers.
+            unsafe {
+                let (mut sum, mut products) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
+                for group in 0..self.groups {
+                    let buffers = (self.d_y, self.y, self.x);
+                    let (s, p) = gradient_sums(simd, buffers, group * channels + channel, lines, mean);
+                    sum = simd.add_f32s(sum, s);
+                    products = simd.add_f32s(products, p);
+                }
+                let sum = simd.reduce_sum_f32s(sum);
+                let products = simd.reduce_sum_f32s(products) * rstd;
+                self.d_beta[channel] += sum;
+                self.d_gamma[channel] += products;
+                let scale = self.gamma[channel] * rstd;
+                let mut slope = simd.splat_f32s(-scale * rstd * products / count);
+                let mut shift = simd.splat_f32s(-scale * sum / count);
+                let scale = simd.splat_f32s(scale);
+                for group in 0..self.groups {
+                    if group + 1 == self.groups {
+                        (slope, shift) = (first_lanes(simd, slope, last), first_lanes(simd, shift, last));
+                    }
+                    let buffers = (self.d_x, self.d_y, self.y, self.x);
+                    gradient(simd, buffers, group * channels + channel, lines, (mean, scale, slope, shift));
+                }
+            }
+        }
+    }
+}

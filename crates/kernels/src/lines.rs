@@ -1,0 +1,277 @@
+//! Walking the pixels of planes whose borders differ, and the loops the normalisations share.
+
+use pulp::Simd;
+
+use crate::plane::Plane;
+use crate::simd::{fma, load, store};
+
+/// Stretches of pixels that lie side by side in every plane of a kernel.
+#[derive(Clone, Copy)]
+pub(crate) struct Lines {
+    /// Stretches in a plane.
+    pub(crate) count: usize,
+    /// Pixels in a stretch.
+    pub(crate) pixels: usize,
+}
+
+impl Lines {
+    /// The whole plane where no plane has a border, else one row. All planes must have the same size.
+    pub(crate) fn of(planes: &[Plane]) -> Self {
+        let first = planes[0];
+        assert!(
+            planes.iter().all(|p| (p.height, p.width) == (first.height, first.width)),
+            "planes of different sizes: {planes:?}"
+        );
+        if planes.iter().all(|p| p.halo == 0) {
+            Self { count: 1, pixels: first.pixels() }
+        } else {
+            Self { count: first.height, pixels: first.width }
+        }
+    }
+}
+
+/// Where the stretches of a buffer's planes stand, in floats.
+#[derive(Clone, Copy)]
+pub(crate) struct Steps {
+    base: usize,
+    plane: usize,
+    line: usize,
+}
+
+impl Steps {
+    pub(crate) fn new(plane: Plane, lanes: usize) -> Self {
+        Self { base: plane.origin() * lanes, plane: plane.area() * lanes, line: plane.row() * lanes }
+    }
+
+    /// Where line `line` of plane `plane` of the buffer starts.
+    #[inline(always)]
+    pub(crate) fn at(self, plane: usize, line: usize) -> usize {
+        self.base + plane * self.plane + line * self.line
+    }
+}
+
+/// Panics unless `x` holds that many planes.
+pub(crate) fn check(x: &[f32], plane: Plane, planes: usize, lanes: usize) {
+    assert!(x.len() >= planes * plane.area() * lanes, "buffer of {} floats too small for {planes} {plane:?}", x.len());
+}
+
+/// A buffer's pointer with the steps of its planes. Who makes one vouches for the buffer's length.
+#[derive(Clone, Copy)]
+pub(crate) struct Source {
+    pub(crate) x: *const f32,
+    pub(crate) steps: Steps,
+}
+
+/// The same for a buffer that is written.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) x: *mut f32,
+    pub(crate) steps: Steps,
+}
+
+impl Source {
+    pub(crate) fn new(x: &[f32], plane: Plane, planes: usize, lanes: usize) -> Self {
+        check(x, plane, planes, lanes);
+        Self { x: x.as_ptr(), steps: Steps::new(plane, lanes) }
+    }
+
+    /// # Safety
+    /// The plane and the line must exist.
+    #[inline(always)]
+    pub(crate) unsafe fn line(self, plane: usize, line: usize) -> *const f32 {
+        // SAFETY: by the contract.
+        unsafe { self.x.add(self.steps.at(plane, line)) }
+    }
+}
+
+impl Target {
+    pub(crate) fn new(x: &mut [f32], plane: Plane, planes: usize, lanes: usize) -> Self {
+        check(x, plane, planes, lanes);
+        Self { x: x.as_mut_ptr(), steps: Steps::new(plane, lanes) }
+    }
+
+    /// # Safety
+    /// The plane and the line must exist.
+    #[inline(always)]
+    pub(crate) unsafe fn line(self, plane: usize, line: usize) -> *mut f32 {
+        // SAFETY: by the contract.
+        unsafe { self.x.add(self.steps.at(plane, line)) }
+    }
+}
+
+/// max(x, 0), where NaN stays NaN.
+#[inline(always)]
+pub(crate) fn relu<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+    let zero = simd.splat_f32s(0.0);
+    simd.select_f32s(simd.less_than_f32s(x, zero), zero, x)
+}
+
+/// `d` where y > 0, else 0.
+#[inline(always)]
+pub(crate) fn masked<S: Simd>(simd: S, d: S::f32s, y: S::f32s) -> S::f32s {
+    let zero = simd.splat_f32s(0.0);
+    simd.select_f32s(simd.greater_than_f32s(y, zero), d, zero)
+}
+
+/// The first `valid` lanes of `x`, zero in the others.
+#[inline(always)]
+pub(crate) fn first_lanes<S: Simd>(simd: S, x: S::f32s, valid: usize) -> S::f32s {
+    const WIDEST: usize = 64;
+    static STEP: [f32; 2 * WIDEST] = {
+        let mut step = [0.0; 2 * WIDEST];
+        let mut i = 0;
+        while i < WIDEST {
+            step[i] = 1.0;
+            i += 1;
+        }
+        step
+    };
+    let from = &STEP[WIDEST - valid..][..S::F32_LANES];
+    // SAFETY: the slice is one vector long.
+    let mask = unsafe { load::<S>(from.as_ptr()) };
+    masked(simd, x, mask)
+}
+
+/// Per lane, the sum and the sum of squares of x - shift over one plane.
+///
+/// # Safety
+/// `x` must hold plane `plane` with these lines.
+#[inline(always)]
+pub(crate) unsafe fn moments<S: Simd>(
+    simd: S,
+    x: Source,
+    plane: usize,
+    lines: Lines,
+    shift: S::f32s,
+) -> (S::f32s, S::f32s) {
+    const UNROLL: usize = 4;
+    let lanes = S::F32_LANES;
+    let zero = simd.splat_f32s(0.0);
+    let (mut sum, mut squares) = ([zero; UNROLL], [zero; UNROLL]);
+    for line in 0..lines.count {
+        // SAFETY: by the contract; `pixel` stays inside the line.
+        unsafe {
+            let x = x.line(plane, line);
+            let mut pixel = 0;
+            while pixel + UNROLL <= lines.pixels {
+                for i in 0..UNROLL {
+                    let d = simd.sub_f32s(load::<S>(x.add((pixel + i) * lanes)), shift);
+                    sum[i] = simd.add_f32s(sum[i], d);
+                    squares[i] = fma(simd, d, d, squares[i]);
+                }
+                pixel += UNROLL;
+            }
+            while pixel < lines.pixels {
+                let d = simd.sub_f32s(load::<S>(x.add(pixel * lanes)), shift);
+                sum[0] = simd.add_f32s(sum[0], d);
+                squares[0] = fma(simd, d, d, squares[0]);
+                pixel += 1;
+            }
+        }
+    }
+    (four(simd, sum), four(simd, squares))
+}
+
+#[inline(always)]
+fn four<S: Simd>(simd: S, v: [S::f32s; 4]) -> S::f32s {
+    simd.add_f32s(simd.add_f32s(v[0], v[1]), simd.add_f32s(v[2], v[3]))
+}
+
+/// y = relu?((x - mean) * scale + shift) over one plane.
+///
+/// # Safety
+/// `x` and `y` must hold plane `plane` with these lines.
+#[inline(always)]
+pub(crate) unsafe fn normalise<S: Simd, const RELU: bool>(
+    simd: S,
+    (y, x): (Target, Source),
+    plane: usize,
+    lines: Lines,
+    (mean, scale, shift): (S::f32s, S::f32s, S::f32s),
+) {
+    let lanes = S::F32_LANES;
+    for line in 0..lines.count {
+        // SAFETY: by the contract; `pixel` stays inside the line.
+        unsafe {
+            let (y, x) = (y.line(plane, line), x.line(plane, line));
+            for pixel in 0..lines.pixels {
+                let v = simd.sub_f32s(load::<S>(x.add(pixel * lanes)), mean);
+                let v = fma(simd, v, scale, shift);
+                store::<S>(y.add(pixel * lanes), if RELU { relu(simd, v) } else { v });
+            }
+        }
+    }
+}
+
+/// Per lane, the sums of d and of d * (x - mean) over one plane, where d is `d_y`, or zero where `y` is not positive.
+///
+/// # Safety
+/// The buffers must hold plane `plane` with these lines.
+#[inline(always)]
+pub(crate) unsafe fn gradient_sums<S: Simd>(
+    simd: S,
+    (d_y, y, x): (Source, Option<Source>, Source),
+    plane: usize,
+    lines: Lines,
+    mean: S::f32s,
+) -> (S::f32s, S::f32s) {
+    const UNROLL: usize = 4;
+    let lanes = S::F32_LANES;
+    let zero = simd.splat_f32s(0.0);
+    let (mut sum, mut products) = ([zero; UNROLL], [zero; UNROLL]);
+    for line in 0..lines.count {
+        // SAFETY: by the contract; `pixel` stays inside the line.
+        unsafe {
+            let (d_y, x) = (d_y.line(plane, line), x.line(plane, line));
+            let y = y.map(|y| y.line(plane, line));
+            let mut pixel = 0;
+            while pixel < lines.pixels {
+                let step = if pixel + UNROLL <= lines.pixels { UNROLL } else { 1 };
+                for i in 0..UNROLL {
+                    if i < step {
+                        let at = (pixel + i) * lanes;
+                        let mut d = load::<S>(d_y.add(at));
+                        if let Some(y) = y {
+                            d = masked(simd, d, load::<S>(y.add(at)));
+                        }
+                        sum[i] = simd.add_f32s(sum[i], d);
+                        products[i] = fma(simd, d, simd.sub_f32s(load::<S>(x.add(at)), mean), products[i]);
+                    }
+                }
+                pixel += step;
+            }
+        }
+    }
+    (four(simd, sum), four(simd, products))
+}
+
+/// d_x = d * scale + (x - mean) * slope + shift over one plane, with d as in [`gradient_sums`].
+///
+/// # Safety
+/// The buffers must hold plane `plane` with these lines.
+#[inline(always)]
+pub(crate) unsafe fn gradient<S: Simd>(
+    simd: S,
+    (d_x, d_y, y, x): (Target, Source, Option<Source>, Source),
+    plane: usize,
+    lines: Lines,
+    (mean, scale, slope, shift): (S::f32s, S::f32s, S::f32s, S::f32s),
+) {
+    let lanes = S::F32_LANES;
+    for line in 0..lines.count {
+        // SAFETY: by the contract; `pixel` stays inside the line.
+        unsafe {
+            let (d_x, d_y, x) = (d_x.line(plane, line), d_y.line(plane, line), x.line(plane, line));
+            let y = y.map(|y| y.line(plane, line));
+            for pixel in 0..lines.pixels {
+                let at = pixel * lanes;
+                let mut d = load::<S>(d_y.add(at));
+                if let Some(y) = y {
+                    d = masked(simd, d, load::<S>(y.add(at)));
+                }
+                let v = fma(simd, simd.sub_f32s(load::<S>(x.add(at)), mean), slope, shift);
+                store::<S>(d_x.add(at), fma(simd, d, scale, v));
+            }
+        }
+    }
+}

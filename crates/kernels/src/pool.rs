@@ -1,0 +1,422 @@
+//! Maximum and average pooling over `[group][channel][row][column][lane]`.
+
+#![allow(clippy::too_many_arguments, reason = "a kernel takes each buffer with its plane")]
+
+use pulp::Simd;
+
+use crate::lines::check;
+use crate::plane::{Plane, clear_halo};
+use crate::simd::{Isa, Kernel, load, store};
+
+pub use crate::global_pool::{global_backward, global_forward};
+
+/// A square window that walks over an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Rows and columns of the window.
+    pub kernel: usize,
+    /// Pixels from one position to the next.
+    pub stride: usize,
+    /// Rows and columns around the image. At most half the kernel.
+    pub pad: usize,
+}
+
+impl Window {
+    /// Rows and columns of the result, without partial windows at the far edges. `None` if there are none.
+    #[must_use]
+    pub fn output(self, input: Plane) -> Option<(usize, usize)> {
+        if self.kernel == 0 || self.stride == 0 || self.pad > self.kernel / 2 || input.pixels() == 0 {
+            return None;
+        }
+        let side = |size: usize| Some((size + 2 * self.pad).checked_sub(self.kernel)? / self.stride + 1);
+        Some((side(input.height)?, side(input.width)?))
+    }
+
+    /// The taps of output `out` that lie inside an image of `size` pixels, and the pixel of the first of them.
+    #[inline(always)]
+    fn taps(self, out: usize, size: usize) -> Taps {
+        let corner = out * self.stride;
+        let first = self.pad.saturating_sub(corner);
+        let end = self.kernel.min(size + self.pad - corner);
+        Taps { first, end, pixel: corner + first - self.pad }
+    }
+
+    /// Whether windows share no pixel.
+    fn disjoint(self) -> bool {
+        self.stride >= self.kernel
+    }
+
+    /// Whether every pixel lies in exactly one window.
+    fn tiles(self, input: Plane) -> bool {
+        self.stride == self.kernel
+            && self.pad == 0
+            && input.height.is_multiple_of(self.kernel)
+            && input.width.is_multiple_of(self.kernel)
+    }
+
+    fn check(self, input: Plane, output: Plane) {
+        assert_eq!(self.output(input), Some((output.height, output.width)), "{self:?} over {input:?}");
+    }
+}
+
+/// The part of a window's rows, or columns, that lies inside the image.
+#[derive(Clone, Copy)]
+struct Taps {
+    first: usize,
+    end: usize,
+    pixel: usize,
+}
+
+impl Taps {
+    #[inline(always)]
+    fn whole(self, kernel: usize) -> bool {
+        self.first == 0 && self.end == kernel
+    }
+}
+
+/// One side of a pooling pass: where its planes, rows and pixels stand, in floats.
+#[derive(Clone, Copy)]
+struct Side {
+    plane: Plane,
+    base: usize,
+    area: usize,
+    row: usize,
+}
+
+impl Side {
+    fn new(plane: Plane, lanes: usize) -> Self {
+        Self { plane, base: plane.origin() * lanes, area: plane.area() * lanes, row: plane.row() * lanes }
+    }
+}
+
+/// y = the maximum over each window of x, or of relu(x). All are `[group][channel][row][column][lane]`.
+///
+/// `choice` (no border) gets the number of the tap that won, row by row, or -1 where relu cut the maximum off. Padding
+/// never wins. The first of equals wins. NaN wins over everything.
+pub fn max_forward(
+    isa: Isa,
+    y: &mut [f32],
+    y_plane: Plane,
+    choice: &mut [f32],
+    x: &[f32],
+    x_plane: Plane,
+    channels: usize,
+    groups: usize,
+    window: Window,
+    relu: bool,
+) {
+    let (lanes, planes) = (isa.lanes(), groups * channels);
+    window.check(x_plane, y_plane);
+    check(y, y_plane, planes, lanes);
+    check(choice, y_plane.with_halo(0), planes, lanes);
+    check(x, x_plane, planes, lanes);
+    let (y_side, x_side) = (Side::new(y_plane, lanes), Side::new(x_plane, lanes));
+    isa.run(MaxForward { y, y_side, choice, x, x_side, planes, window, relu });
+}
+
+struct MaxForward<'a> {
+    y: &'a mut [f32],
+    y_side: Side,
+    choice: &'a mut [f32],
+    x: &'a [f32],
+    x_side: Side,
+    planes: usize,
+    window: Window,
+    relu: bool,
+}
+
+impl Kernel for MaxForward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        match self.window.kernel {
+            2 => self.sweep::<S, 2>(simd),
+            3 => self.sweep::<S, 3>(simd),
+            _ => self.sweep::<S, 0>(simd),
+        }
+    }
+}
+
+impl MaxForward<'_> {
+    /// All windows. `K` is the kernel if it is not 0.
+    #[inline(always)]
+    fn sweep<S: Simd, const K: usize>(self, simd: S) {
+        let (lanes, window) = (S::F32_LANES, self.window);
+        let (from, to) = (self.x_side, self.y_side);
+        let zero = simd.splat_f32s(0.0);
+        let mut choice = self.choice.as_mut_ptr();
+        for plane in 0..self.planes {
+            for row in 0..to.plane.height {
+                let rows = window.taps(row, from.plane.height);
+                for column in 0..to.plane.width {
+                    let columns = window.taps(column, from.plane.width);
+                    // SAFETY: the planes were checked; taps lie inside the image; choices are taken one by one.
+                    unsafe {
+                        let corner = from.base + plane * from.area + rows.pixel * from.row + columns.pixel * lanes;
+                        let x = self.x.as_ptr().add(corner);
+                        let (mut best, mut tap) = if K > 0 && rows.whole(K) && columns.whole(K) {
+                            let whole = Taps { first: 0, end: K, pixel: 0 };
+                            winner(simd, x, from.row, K, whole, whole)
+                        } else {
+                            winner(simd, x, from.row, window.kernel, rows, columns)
+                        };
+                        if self.relu {
+                            let cut = simd.less_than_or_equal_f32s(best, zero);
+                            best = simd.select_f32s(cut, zero, best);
+                            tap = simd.select_f32s(cut, simd.splat_f32s(-1.0), tap);
+                        }
+                        let y = to.base + plane * to.area + row * to.row + column * lanes;
+                        store::<S>(self.y.as_mut_ptr().add(y), best);
+                        store::<S>(choice, tap);
+                        choice = choice.add(lanes);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The maximum over some taps, and its tap. `x` is the first of them.
+#[inline(always)]
+unsafe fn winner<S: Simd>(
+    simd: S,
+    x: *const f32,
+    row_step: usize,
+    kernel: usize,
+    rows: Taps,
+    columns: Taps,
+) -> (S::f32s, S::f32s) {
+    // SAFETY: the caller's taps lie inside the image.
+    unsafe {
+        let mut best = load::<S>(x);
+        let mut tap = simd.splat_f32s((rows.first * kernel + columns.first) as f32);
+        for row in rows.first..rows.end {
+            let line = x.add((row - rows.first) * row_step);
+            for column in columns.first..columns.end {
+                let v = load::<S>(line.add((column - columns.first) * S::F32_LANES));
+                // Later NaNs win too, as in PyTorch; nothing wins over a NaN but another one.
+                let wins = simd.or_m32s(
+                    simd.greater_than_f32s(v, best),
+                    simd.not_m32s(simd.equal_f32s(v, v)),
+                );
+                best = simd.select_f32s(wins, v, best);
+                tap = simd.select_f32s(wins, simd.splat_f32s((row * kernel + column) as f32), tap);
+            }
+        }
+        (best, tap)
+    }
+}
+
+/// d_x = the gradient of the input of [`max_forward`], `[group][channel][row][column][lane]`.
+///
+/// Writes every pixel, zero where nothing flows, and clears the border.
+pub fn max_backward(
+    isa: Isa,
+    d_x: &mut [f32],
+    dx_plane: Plane,
+    d_y: &[f32],
+    dy_plane: Plane,
+    choice: &[f32],
+    channels: usize,
+    groups: usize,
+    window: Window,
+) {
+    let (lanes, planes) = (isa.lanes(), groups * channels);
+    check(choice, dy_plane.with_halo(0), planes, lanes);
+    isa.run(Scatter::new(lanes, (d_x, dx_plane), (d_y, dy_plane), Some(choice), planes, window));
+}
+
+/// Spreads gradients over windows: to the chosen tap, or evenly.
+struct Scatter<'a> {
+    d_x: &'a mut [f32],
+    dx_side: Side,
+    d_y: &'a [f32],
+    dy_side: Side,
+    choice: Option<&'a [f32]>,
+    planes: usize,
+    window: Window,
+}
+
+impl<'a> Scatter<'a> {
+    /// Checks the buffers and clears what the windows do not write.
+    fn new(
+        lanes: usize,
+        (d_x, dx_plane): (&'a mut [f32], Plane),
+        (d_y, dy_plane): (&'a [f32], Plane),
+        choice: Option<&'a [f32]>,
+        planes: usize,
+        window: Window,
+    ) -> Self {
+        window.check(dx_plane, dy_plane);
+        check(d_x, dx_plane, planes, lanes);
+        check(d_y, dy_plane, planes, lanes);
+        if window.tiles(dx_plane) {
+            clear_halo(d_x, dx_plane, planes, lanes);
+        } else {
+            d_x[..planes * dx_plane.area() * lanes].fill(0.0);
+        }
+        let (dx_side, dy_side) = (Side::new(dx_plane, lanes), Side::new(dy_plane, lanes));
+        Self { d_x, dx_side, d_y, dy_side, choice, planes, window }
+    }
+
+    /// All windows. `K` is the kernel if it is not 0.
+    #[inline(always)]
+    fn sweep<S: Simd, const K: usize, const CHOICE: bool, const ADD: bool>(self, simd: S) {
+        let (lanes, window) = (S::F32_LANES, self.window);
+        let (to, from) = (self.dx_side, self.dy_side);
+        let share = simd.splat_f32s(1.0 / (window.kernel * window.kernel) as f32);
+        let mut choice = self.choice.unwrap_or_default().as_ptr();
+        for plane in 0..self.planes {
+            for row in 0..from.plane.height {
+                let rows = window.taps(row, to.plane.height);
+                for column in 0..from.plane.width {
+                    let columns = window.taps(column, to.plane.width);
+                    // SAFETY: the planes were checked; taps lie inside the image; choices are taken one by one.
+                    unsafe {
+                        let d_y = from.base + plane * from.area + row * from.row + column * lanes;
+                        let d = load::<S>(self.d_y.as_ptr().add(d_y));
+                        let (d, tap) = if CHOICE {
+                            let tap = load::<S>(choice);
+                            choice = choice.add(lanes);
+                            (d, tap)
+                        } else {
+                            (simd.mul_f32s(d, share), d)
+                        };
+                        let corner = to.base + plane * to.area + rows.pixel * to.row + columns.pixel * lanes;
+                        let d_x = self.d_x.as_mut_ptr().add(corner);
+                        if K > 0 && rows.whole(K) && columns.whole(K) {
+                            let whole = Taps { first: 0, end: K, pixel: 0 };
+                            spread::<S, CHOICE, ADD>(simd, d_x, to.row, K, whole, whole, d, tap);
+                        } else {
+                            spread::<S, CHOICE, ADD>(simd, d_x, to.row, window.kernel, rows, columns, d, tap);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn kernels<S: Simd, const CHOICE: bool>(self, simd: S) {
+        match (self.window.kernel, self.window.disjoint()) {
+            (2, true) => self.sweep::<S, 2, CHOICE, false>(simd),
+            (_, true) => self.sweep::<S, 0, CHOICE, false>(simd),
+            (3, false) => self.sweep::<S, 3, CHOICE, true>(simd),
+            (_, false) => self.sweep::<S, 0, CHOICE, true>(simd),
+        }
+    }
+}
+
+impl Kernel for Scatter<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        if self.choice.is_some() { self.kernels::<S, true>(simd) } else { self.kernels::<S, false>(simd) }
+    }
+}
+
+/// Writes or adds `d` to some taps, or only to the tap that was chosen. `d_x` is the first of them.
+#[inline(always)]
+unsafe fn spread<S: Simd, const CHOICE: bool, const ADD: bool>(
+    simd: S,
+    d_x: *mut f32,
+    row_step: usize,
+    kernel: usize,
+    rows: Taps,
+    columns: Taps,
+    d: S::f32s,
+    tap: S::f32s,
+) {
+    for row in rows.first..rows.end {
+        for column in columns.first..columns.end {
+            // SAFETY: the caller's taps lie inside the image.
+            unsafe {
+                let to = d_x.add((row - rows.first) * row_step + (column - columns.first) * S::F32_LANES);
+                let mut v = d;
+                if CHOICE {
+                    let own = simd.splat_f32s((row * kernel + column) as f32);
+                    v = simd.select_f32s(simd.equal_f32s(tap, own), d, simd.splat_f32s(0.0));
+                }
+                store::<S>(to, if ADD { simd.add_f32s(load::<S>(to), v) } else { v });
+            }
+        }
+    }
+}
+
+/// y = the average over each window of x, both `[group][channel][row][column][lane]`. Padding counts as zeros.
+pub fn average_forward(
+    isa: Isa,
+    y: &mut [f32],
+    y_plane: Plane,
+    x: &[f32],
+    x_plane: Plane,
+    channels: usize,
+    groups: usize,
+    window: Window,
+) {
+    let (lanes, planes) = (isa.lanes(), groups * channels);
+    window.check(x_plane, y_plane);
+    check(y, y_plane, planes, lanes);
+    check(x, x_plane, planes, lanes);
+    let (y_side, x_side) = (Side::new(y_plane, lanes), Side::new(x_plane, lanes));
+    isa.run(AverageForward { y, y_side, x, x_side, planes, window });
+}
+
+struct AverageForward<'a> {
+    y: &'a mut [f32],
+    y_side: Side,
+    x: &'a [f32],
+    x_side: Side,
+    planes: usize,
+    window: Window,
+}
+
+impl Kernel for AverageForward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let (lanes, window) = (S::F32_LANES, self.window);
+        let (from, to) = (self.x_side, self.y_side);
+        let share = simd.splat_f32s(1.0 / (window.kernel * window.kernel) as f32);
+        for plane in 0..self.planes {
+            for row in 0..to.plane.height {
+                let rows = window.taps(row, from.plane.height);
+                for column in 0..to.plane.width {
+                    let columns = window.taps(column, from.plane.width);
+                    // SAFETY: the planes were checked, and taps lie inside the image.
+                    unsafe {
+                        let corner = from.base + plane * from.area + rows.pixel * from.row + columns.pixel * lanes;
+                        let mut sum = simd.splat_f32s(0.0);
+                        for i in 0..rows.end - rows.first {
+                            let x = self.x.as_ptr().add(corner + i * from.row);
+                            for j in 0..columns.end - columns.first {
+                                sum = simd.add_f32s(sum, load::<S>(x.add(j * lanes)));
+                            }
+                        }
+                        let y = to.base + plane * to.area + row * to.row + column * lanes;
+                        store::<S>(self.y.as_mut_ptr().add(y), simd.mul_f32s(sum, share));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// d_x = the gradient of the input of [`average_forward`], `[group][channel][row][column][lane]`.
+///
+/// Writes every pixel and clears the border.
+pub fn average_backward(
+    isa: Isa,
+    d_x: &mut [f32],
+    dx_plane: Plane,
+    d_y: &[f32],
+    dy_plane: Plane,
+    channels: usize,
+    groups: usize,
+    window: Window,
+) {
+    isa.run(Scatter::new(isa.lanes(), (d_x, dx_plane), (d_y, dy_plane), None, groups * channels, window));
+}

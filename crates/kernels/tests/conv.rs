@@ -1,0 +1,83 @@
+//! The convolution against its plain version.
+
+mod common;
+
+use common::*;
+use fedelity_kernels::reference::{Convolution, Shape, channel_sums, to_lanes};
+use fedelity_kernels::{Conv, Isa};
+use proptest::prelude::*;
+
+fn convolutions() -> impl Strategy<Value = Convolution> {
+    let kernels = prop::sample::select(vec![1usize, 3, 5, 7]).prop_flat_map(|k| (Just(k), 0..=k / 2));
+    (1usize..=19, 1usize..=70, 1usize..=70, sides(), kernels, 1usize..=2)
+        .prop_map(|(samples, input, out_channels, (height, width), (kernel, pad), stride)| {
+            // Bounds the work: the plain version is slow.
+            let budget = 2_000_000 / (samples * height * width * kernel * kernel);
+            let out_channels = out_channels.min((budget / 2).max(1));
+            let channels = input.min((budget / out_channels).max(1));
+            let input = Shape { samples, channels, height, width };
+            Convolution { input, out_channels, kernel, stride, pad }
+        })
+        .prop_filter("the kernel must fit", |conv| conv.output().is_some())
+}
+
+proptest! {
+    #![proptest_config(cases(160))]
+
+    #[test]
+    fn forward_and_gradients(
+        conv in convolutions(), extra in 0usize..=1, out_halo in 0usize..=2, dx_halo in 0usize..=3,
+        add in any::<bool>(), with_bias in any::<bool>(), seed in any::<u64>(),
+    ) {
+        let mut random = Random::new(seed);
+        let output = conv.output().unwrap();
+        let weights = conv.out_channels * conv.input.channels * conv.kernel * conv.kernel;
+        let (x, w) = (random.vector(conv.input.len()), random.vector(weights));
+        let (d_y, old) = (random.vector(output.len()), random.vector(conv.input.len()));
+        let (old_w, old_b) = (random.vector(weights), random.vector(conv.out_channels));
+        let bias = if with_bias { random.vector(conv.out_channels) } else { vec![0.0; conv.out_channels] };
+        let y = conv.forward(&x, &w, &bias);
+        let (mut d_x, mut d_w) = conv.backward(&d_y, &x, &w);
+        let mut d_b = channel_sums(&d_y, output);
+        if add {
+            d_x.iter_mut().zip(&old).for_each(|(d, old)| *d += old);
+        }
+        d_w.iter_mut().zip(&old_w).for_each(|(d, old)| *d += old);
+        d_b.iter_mut().zip(&old_b).for_each(|(d, old)| *d += old);
+
+        for isa in Isa::available() {
+            let (lanes, groups) = (isa.lanes(), groups(output, isa));
+            let plane = conv.input.plane().with_halo(conv.pad + extra);
+            let sizes = (conv.kernel, conv.stride, conv.pad);
+            let fast = Conv::new(isa, (conv.input.channels, conv.out_channels), sizes, plane, out_halo)
+                .unwrap()
+                .with_input_gradient_halo(dx_halo);
+            prop_assert_eq!((fast.output().height, fast.output().width), (output.height, output.width));
+            prop_assert_eq!(fast.weights(), weights);
+            let weights = single(&w);
+            let mut packed = vec![0.0; weights.len()];
+
+            let x = to_lanes(&x, conv.input, plane, lanes, 0.0, 3.25);
+            let (mut found, found_plane) = blank(output, out_halo, isa);
+            fast.pack_forward(&mut packed, &weights);
+            let bias = single(&bias);
+            fast.forward(&mut found, &x, &packed, with_bias.then_some(&bias[..]), groups);
+            close_lanes(&found, found_plane, output, isa, &y, CANARY, "output")?;
+
+            let d_y = to_lanes(&d_y, output, fast.output_gradient(), lanes, 0.0, 0.0);
+            let target = conv.input.plane().with_halo(dx_halo);
+            let mut found = to_lanes(&old, conv.input, target, lanes, CANARY, 0.0);
+            fast.pack_backward(&mut packed, &weights);
+            fast.input_gradient(&mut found, &d_y, &packed, groups, add);
+            close_lanes(&found, target, conv.input, isa, &d_x, CANARY, "input gradient")?;
+            missing_are_zero(&found, target, conv.input, isa, "input gradient")?;
+
+            let mut found = single(&old_w);
+            fast.weight_gradient(&mut found, &x, &d_y, groups);
+            close(&double(&found), &d_w, "weight gradient")?;
+            let mut found = single(&old_b);
+            fast.bias_gradient(&mut found, &d_y, groups);
+            close(&double(&found), &d_b, "bias gradient")?;
+        }
+    }
+}

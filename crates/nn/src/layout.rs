@@ -1,0 +1,107 @@
+//! Parameters: one flat buffer, and the layout that names its parts.
+
+use std::ops::{Deref, DerefMut, Range};
+
+/// All parameters of one model, flat. Their names and shapes are in the model's [`Layout`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Params(pub Vec<f32>);
+
+impl Deref for Params {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.0
+    }
+}
+
+impl DerefMut for Params {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.0
+    }
+}
+
+/// How a tensor starts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Init {
+    /// Uniform in ±1/sqrt(fan in): PyTorch's default for the weights and biases of linear and convolution layers.
+    Uniform { fan_in: usize },
+    /// One value everywhere: scales and shifts of normalisation layers, their running statistics.
+    Constant(f32),
+}
+
+/// One named tensor of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// The name it has in PyTorch.
+    pub name: String,
+    /// The shape it has in PyTorch.
+    pub shape: Vec<usize>,
+    /// Where it starts in the flat buffer.
+    pub offset: usize,
+    /// Number of elements.
+    pub len: usize,
+    /// Whether an optimiser moves it. Running statistics are not trainable.
+    pub trainable: bool,
+    pub(crate) init: Init,
+}
+
+impl Tensor {
+    /// Where it stands in the flat buffer.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.offset..self.offset + self.len
+    }
+}
+
+/// Names, shapes and places of a model's tensors.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Layout {
+    tensors: Vec<Tensor>,
+    trainable: Vec<Range<usize>>,
+    len: usize,
+}
+
+impl Layout {
+    /// The tensors, in the order of the buffer.
+    #[must_use]
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    /// Length of the flat buffer.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no parameters.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Number of trainable parameters: what papers count.
+    #[must_use]
+    pub fn trainable_len(&self) -> usize {
+        self.trainable.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// The trainable parts of the buffer: ascending, neighbours merged.
+    #[must_use]
+    pub fn trainable(&self) -> &[Range<usize>] {
+        &self.trainable
+    }
+
+    pub(crate) fn push(&mut self, name: String, shape: &[usize], trainable: bool, init: Init) -> Range<usize> {
+        let (offset, len) = (self.len, shape.iter().product());
+        self.tensors.push(Tensor { name, shape: shape.to_vec(), offset, len, trainable, init });
+        self.len += len;
+        if trainable {
+            match self.trainable.last_mut() {
+                Some(last) if last.end == offset => last.end = self.len,
+                _ => self.trainable.push(offset..self.len),
+            }
+        }
+        offset..self.len
+    }
+}

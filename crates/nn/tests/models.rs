@@ -1,0 +1,203 @@
+//! Parameter counts, gradients, files and batch-size independence of the models in the zoo.
+
+use std::collections::BTreeMap;
+
+use fedelity_nn::{
+    Architecture, Images, InputShape, Isa, Layer, Model, ModelSpec, Node, Params, Window, checkpoint, loss, zoo,
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const CIFAR: InputShape = InputShape { channels: 3, height: 32, width: 32 };
+const MNIST: InputShape = InputShape { channels: 1, height: 28, width: 28 };
+
+fn compile(name: &str, projection: bool, input: InputShape, classes: usize) -> Model {
+    let spec = ModelSpec { name: name.to_owned(), projection };
+    Model::compile(&zoo::build(&spec, input, classes).unwrap(), Isa::detect()).unwrap()
+}
+
+/// The counts of the papers.
+#[test]
+fn parameter_counts() {
+    let count = |name, projection, input, classes| compile(name, projection, input, classes).layout().trainable_len();
+    assert_eq!(count("simple-cnn", false, CIFAR, 10), 62_006);
+    assert_eq!(count("simple-cnn", false, CIFAR, 100), 69_656);
+    assert_eq!(count("simple-cnn", false, MNIST, 10), 44_426);
+    assert_eq!(count("simple-cnn", true, CIFAR, 10), 92_626);
+    assert_eq!(count("simple-cnn", true, MNIST, 10), 75_046);
+    assert_eq!(count("ntd-cnn", false, CIFAR, 10), 2_156_490);
+    assert_eq!(count("ntd-cnn", false, CIFAR, 100), 2_202_660);
+    assert_eq!(count("ntd-cnn", false, MNIST, 10), 1_663_370);
+    assert_eq!(count("resnet8-gn", false, CIFAR, 10), 78_042);
+    assert_eq!(count("resnet8-gn", false, CIFAR, 100), 83_892);
+    assert_eq!(count("resnet8-gn", true, CIFAR, 10), 100_762);
+    assert_eq!(count("resnet8-gn", true, CIFAR, 100), 123_892);
+    assert_eq!(count("mlp", false, MNIST, 10), 199_210);
+    assert_eq!(count("logistic", false, MNIST, 10), 7_850);
+}
+
+#[test]
+fn a_shape_that_does_not_fit_is_an_error() {
+    let tiny = InputShape { channels: 1, height: 4, width: 4 };
+    let arch = zoo::build(&ModelSpec { name: "simple-cnn".to_owned(), projection: false }, tiny, 10).unwrap();
+    let message = Model::compile(&arch, Isa::detect()).unwrap_err().to_string();
+    assert!(message.contains("simple-cnn") && message.contains("4x4"), "{message}");
+    let unknown = zoo::build(&ModelSpec { name: "resnet9".to_owned(), projection: false }, CIFAR, 10).unwrap_err();
+    assert!(unknown.to_string().contains("resnet8-gn"));
+}
+
+/// Every layer kind in one small network.
+fn kitchen_sink(norm: &Layer) -> Architecture {
+    let conv = |name: &str, out, kernel, stride, pad, bias| {
+        Node::named(name, Layer::Conv { out, kernel, stride, pad, bias })
+    };
+    let norm = |name: &str| Node::named(name, norm.clone());
+    let relu = || Node::plain(Layer::Relu);
+    Architecture {
+        name: "sink".to_owned(),
+        input: InputShape { channels: 2, height: 11, width: 9 },
+        classes: 3,
+        extractor: vec![
+            conv("c1", 4, 3, 1, 1, true),
+            norm("n1"),
+            relu(),
+            Node::plain(Layer::Residual {
+                body: vec![conv("c2", 4, 3, 1, 1, false), norm("n2"), relu(), conv("c3", 4, 3, 1, 1, false), norm("n3")],
+                shortcut: vec![],
+            }),
+            relu(),
+            // Pre-activation block: the sum has no ReLU of its own, and both sides read the same value.
+            Node::plain(Layer::Residual {
+                body: vec![norm("n4"), relu(), conv("c4", 6, 3, 2, 1, true)],
+                shortcut: vec![conv("c5", 6, 1, 2, 0, true)],
+            }),
+            Node::plain(Layer::AveragePool(Window { kernel: 3, stride: 1, pad: 1 })),
+            relu(),
+            Node::plain(Layer::MaxPool(Window { kernel: 3, stride: 2, pad: 1 })),
+            conv("c6", 5, 2, 1, 0, true),
+            relu(),
+            Node::plain(Layer::GlobalAveragePool),
+            Node::plain(Layer::Flatten),
+            Node::named("f1", Layer::Dense { out: 7 }),
+            relu(),
+            Node::plain(Layer::Dropout { p: 0.3 }),
+            Node::named("f2", Layer::Dense { out: 6 }),
+        ],
+        head: "out".to_owned(),
+    }
+}
+
+/// The analytic gradient of the whole network against differences of the loss.
+fn check_gradient(arch: &Architecture, isa: Isa, batch: usize) {
+    let model = Model::compile(arch, isa).unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let params = model.init(&mut rng);
+    let inputs: Vec<f32> = (0..batch * arch.input.len()).map(|_| rng.random::<f32>() * 2.0 - 1.0).collect();
+    let labels: Vec<u16> = (0..batch).map(|i| (i % arch.classes) as u16).collect();
+    // A second loss term on the features, so that their own gradient is used.
+    let pull: Vec<f32> = (0..batch * model.features()).map(|_| rng.random::<f32>() - 0.5).collect();
+    let mut workspace = model.workspace();
+    let mut run = |params: &Params, grad: Option<&mut [f32]>| {
+        let mut params = params.clone();
+        let mut d_logits = vec![0.0; batch * arch.classes];
+        let out = workspace.train(&mut params, &Images::Floats { rows: &inputs }, 3);
+        let ce = loss::cross_entropy(out.logits, &labels, arch.classes, 1.0, &mut d_logits);
+        let dot: f64 = out.features.iter().zip(&pull).map(|(a, b)| f64::from(a * b)).sum();
+        if let Some(grad) = grad {
+            workspace.backward(&params, &d_logits, Some(&pull), grad);
+        }
+        f64::from(ce) + dot
+    };
+    let mut grad = vec![0.0; model.layout().len()];
+    run(&params, Some(&mut grad));
+    let (mut checked, mut far) = (0, Vec::new());
+    for tensor in model.layout().tensors().iter().filter(|t| t.trainable) {
+        for k in 0..tensor.len.min(9) {
+            let i = tensor.offset + k * tensor.len / tensor.len.min(9);
+            let step = 2e-3;
+            let at = |delta: f32| {
+                let mut moved = params.clone();
+                moved[i] += delta;
+                moved
+            };
+            let slope = (run(&at(step), None) - run(&at(-step), None)) / f64::from(2.0 * step);
+            let got = f64::from(grad[i]);
+            checked += 1;
+            if (got - slope).abs() > 2e-3 + 0.03 * slope.abs() {
+                far.push(format!("{}[{k}]: {got} for {slope}", tensor.name));
+            }
+        }
+    }
+    // A step can cross a kink of a ReLU or of a maximum: a few differences may be off, a wrong kernel puts off many.
+    assert!(far.len() * 20 <= checked, "{} of {checked} for {}: {far:#?}", far.len(), isa.name());
+}
+
+#[test]
+fn gradients_through_every_layer() {
+    for norm in [Layer::GroupNorm { channels_per_group: 2 }, Layer::BatchNorm] {
+        for isa in Isa::available() {
+            for batch in [3, 8, 19] {
+                check_gradient(&kitchen_sink(&norm), isa, batch);
+            }
+        }
+    }
+}
+
+/// What a sample gets does not depend on who stands beside it, so a teacher's outputs can be kept.
+#[test]
+fn evaluation_is_the_same_in_any_batch() {
+    for (name, input) in [("simple-cnn", MNIST), ("resnet8-gn", CIFAR), ("mlp", MNIST), ("ntd-cnn", MNIST)] {
+        let model = compile(name, true, input, 10);
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let params = model.init(&mut rng);
+        let inputs: Vec<f32> = (0..21 * input.len()).map(|_| rng.random::<f32>()).collect();
+        let mut workspace = model.workspace();
+        let whole = workspace.evaluate(&params, &Images::Floats { rows: &inputs }).logits.to_vec();
+        for range in [0..1, 3..10, 5..21, 0..21] {
+            let part = &inputs[range.start * input.len()..range.end * input.len()];
+            let got = workspace.evaluate(&params, &Images::Floats { rows: part });
+            assert_eq!(got.logits, &whole[range.start * 10..range.end * 10], "{name} {range:?}");
+        }
+    }
+}
+
+#[test]
+fn bytes_and_floats_agree() {
+    let model = compile("simple-cnn", false, MNIST, 10);
+    let mut rng = ChaCha8Rng::seed_from_u64(2);
+    let params = model.init(&mut rng);
+    let pixels: Vec<u8> = (0..5 * MNIST.len()).map(|_| rng.random()).collect();
+    let (scale, shift) = ([1.0 / 255.0 / 0.3081], [-0.1307 / 0.3081]);
+    let indices = [4, 0, 2, 2];
+    let rows: Vec<f32> = indices
+        .iter()
+        .flat_map(|&i| &pixels[i as usize * MNIST.len()..(i as usize + 1) * MNIST.len()])
+        .map(|&p| f32::from(p).mul_add(scale[0], shift[0]))
+        .collect();
+    let mut workspace = model.workspace();
+    let a = workspace.evaluate(&params, &Images::Floats { rows: &rows }).logits.to_vec();
+    let batch = Images::Bytes { pixels: &pixels, indices: &indices, scale: &scale, shift: &shift };
+    for (a, b) in a.iter().zip(workspace.evaluate(&params, &batch).logits) {
+        assert!((a - b).abs() < 1e-5, "{a} {b}");
+    }
+}
+
+#[test]
+fn files_come_back_as_they_went() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let model = compile("resnet8-gn", true, CIFAR, 10);
+    let params = model.init(&mut ChaCha8Rng::seed_from_u64(5));
+    let metadata = BTreeMap::from([("model".to_owned(), "resnet8-gn".to_owned()), ("round".to_owned(), "3".to_owned())]);
+    checkpoint::save(&path, model.layout(), &params, &metadata).unwrap();
+    assert_eq!(checkpoint::load(&path, model.layout()).unwrap(), params);
+    let first = std::fs::read(&path).unwrap();
+    checkpoint::save(&path, model.layout(), &params, &metadata).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), first, "the same model gives the same bytes");
+    let other = compile("resnet8-gn", true, CIFAR, 100);
+    let message = checkpoint::load(&path, other.layout()).unwrap_err().to_string();
+    assert!(message.contains("head.weight"), "{message}");
+    std::fs::write(&path, &first[..first.len() / 2]).unwrap();
+    assert!(checkpoint::load(&path, model.layout()).is_err());
+    assert!(checkpoint::load(&folder.path().join("none"), model.layout()).unwrap_err().to_string().contains("none"));
+}
