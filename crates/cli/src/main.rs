@@ -3,12 +3,14 @@
 mod args;
 mod command;
 mod config;
+mod estimate;
 mod execution;
 mod folder;
 mod heatmap;
 mod interrupt;
 mod printer;
 mod progress;
+mod results;
 mod status;
 mod study;
 mod table;

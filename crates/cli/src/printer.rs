@@ -25,7 +25,6 @@ pub(crate) enum Style {
     Error,
     Warning,
     Heading,
-    Faint,
 }
 
 /// Where output goes and how much of it.
@@ -136,7 +135,6 @@ fn paint(colour: bool, style: Style, text: &str) -> String {
         Style::Error => "1;31",
         Style::Warning => "1;33",
         Style::Heading => "1",
-        Style::Faint => "2",
     };
     format!("\x1b[{code}m{text}\x1b[0m")
 }

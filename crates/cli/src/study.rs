@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use fedelity_data::partition::{PartitionFile, Skew};
-use fedelity_data::{Dataset, catalogue, partition};
+use fedelity_data::{Dataset, Kind, Partition, Spec, catalogue, partition};
+use fedelity_fl::ServerData;
 use fedelity_nn::{InputShape, Isa, Model, zoo};
+use fedelity_sim::Experiment;
 
-use crate::config::{Document, PerRound, Settings, Source, at_most};
+use crate::config::{Document, Method, PerRound, Settings, Source, at_most};
 
 /// Data and who holds them.
 pub(crate) struct Pool {
@@ -22,6 +24,9 @@ pub(crate) struct Study {
     pub(crate) pool: Pool,
     pub(crate) model: Arc<Model>,
     pub(crate) per_round: usize,
+    /// SHA-256 of the data.
+    pub(crate) fingerprint: String,
+    partition: Arc<Partition>,
 }
 
 impl Pool {
@@ -68,7 +73,38 @@ impl Study {
         };
         let architecture = zoo::build(&settings.model, input, pool.dataset.classes.len()).map_err(unfit)?;
         let model = Model::compile(&architecture, Isa::detect()).map_err(unfit)?;
-        Ok(Self { settings, pool, model: Arc::new(model), per_round })
+        let partition = Arc::new(for_simulation(&pool.partition));
+        let fingerprint = pool.dataset.fingerprint();
+        Ok(Self { settings, pool, model: Arc::new(model), per_round, fingerprint, partition })
+    }
+
+    /// One method with one seed.
+    pub(crate) fn experiment(&self, method: &Method, seed: u64, threads: usize) -> Experiment {
+        Experiment {
+            model: Arc::clone(&self.model),
+            data: Arc::clone(&self.pool.dataset),
+            partition: Arc::clone(&self.partition),
+            method: Arc::clone(&method.method),
+            training: self.settings.training(),
+            weighting: self.settings.weighting,
+            per_round: self.per_round,
+            rounds: self.settings.rounds,
+            seed,
+            evaluate_every: self.settings.evaluate_every,
+            threads,
+            server_data: ServerData::default(),
+        }
+    }
+}
+
+/// A partition as the simulation takes it, which reads the clients alone.
+fn for_simulation(file: &PartitionFile) -> Partition {
+    Partition {
+        clients: file.clients.clone(),
+        draws: file.draws,
+        notes: file.notes.clone(),
+        spec: Spec { kind: Kind::Iid, clients: file.clients.len() },
+        seed: file.seed,
     }
 }
 

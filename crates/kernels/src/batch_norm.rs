@@ -4,8 +4,8 @@
 
 use pulp::Simd;
 
-use crate::lines::{Lines, Source, Target, first_lanes, gradient, gradient_sums, moments, normalise};
-use crate::plane::{Plane, clear_halo};
+use crate::lines::{Lines, Source, Target, clear_border, first_lanes, gradient, gradient_sums, moments, normalise};
+use crate::plane::Plane;
 use crate::simd::{Isa, Kernel};
 
 /// What is added to the variance.
@@ -211,7 +211,7 @@ pub fn backward(
     let (lanes, planes) = (isa.lanes(), groups * channels);
     check_samples(samples, groups, lanes);
     let y_plane = relu_output.map_or(x_plane, |(_, plane)| plane);
-    clear_halo(d_x, dx_plane, planes, lanes);
+    clear_border(isa, d_x, dx_plane, planes);
     let (mean, rstd) = stats[..2 * channels].split_at(channels);
     isa.run(Backward {
         d_x: Target::new(d_x, dx_plane, planes, lanes),

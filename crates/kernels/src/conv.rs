@@ -19,7 +19,7 @@ const ROWS_BYTES: usize = 200_000;
 /// Packed weights above this many bytes are walked once for all groups instead of once a group.
 const LARGE_WEIGHTS_BYTES: usize = 384 << 10;
 /// Pixels summed by a weight-gradient tile before its lanes are added up.
-const SUM_PIXELS: usize = 128;
+const SUM_PIXELS: usize = 64;
 
 /// One convolution: its geometry and the tables its kernels walk.
 #[derive(Clone, Debug)]
@@ -360,15 +360,12 @@ fn gradient_halo(input: Plane, output: Plane, kernel: usize, stride: usize, pad:
     side(input.height, output.height).max(side(input.width, output.width))
 }
 
-/// Output channels are taken in blocks of six and four, whichever leaves no small rest.
+/// Channels are taken in even blocks of at most six: with two pixels a tile then has ten or twelve sums, enough to hide
+/// the latency of a multiply-add and few enough for sixteen registers.
 fn blocks(channels: usize) -> impl Iterator<Item = usize> {
-    let (sixes, fours, rest) = match (channels / 6, channels % 6) {
-        (n, 0) => (n, 0, 0),
-        (n, 4) => (n, 1, 0),
-        (n, 2) if n >= 1 => (n - 1, 2, 0),
-        (n, r) => (n, 0, r),
-    };
-    std::iter::repeat_n(6, sixes).chain(std::iter::repeat_n(4, fours)).chain((rest > 0).then_some(rest))
+    let count = channels.div_ceil(6);
+    let (size, larger) = (channels / count, channels % count);
+    (0..count).map(move |i| size + usize::from(i < larger))
 }
 
 /// Packed order: block of target channels, source channel, tap, target channel within the block.
@@ -467,7 +464,7 @@ unsafe fn sweep<S: Simd, const OC: usize>(
             } else {
                 sweep_rows::<S, OC, 4>(simd, pass, to, from, weights, start, rows);
             }
-        } else if OC <= 4 {
+        } else if OC <= 3 {
             sweep_rows::<S, OC, 3>(simd, pass, to, from, weights, start, rows);
         } else {
             sweep_rows::<S, OC, 2>(simd, pass, to, from, weights, start, rows);
@@ -614,7 +611,7 @@ impl Kernel for WeightGradient<'_> {
                         match block {
                             6 => taps::<S, 6, 2>(simd, &self, d_w, first, &region),
                             5 => taps::<S, 5, 2>(simd, &self, d_w, first, &region),
-                            4 => taps::<S, 4, 3>(simd, &self, d_w, first, &region),
+                            4 => taps::<S, 4, 2>(simd, &self, d_w, first, &region),
                             3 => taps::<S, 3, 3>(simd, &self, d_w, first, &region),
                             2 => taps::<S, 2, 3>(simd, &self, d_w, first, &region),
                             _ => taps::<S, 1, 3>(simd, &self, d_w, first, &region),

@@ -16,13 +16,7 @@ struct Matrix {
 ///
 /// # Safety
 /// `c` must hold rows * columns floats, and `a` and `b` must hold the matrices their steps describe.
-unsafe fn multiply(
-    (rows, columns, depth): (usize, usize, usize),
-    c: *mut f32,
-    add: bool,
-    a: Matrix,
-    b: Matrix,
-) {
+unsafe fn multiply((rows, columns, depth): (usize, usize, usize), c: *mut f32, add: bool, a: Matrix, b: Matrix) {
     if rows == 0 || columns == 0 {
         return;
     }

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 
 use pulp::Simd;
 
-use crate::lines::{Lines, Source, Target, masked, relu};
-use crate::plane::{Plane, clear_halo};
+use crate::lines::{Lines, Source, Target, clear_border, masked, relu};
+use crate::plane::Plane;
 use crate::simd::{Isa, Kernel, load, store};
 
 pub use crate::optimise::{accumulate, adam_step, axpy, dot, sgd_step, squared_distance, squared_norm};
@@ -129,7 +129,7 @@ pub fn relu_backward(
     groups: usize,
 ) {
     let (lanes, planes) = (isa.lanes(), groups * channels);
-    clear_halo(d_x, dx_plane, planes, lanes);
+    clear_border(isa, d_x, dx_plane, planes);
     isa.run(Combine::<Mask> {
         y: Target::new(d_x, dx_plane, planes, lanes),
         a: Source::new(d_y, dy_plane, planes, lanes),

@@ -2,8 +2,8 @@
 
 use pulp::Simd;
 
-use crate::lines::{Lines, Source, Target};
-use crate::plane::{Plane, clear_halo};
+use crate::lines::{Lines, Source, Target, clear_border};
+use crate::plane::Plane;
 use crate::simd::{Isa, Kernel, load, store};
 
 /// y `[group][channel][lane]` = the average over the pixels of x `[group][channel][row][column][lane]`.
@@ -32,8 +32,16 @@ impl Kernel for GlobalForward<'_> {
                 // SAFETY: `Source` checked the buffer.
                 unsafe {
                     let x = self.x.line(plane, line);
-                    for pixel in 0..self.lines.pixels {
-                        sum[pixel % 4] = simd.add_f32s(sum[pixel % 4], load::<S>(x.add(pixel * lanes)));
+                    let mut pixel = 0;
+                    while pixel + 4 <= self.lines.pixels {
+                        for (i, sum) in sum.iter_mut().enumerate() {
+                            *sum = simd.add_f32s(*sum, load::<S>(x.add((pixel + i) * lanes)));
+                        }
+                        pixel += 4;
+                    }
+                    while pixel < self.lines.pixels {
+                        sum[0] = simd.add_f32s(sum[0], load::<S>(x.add(pixel * lanes)));
+                        pixel += 1;
                     }
                 }
             }
@@ -47,7 +55,7 @@ impl Kernel for GlobalForward<'_> {
 /// d_x `[group][channel][row][column][lane]` = d_y `[group][channel][lane]` / pixels. Clears the border of d_x.
 pub fn global_backward(isa: Isa, d_x: &mut [f32], dx_plane: Plane, d_y: &[f32], channels: usize, groups: usize) {
     let (lanes, planes) = (isa.lanes(), groups * channels);
-    clear_halo(d_x, dx_plane, planes, lanes);
+    clear_border(isa, d_x, dx_plane, planes);
     let d_x = Target::new(d_x, dx_plane, planes, lanes);
     isa.run(GlobalBackward { d_x, d_y: &d_y[..planes * lanes], lines: Lines::of(&[dx_plane]) });
 }

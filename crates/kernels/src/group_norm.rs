@@ -4,8 +4,8 @@
 
 use pulp::Simd;
 
-use crate::lines::{Lines, Source, Target, gradient, gradient_sums, moments, normalise};
-use crate::plane::{Plane, clear_halo};
+use crate::lines::{Lines, Source, Target, clear_border, gradient, gradient_sums, moments, normalise};
+use crate::plane::Plane;
 use crate::simd::{Isa, Kernel, fma, load, store};
 
 /// What is added to the variance.
@@ -118,13 +118,7 @@ impl Kernel for Forward<'_> {
 
 /// Mean and reciprocal standard deviation from the sums of x - shift and of its square.
 #[inline(always)]
-fn finish<S: Simd>(
-    simd: S,
-    sum: S::f32s,
-    squares: S::f32s,
-    share: S::f32s,
-    shift: S::f32s,
-) -> (S::f32s, S::f32s) {
+fn finish<S: Simd>(simd: S, sum: S::f32s, squares: S::f32s, share: S::f32s, shift: S::f32s) -> (S::f32s, S::f32s) {
     let mean = simd.mul_f32s(sum, share);
     let variance = simd.sub_f32s(simd.mul_f32s(squares, share), simd.mul_f32s(mean, mean));
     let variance = simd.max_f32s(variance, simd.splat_f32s(0.0));
@@ -155,7 +149,7 @@ pub fn backward(
     let (lanes, planes) = (isa.lanes(), groups * norm.channels);
     assert!(gamma.len() >= norm.channels);
     let y_plane = relu_output.map_or(x_plane, |(_, plane)| plane);
-    clear_halo(d_x, dx_plane, planes, lanes);
+    clear_border(isa, d_x, dx_plane, planes);
     isa.run(Backward {
         d_x: Target::new(d_x, dx_plane, planes, lanes),
         d_y: Source::new(d_y, dy_plane, planes, lanes),

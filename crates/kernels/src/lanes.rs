@@ -4,12 +4,9 @@
 
 use pulp::Simd;
 
-use crate::lines::{Steps, check};
+use crate::lines::{Lines, Steps, check};
 use crate::plane::Plane;
 use crate::simd::{Isa, Kernel};
-
-/// Samples and pixels that are transposed at a time.
-const BLOCK: usize = 8;
 
 /// x `[group][channel][row][column][lane]` = pixel * scale[channel] + shift[channel].
 ///
@@ -43,91 +40,82 @@ impl Kernel for Gather<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let lanes = S::F32_LANES;
-        let channels = self.scale.len();
-        let image = channels * self.plane.pixels();
-        for (group, indices) in self.indices.chunks(lanes).enumerate() {
-            for first in (0..lanes).step_by(BLOCK) {
-                let part = indices.get(first..).unwrap_or_default();
-                let own: [&[u8]; BLOCK] = std::array::from_fn(|i| match part.get(i) {
-                    Some(&index) => &self.pixels[index as usize * image..][..image],
-                    None => &[],
-                });
-                let valid = part.len().min(BLOCK);
-                let x = &mut self.x[group * channels * self.plane.area() * lanes + first..];
-                // The last block of a group may reach past the lanes of a narrow vector.
-                if lanes.is_multiple_of(BLOCK) {
-                    gather_block::<BLOCK>(x, self.plane, lanes, &own, valid, self.scale, self.shift);
-                } else {
-                    gather_block::<4>(x, self.plane, lanes, &own, valid, self.scale, self.shift);
+        match S::F32_LANES {
+            4 => self.groups::<4>(),
+            8 => self.groups::<8>(),
+            16 => self.groups::<16>(),
+            lanes => unreachable!("no vector has {lanes} lanes"),
+        }
+    }
+}
+
+impl Gather<'_> {
+    #[inline(always)]
+    fn groups<const LANES: usize>(self) {
+        let (plane, channels) = (self.plane, self.scale.len());
+        let (pixels, steps) = (plane.pixels(), Steps::new(plane, LANES));
+        for (group, indices) in self.indices.chunks(LANES).enumerate() {
+            // Missing lanes read the first image, times zero.
+            let images: [&[u8]; LANES] = std::array::from_fn(|lane| {
+                let index = *indices.get(lane).unwrap_or(&indices[0]) as usize;
+                &self.pixels[index * channels * pixels..][..channels * pixels]
+            });
+            for channel in 0..channels {
+                let valid = |lane: usize, v: f32| if lane < indices.len() { v } else { 0.0 };
+                let scale: [f32; LANES] = std::array::from_fn(|lane| valid(lane, self.scale[channel]));
+                let shift: [f32; LANES] = std::array::from_fn(|lane| valid(lane, self.shift[channel]));
+                for row in 0..plane.height {
+                    let at = channel * pixels + row * plane.width;
+                    let line: [*const u8; LANES] =
+                        std::array::from_fn(|lane| images[lane][at..][..plane.width].as_ptr());
+                    let to = steps.at(group * channels + channel, row);
+                    let to = self.x[to..to + plane.width * LANES].as_mut_ptr();
+                    // SAFETY: each line has `width` bytes, and the target as many pixels.
+                    unsafe { gather_line(to, line, plane.width, scale, shift) };
                 }
             }
         }
     }
 }
 
-/// The first WIDTH of eight lanes.
+/// One row of all lanes: a word holds four pixels of a lane.
+///
+/// # Safety
+/// Each line must hold `width` bytes, and `to` must hold `width` pixels.
 #[inline(always)]
-fn gather_block<const WIDTH: usize>(
-    x: &mut [f32],
-    plane: Plane,
-    lanes: usize,
-    images: &[&[u8]; BLOCK],
-    valid: usize,
-    scale: &[f32],
-    shift: &[f32],
+unsafe fn gather_line<const LANES: usize>(
+    to: *mut f32,
+    line: [*const u8; LANES],
+    width: usize,
+    scale: [f32; LANES],
+    shift: [f32; LANES],
 ) {
-    let steps = Steps::new(plane, lanes);
-    for (channel, (&scale, &shift)) in scale.iter().zip(shift).enumerate() {
-        let scale: [f32; WIDTH] = std::array::from_fn(|i| if i < valid { scale } else { 0.0 });
-        let shift: [f32; WIDTH] = std::array::from_fn(|i| if i < valid { shift } else { 0.0 });
-        for row in 0..plane.height {
-            let from = channel * plane.pixels() + row * plane.width;
-            let to = steps.at(channel, row);
-            let mut column = 0;
-            while column < plane.width {
-                // The last block of a row overlaps the one before it, unless the row is shorter than a block.
-                let start = column.min(plane.width.saturating_sub(BLOCK));
-                let count = BLOCK.min(plane.width);
-                let mut rows = [0u64; BLOCK];
-                for (bytes, image) in rows.iter_mut().zip(images).take(valid) {
-                    let line = &image[from + start..][..count];
-                    *bytes = match line.first_chunk::<BLOCK>() {
-                        Some(line) => u64::from_le_bytes(*line),
-                        None => {
-                            let mut short = [0; BLOCK];
-                            short[..count].copy_from_slice(line);
-                            u64::from_le_bytes(short)
-                        }
-                    };
+    const WORD: usize = size_of::<u32>();
+    let mut column = 0;
+    while column < width {
+        // The last word of a row overlaps the one before it, unless the row is shorter than a word.
+        let start = column.min(width.saturating_sub(WORD));
+        let count = WORD.min(width);
+        // SAFETY: `start + count` does not pass `width`.
+        unsafe {
+            let words: [u32; LANES] = std::array::from_fn(|lane| {
+                let from = line[lane].add(start);
+                if width >= WORD {
+                    u32::from_le(from.cast::<u32>().read_unaligned())
+                } else {
+                    (0..count).fold(0, |word, i| word | u32::from(*from.add(i)) << (8 * i))
                 }
-                let columns = transpose(rows);
-                for (i, column) in columns.iter().enumerate().take(count) {
-                    let bytes = column.to_le_bytes();
-                    let to = &mut x[to + (start + i) * lanes..][..WIDTH];
-                    for lane in 0..WIDTH {
-                        to[lane] = f32::from(bytes[lane]) * scale[lane] + shift[lane];
-                    }
-                }
-                column = start + count;
+            });
+            for i in 0..count {
+                let pixel: [f32; LANES] = std::array::from_fn(|lane| {
+                    let byte = words[lane] >> (8 * i) & 0xff;
+                    byte as i32 as f32 * scale[lane] + shift[lane]
+                });
+                to.add((start + i) * LANES).cast::<[f32; LANES]>().write_unaligned(pixel);
             }
         }
+        column = start + count;
     }
-}
-
-/// Transposes eight by eight bytes: byte j of word i becomes byte i of word j.
-#[inline(always)]
-fn transpose(mut words: [u64; BLOCK]) -> [u64; BLOCK] {
-    for (distance, mask) in [(4, 0x0000_0000_ffff_ffff), (2, 0x0000_ffff_0000_ffff), (1, 0x00ff_00ff_00ff_00ff)] {
-        for i in 0..BLOCK {
-            if i & distance == 0 {
-                let swap = ((words[i] >> (8 * distance)) ^ words[i + distance]) & mask;
-                words[i] ^= swap << (8 * distance);
-                words[i + distance] ^= swap;
-            }
-        }
-    }
-    words
 }
 
 /// rows `[sample][channel * pixel]` = pixel * scale[channel] + shift[channel], of the images `indices` of `pixels`.
@@ -178,26 +166,53 @@ impl Kernel for FromRows<'_> {
     fn run<S: Simd>(self, _: S) {
         let (plane, lanes) = (self.plane, S::F32_LANES);
         let features = self.channels * plane.pixels();
-        let steps = Steps::new(plane, lanes);
+        let (lines, steps) = (Lines::of(&[plane]), Steps::new(plane, lanes));
         for group in 0..self.samples.div_ceil(lanes) {
             let valid = lanes.min(self.samples - group * lanes);
-            for channel in 0..self.channels {
-                for row in 0..plane.height {
-                    let at = channel * plane.pixels() + row * plane.width;
-                    let to = steps.at(group * self.channels + channel, row);
-                    let to = &mut self.x[to..to + plane.width * lanes];
-                    for lane in 0..valid {
-                        let from = &self.rows[(group * lanes + lane) * features + at..][..plane.width];
-                        for (column, v) in from.iter().enumerate() {
-                            to[column * lanes + lane] = *v;
-                        }
-                    }
-                    if valid < lanes {
-                        for pixel in to.chunks_exact_mut(lanes) {
-                            pixel[valid..].fill(0.0);
-                        }
-                    }
+            for index in 0..self.channels * lines.count {
+                let to = steps.at(group * self.channels + index / lines.count, index % lines.count);
+                let to = &mut self.x[to..to + lines.pixels * lanes];
+                if valid < lanes {
+                    to.fill(0.0);
                 }
+                let from = &self.rows[group * lanes * features + index * lines.pixels..];
+                assert!(from.len() >= (valid - 1) * features + lines.pixels);
+                // SAFETY: `to` holds `pixels` pixels of `lanes` lanes, and `from` the lines of `valid` samples.
+                unsafe { transpose((to.as_mut_ptr(), lanes), (from.as_ptr(), features), (valid, lines.pixels)) };
+            }
+        }
+    }
+}
+
+/// to[column][row] = from[row][column], with the steps from one first index to the next.
+///
+/// # Safety
+/// Both matrices must exist, and must not overlap.
+#[inline(always)]
+unsafe fn transpose(
+    (to, to_step): (*mut f32, usize),
+    (from, from_step): (*const f32, usize),
+    (rows, columns): (usize, usize),
+) {
+    const SIDE: usize = 4;
+    let (whole_rows, whole_columns) = (rows / SIDE * SIDE, columns / SIDE * SIDE);
+    // SAFETY: by the contract; every index is below `rows` or `columns`.
+    unsafe {
+        for column in (0..whole_columns).step_by(SIDE) {
+            for row in (0..whole_rows).step_by(SIDE) {
+                let block: [[f32; SIDE]; SIDE] = std::array::from_fn(|i| {
+                    from.add((row + i) * from_step + column).cast::<[f32; SIDE]>().read_unaligned()
+                });
+                for j in 0..SIDE {
+                    let line = block.map(|line| line[j]);
+                    to.add((column + j) * to_step + row).cast::<[f32; SIDE]>().write_unaligned(line);
+                }
+            }
+        }
+        for row in 0..rows {
+            let first = if row < whole_rows { whole_columns } else { 0 };
+            for column in first..columns {
+                *to.add(column * to_step + row) = *from.add(row * from_step + column);
             }
         }
     }
@@ -225,21 +240,16 @@ impl Kernel for ToRows<'_> {
     fn run<S: Simd>(self, _: S) {
         let (plane, lanes) = (self.plane, S::F32_LANES);
         let features = self.channels * plane.pixels();
-        let steps = Steps::new(plane, lanes);
+        let (lines, steps) = (Lines::of(&[plane]), Steps::new(plane, lanes));
         for group in 0..self.samples.div_ceil(lanes) {
             let valid = lanes.min(self.samples - group * lanes);
-            for channel in 0..self.channels {
-                for row in 0..plane.height {
-                    let at = channel * plane.pixels() + row * plane.width;
-                    let from = steps.at(group * self.channels + channel, row);
-                    let from = &self.x[from..from + plane.width * lanes];
-                    for lane in 0..valid {
-                        let to = &mut self.rows[(group * lanes + lane) * features + at..][..plane.width];
-                        for (column, v) in to.iter_mut().enumerate() {
-                            *v = from[column * lanes + lane];
-                        }
-                    }
-                }
+            for index in 0..self.channels * lines.count {
+                let from = steps.at(group * self.channels + index / lines.count, index % lines.count);
+                let from = &self.x[from..from + lines.pixels * lanes];
+                let to = &mut self.rows[group * lanes * features + index * lines.pixels..];
+                assert!(to.len() >= (valid - 1) * features + lines.pixels);
+                // SAFETY: `from` holds `pixels` pixels of `lanes` lanes, and `to` the lines of `valid` samples.
+                unsafe { transpose((to.as_mut_ptr(), features), (from.as_ptr(), lanes), (lines.pixels, valid)) };
             }
         }
     }

@@ -20,6 +20,7 @@ pub mod pool;
 pub mod reference;
 mod simd;
 pub mod softmax;
+mod window;
 
 pub use conv::Conv;
 pub use peak::peak;

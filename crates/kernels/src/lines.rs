@@ -3,7 +3,7 @@
 use pulp::Simd;
 
 use crate::plane::Plane;
-use crate::simd::{fma, load, store};
+use crate::simd::{Isa, Kernel, fma, load, store};
 
 /// Stretches of pixels that lie side by side in every plane of a kernel.
 #[derive(Clone, Copy)]
@@ -53,6 +53,43 @@ impl Steps {
 /// Panics unless `x` holds that many planes.
 pub(crate) fn check(x: &[f32], plane: Plane, planes: usize, lanes: usize) {
     assert!(x.len() >= planes * plane.area() * lanes, "buffer of {} floats too small for {planes} {plane:?}", x.len());
+}
+
+/// Writes zeros into the border of `planes` planes, with vector stores: the runs are too short for `fill`.
+pub(crate) fn clear_border(isa: Isa, x: &mut [f32], plane: Plane, planes: usize) {
+    check(x, plane, planes, isa.lanes());
+    if plane.halo > 0 {
+        isa.run(ClearBorder { x, plane, planes });
+    }
+}
+
+struct ClearBorder<'a> {
+    x: &'a mut [f32],
+    plane: Plane,
+    planes: usize,
+}
+
+impl Kernel for ClearBorder<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Self { x, plane, planes } = self;
+        let zero = simd.splat_f32s(0.0);
+        let (lanes, area) = (S::F32_LANES, plane.area());
+        for index in 0..planes {
+            // A run ends where a row of pixels starts: rows above, then both edges, then rows below.
+            let mut start = 0;
+            for row in 0..=plane.height {
+                let end = if row < plane.height { plane.origin() + row * plane.row() } else { area };
+                for pixel in start..end {
+                    // SAFETY: `clear_border` checked that the planes exist, and a run stays inside its plane.
+                    unsafe { store::<S>(x.as_mut_ptr().add((index * area + pixel) * lanes), zero) };
+                }
+                start = end + plane.width;
+            }
+        }
+    }
 }
 
 /// A buffer's pointer with the steps of its planes. Who makes one vouches for the buffer's length.

@@ -4,90 +4,13 @@
 
 use pulp::Simd;
 
-use crate::lines::check;
-use crate::plane::{Plane, clear_halo};
+use crate::lines::{check, clear_border};
+use crate::plane::Plane;
 use crate::simd::{Isa, Kernel, load, store};
+use crate::window::{Side, Taps};
 
 pub use crate::global_pool::{global_backward, global_forward};
-
-/// A square window that walks over an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// Rows and columns of the window.
-    pub kernel: usize,
-    /// Pixels from one position to the next.
-    pub stride: usize,
-    /// Rows and columns around the image. At most half the kernel.
-    pub pad: usize,
-}
-
-impl Window {
-    /// Rows and columns of the result, without partial windows at the far edges. `None` if there are none.
-    #[must_use]
-    pub fn output(self, input: Plane) -> Option<(usize, usize)> {
-        if self.kernel == 0 || self.stride == 0 || self.pad > self.kernel / 2 || input.pixels() == 0 {
-            return None;
-        }
-        let side = |size: usize| Some((size + 2 * self.pad).checked_sub(self.kernel)? / self.stride + 1);
-        Some((side(input.height)?, side(input.width)?))
-    }
-
-    /// The taps of output `out` that lie inside an image of `size` pixels, and the pixel of the first of them.
-    #[inline(always)]
-    fn taps(self, out: usize, size: usize) -> Taps {
-        let corner = out * self.stride;
-        let first = self.pad.saturating_sub(corner);
-        let end = self.kernel.min(size + self.pad - corner);
-        Taps { first, end, pixel: corner + first - self.pad }
-    }
-
-    /// Whether windows share no pixel.
-    fn disjoint(self) -> bool {
-        self.stride >= self.kernel
-    }
-
-    /// Whether every pixel lies in exactly one window.
-    fn tiles(self, input: Plane) -> bool {
-        self.stride == self.kernel
-            && self.pad == 0
-            && input.height.is_multiple_of(self.kernel)
-            && input.width.is_multiple_of(self.kernel)
-    }
-
-    fn check(self, input: Plane, output: Plane) {
-        assert_eq!(self.output(input), Some((output.height, output.width)), "{self:?} over {input:?}");
-    }
-}
-
-/// The part of a window's rows, or columns, that lies inside the image.
-#[derive(Clone, Copy)]
-struct Taps {
-    first: usize,
-    end: usize,
-    pixel: usize,
-}
-
-impl Taps {
-    #[inline(always)]
-    fn whole(self, kernel: usize) -> bool {
-        self.first == 0 && self.end == kernel
-    }
-}
-
-/// One side of a pooling pass: where its planes, rows and pixels stand, in floats.
-#[derive(Clone, Copy)]
-struct Side {
-    plane: Plane,
-    base: usize,
-    area: usize,
-    row: usize,
-}
-
-impl Side {
-    fn new(plane: Plane, lanes: usize) -> Self {
-        Self { plane, base: plane.origin() * lanes, area: plane.area() * lanes, row: plane.row() * lanes }
-    }
-}
+pub use crate::window::Window;
 
 /// y = the maximum over each window of x, or of relu(x). All are `[group][channel][row][column][lane]`.
 ///
@@ -196,10 +119,7 @@ unsafe fn winner<S: Simd>(
             for column in columns.first..columns.end {
                 let v = load::<S>(line.add((column - columns.first) * S::F32_LANES));
                 // Later NaNs win too, as in PyTorch; nothing wins over a NaN but another one.
-                let wins = simd.or_m32s(
-                    simd.greater_than_f32s(v, best),
-                    simd.not_m32s(simd.equal_f32s(v, v)),
-                );
+                let wins = simd.or_m32s(simd.greater_than_f32s(v, best), simd.not_m32s(simd.equal_f32s(v, v)));
                 best = simd.select_f32s(wins, v, best);
                 tap = simd.select_f32s(wins, simd.splat_f32s((row * kernel + column) as f32), tap);
             }
@@ -224,7 +144,7 @@ pub fn max_backward(
 ) {
     let (lanes, planes) = (isa.lanes(), groups * channels);
     check(choice, dy_plane.with_halo(0), planes, lanes);
-    isa.run(Scatter::new(lanes, (d_x, dx_plane), (d_y, dy_plane), Some(choice), planes, window));
+    isa.run(Scatter::new(isa, (d_x, dx_plane), (d_y, dy_plane), Some(choice), planes, window));
 }
 
 /// Spreads gradients over windows: to the chosen tap, or evenly.
@@ -241,18 +161,19 @@ struct Scatter<'a> {
 impl<'a> Scatter<'a> {
     /// Checks the buffers and clears what the windows do not write.
     fn new(
-        lanes: usize,
+        isa: Isa,
         (d_x, dx_plane): (&'a mut [f32], Plane),
         (d_y, dy_plane): (&'a [f32], Plane),
         choice: Option<&'a [f32]>,
         planes: usize,
         window: Window,
     ) -> Self {
+        let lanes = isa.lanes();
         window.check(dx_plane, dy_plane);
         check(d_x, dx_plane, planes, lanes);
         check(d_y, dy_plane, planes, lanes);
         if window.tiles(dx_plane) {
-            clear_halo(d_x, dx_plane, planes, lanes);
+            clear_border(isa, d_x, dx_plane, planes);
         } else {
             d_x[..planes * dx_plane.area() * lanes].fill(0.0);
         }
@@ -378,6 +299,18 @@ impl Kernel for AverageForward<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
+        match self.window.kernel {
+            2 => self.sweep::<S, 2>(simd),
+            3 => self.sweep::<S, 3>(simd),
+            _ => self.sweep::<S, 0>(simd),
+        }
+    }
+}
+
+impl AverageForward<'_> {
+    /// All windows. `K` is the kernel if it is not 0.
+    #[inline(always)]
+    fn sweep<S: Simd, const K: usize>(self, simd: S) {
         let (lanes, window) = (S::F32_LANES, self.window);
         let (from, to) = (self.x_side, self.y_side);
         let share = simd.splat_f32s(1.0 / (window.kernel * window.kernel) as f32);
@@ -389,13 +322,12 @@ impl Kernel for AverageForward<'_> {
                     // SAFETY: the planes were checked, and taps lie inside the image.
                     unsafe {
                         let corner = from.base + plane * from.area + rows.pixel * from.row + columns.pixel * lanes;
-                        let mut sum = simd.splat_f32s(0.0);
-                        for i in 0..rows.end - rows.first {
-                            let x = self.x.as_ptr().add(corner + i * from.row);
-                            for j in 0..columns.end - columns.first {
-                                sum = simd.add_f32s(sum, load::<S>(x.add(j * lanes)));
-                            }
-                        }
+                        let x = self.x.as_ptr().add(corner);
+                        let sum = if K > 0 && rows.whole(K) && columns.whole(K) {
+                            total(simd, x, from.row, K, K)
+                        } else {
+                            total(simd, x, from.row, rows.end - rows.first, columns.end - columns.first)
+                        };
                         let y = to.base + plane * to.area + row * to.row + column * lanes;
                         store::<S>(self.y.as_mut_ptr().add(y), simd.mul_f32s(sum, share));
                     }
@@ -403,6 +335,19 @@ impl Kernel for AverageForward<'_> {
             }
         }
     }
+}
+
+/// The sum over some rows and columns. `x` is the first of their pixels.
+#[inline(always)]
+unsafe fn total<S: Simd>(simd: S, x: *const f32, row_step: usize, rows: usize, columns: usize) -> S::f32s {
+    let mut sum = simd.splat_f32s(0.0);
+    for row in 0..rows {
+        for column in 0..columns {
+            // SAFETY: the caller's pixels lie inside the image.
+            sum = simd.add_f32s(sum, unsafe { load::<S>(x.add(row * row_step + column * S::F32_LANES)) });
+        }
+    }
+    sum
 }
 
 /// d_x = the gradient of the input of [`average_forward`], `[group][channel][row][column][lane]`.
@@ -418,5 +363,5 @@ pub fn average_backward(
     groups: usize,
     window: Window,
 ) {
-    isa.run(Scatter::new(isa.lanes(), (d_x, dx_plane), (d_y, dy_plane), None, groups * channels, window));
+    isa.run(Scatter::new(isa, (d_x, dx_plane), (d_y, dy_plane), None, groups * channels, window));
 }

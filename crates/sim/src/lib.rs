@@ -1,1 +1,16 @@
 //! Runs federated rounds in one process on worker threads.
+//!
+//! A [`Simulation`] is driven one round at a time by [`Simulation::step`], so that progress, records and interruption
+//! stay with the caller. It is handed a method and never names one. The number of threads changes no bit of the
+//! result: clients are folded in a fixed order, and evaluation is cut at fixed samples.
+
+mod evaluate;
+mod experiment;
+mod round;
+mod simulation;
+mod workers;
+
+pub use experiment::Experiment;
+pub use fedelity_fl::Error;
+pub use round::Round;
+pub use simulation::Simulation;

@@ -124,7 +124,7 @@ impl Settings {
 }
 
 fn method(method: &Method) -> Value {
-    let mut table = Table::from_iter([("name".to_string(), text(&method.name))]);
+    let mut table = Table::from_iter([("name".to_string(), text(method.name))]);
     table.extend(method.keys.clone());
     Value::Table(table)
 }

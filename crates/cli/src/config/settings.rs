@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Result;
 use fedelity_data::{Kind, Spec, catalogue, partition};
 use fedelity_fl::{Training, Weighting};
+use fedelity_methods::{Error, registry};
 use fedelity_nn::{ModelSpec, OptimizerKind};
 use toml::{Table, Value};
 
@@ -79,11 +81,13 @@ pub(crate) enum Rule {
     Adam { beta1: f64, beta2: f64, eps: f64 },
 }
 
-/// A method and its own keys, which the registry of methods checks.
+/// A method that is ready, and all its keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Method {
-    pub(crate) name: String,
+    pub(crate) name: &'static str,
+    /// Its own keys, defaults filled in.
     pub(crate) keys: Table,
+    pub(crate) method: Arc<dyn fedelity_fl::Method>,
 }
 
 const TOP: &[&str] =
@@ -309,8 +313,9 @@ fn model(document: &Document) -> Result<ModelSpec> {
 
 /// `[method]` or a list of `[[method]]`. Names and keys are checked against the registry.
 fn methods(document: &Document, notes: &mut Vec<String>) -> Result<Vec<Method>> {
+    let none = Table::new();
     let tables: Vec<(String, &Table)> = match document.table().get("method") {
-        None => return Ok(vec![Method { name: defaults::METHOD.to_string(), keys: Table::new() }]),
+        None => vec![("method".to_string(), &none)],
         Some(Value::Table(table)) => vec![("method".to_string(), table)],
         Some(Value::Array(items)) if !items.is_empty() && items.iter().all(Value::is_table) => {
             let tables = items.iter().filter_map(Value::as_table).enumerate();
@@ -326,7 +331,7 @@ fn methods(document: &Document, notes: &mut Vec<String>) -> Result<Vec<Method>> 
 }
 
 fn method(document: &Document, path: &str, table: &Table, notes: &mut Vec<String>) -> Result<Method> {
-    let names = crate::registry::names();
+    let names: Vec<&str> = registry::entries().iter().map(|entry| entry.id).collect();
     let full = format!("{path}.name");
     let name = match table.get("name") {
         None => defaults::METHOD,
@@ -336,12 +341,12 @@ fn method(document: &Document, path: &str, table: &Table, notes: &mut Vec<String
             return Err(document.error(&full, message));
         }
     };
-    if !names.contains(&name) {
+    let Ok(entry) = registry::find(name) else {
         let guess = nearest(name, &names).map_or(String::new(), |name| format!("; did you mean '{name}'?"));
         let message = format!("{full} = \"{name}\": expected one of {}{guess}", names.join(", "));
         return Err(document.error(&full, message));
-    }
-    let allowed = crate::registry::keys(name);
+    };
+    let allowed = entry.keys();
     let mut keys = table.clone();
     keys.remove("name");
     let strangers: Vec<String> = keys.keys().filter(|key| !allowed.contains(&key.as_str())).cloned().collect();
@@ -354,6 +359,16 @@ fn method(document: &Document, path: &str, table: &Table, notes: &mut Vec<String
         }
         return Err(document.error(&at, unknown(&at, &key, &allowed, &format!("for {name}"))));
     }
-    crate::registry::build(name, &keys).map_err(|error| document.error(path, format!("{path}: {error:#}")))?;
-    Ok(Method { name: name.to_string(), keys })
+    let built = entry.build(&keys).map_err(|error| match error {
+        Error::Type { key, value, reason } => {
+            let at = format!("{path}.{key}");
+            document.error(&at, format!("{at} = {value}: {reason}"))
+        }
+        Error::Range { key, value, allowed } => {
+            let at = format!("{path}.{key}");
+            document.error(&at, format!("{at} = {value}: expected {allowed}"))
+        }
+        other => document.error(path, other.to_string()),
+    })?;
+    Ok(Method { name: entry.id, keys: built.settings, method: built.method })
 }

@@ -1,0 +1,204 @@
+//! `fedelity bench client`.
+
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use fedelity_data::Split;
+use fedelity_fl::{
+    Broadcast, Coordinator, Federation, Payload, Purpose, Samples, Scaling, ServerData, Task, Trainer, Training,
+    Weighting, client, stream,
+};
+use fedelity_kernels::peak;
+use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, ModelSpec, OptimizerKind, Params, zoo};
+use rand_chacha::rand_core::Rng;
+use serde_json::json;
+use toml::Table;
+
+use super::check_seconds;
+use crate::printer::Printer;
+
+/// Measure the local training of a client
+///
+/// Random images of 3x32x32 and 10 classes. T threads train T clients at once; samples a second are those of all of
+/// them, every epoch counted. A teacher's own pass is part of the time. Set-up and the first round are not.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Client {
+    /// The model.
+    #[arg(long, default_value = "simple-cnn")]
+    model: String,
+
+    /// The method.
+    #[arg(long, default_value = "fedavg")]
+    method: String,
+
+    /// Samples of a client.
+    #[arg(long, default_value_t = 320)]
+    samples: usize,
+
+    /// Local epochs of a round.
+    #[arg(long, default_value_t = 5)]
+    epochs: usize,
+
+    /// Samples a step.
+    #[arg(long, default_value_t = 64)]
+    batch: usize,
+
+    /// Threads, each with a client of its own.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+
+    /// Seconds to measure for, at least one round of the client.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+const INPUT: InputShape = InputShape { channels: 3, height: 32, width: 32 };
+const CLASSES: usize = 10;
+
+/// What all threads share.
+struct Work {
+    model: Arc<Model>,
+    federation: Federation,
+    broadcast: Broadcast,
+    split: Split,
+    indices: Vec<u32>,
+    scaling: Scaling,
+}
+
+impl Client {
+    pub(crate) fn run(self, printer: &Printer) -> Result<()> {
+        check_seconds(self.seconds)?;
+        let counts = [("samples", self.samples), ("epochs", self.epochs), ("batch", self.batch), ("threads", self.threads)];
+        for (name, value) in counts {
+            if value == 0 || value > 1_000_000 {
+                bail!("--{name} {value}: expected a whole number of at least 1 and at most 1000000");
+            }
+        }
+        let spec = ModelSpec { name: self.model.clone(), projection: false };
+        let architecture = zoo::build(&spec, INPUT, CLASSES).with_context(|| format!("--model {}", self.model))?;
+        let work = self.work(&architecture)?;
+        let speeds = self.measure(&work)?;
+
+        let isa = work.model.isa();
+        let top = peak(isa, 0.3);
+        let samples_per_second: f64 = speeds.iter().sum();
+        let gflops = samples_per_second * operations(&work.model, &architecture) * 1e-9;
+        let fraction = gflops / (top * self.threads as f64);
+        if self.json {
+            return printer.json(&json!({
+                "samples_per_second": samples_per_second,
+                "gflops": gflops,
+                "fraction_of_peak": fraction,
+                "peak_gflops": top,
+                "threads": self.threads,
+                "model": self.model,
+                "method": self.method,
+                "batch": self.batch,
+                "samples": self.samples,
+                "epochs": self.epochs,
+                "isa": isa.name(),
+            }));
+        }
+        printer.line(format!(
+            "{samples_per_second:.0} samples/s, {gflops:.1} GFLOP/s, {:.0} % of the peak of {} core{} ({top:.1} GFLOP/s each, {})",
+            100.0 * fraction,
+            self.threads,
+            if self.threads == 1 { "" } else { "s" },
+            isa.name()
+        ))
+    }
+
+    fn work(&self, architecture: &Architecture) -> Result<Work> {
+        let model = Arc::new(Model::compile(architecture, Isa::detect())?);
+        let method = fedelity_methods::build(&self.method, &Table::new()).with_context(|| format!("--method {}", self.method))?.method;
+        let training = Training {
+            epochs: self.epochs,
+            batch: self.batch,
+            optimizer: OptimizerKind::Sgd { momentum: 0.9 },
+            lr: 0.01,
+            weight_decay: 1e-5,
+            ..Training::default()
+        };
+        let federation = Federation {
+            model: Arc::clone(&model),
+            method,
+            training,
+            weighting: Weighting::Size,
+            clients: self.threads,
+            seed: 1,
+            server_data: ServerData::default(),
+        };
+        let broadcast = Coordinator::new(federation.clone())?.open()?;
+        let mut pixels = vec![0; self.samples * INPUT.len()];
+        stream(1, Purpose::ServerData, 0, 0, 0).fill_bytes(&mut pixels);
+        let labels = (0..self.samples).map(|i| (i % CLASSES) as u16).collect();
+        // Bytes become numbers of mean 0 and standard deviation about 1.
+        let scaling = Scaling { scale: vec![1.0 / 73.9; INPUT.channels], shift: vec![-127.5 / 73.9; INPUT.channels] };
+        Ok(Work {
+            model,
+            federation,
+            broadcast,
+            split: Split { pixels, labels },
+            indices: (0..self.samples as u32).collect(),
+            scaling,
+        })
+    }
+
+    /// Samples a second of each thread, which all measure at the same time.
+    fn measure(&self, work: &Work) -> Result<Vec<f64>> {
+        let barrier = Barrier::new(self.threads);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..self.threads).map(|i| scope.spawn({ let barrier = &barrier; move || self.one(work, i, barrier) })).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| bail!("a thread stopped")))
+                .collect()
+        })
+    }
+
+    fn one(&self, work: &Work, number: usize, barrier: &Barrier) -> Result<f64> {
+        let mut trainer = Trainer::new(Arc::clone(&work.model));
+        let task = Task {
+            method: work.federation.method.as_ref(),
+            training: &work.federation.training,
+            seed: 1,
+            client: number,
+            samples: Samples { split: &work.split, indices: &work.indices, scaling: &work.scaling },
+            broadcast: &work.broadcast,
+            memory: &Payload::new(),
+        };
+        let warm = client(&mut trainer, &task, Params::default());
+        barrier.wait();
+        let mut buffer = warm?.upload.params;
+        let (start, length) = (Instant::now(), Duration::from_secs_f64(self.seconds));
+        let mut rounds = 0;
+        while rounds == 0 || start.elapsed() < length {
+            buffer = client(&mut trainer, &task, buffer)?.upload.params;
+            rounds += 1;
+        }
+        Ok((rounds * self.samples * self.epochs) as f64 / start.elapsed().as_secs_f64())
+    }
+}
+
+/// Floating-point operations to train on one sample: the forward pass, and as much again for the gradient of the
+/// weights and for that of the inputs, which the first layer does not need. Teachers are not counted.
+fn operations(model: &Model, architecture: &Architecture) -> f64 {
+    let first = architecture.extractor.iter().find_map(|node| match node.layer {
+        Layer::Conv { out, kernel, stride, pad, .. } => {
+            let side = |n: usize| (n + 2 * pad).checked_sub(kernel).map_or(0, |n| n / stride + 1);
+            let weights = out * kernel * kernel * INPUT.channels;
+            Some(weights * side(INPUT.height) * side(INPUT.width))
+        }
+        Layer::Dense { out } => Some(out * INPUT.len()),
+        _ => None,
+    });
+    // Without any layer before the head, the head is the first one.
+    let first = first.unwrap_or(model.multiply_adds());
+    2.0 * (3 * model.multiply_adds() - first) as f64
+}

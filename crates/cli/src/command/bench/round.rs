@@ -1,0 +1,152 @@
+//! `fedelity bench round`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Result;
+use fedelity_data::partition::partition;
+use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Spec, Split, catalogue};
+use fedelity_fl::{ServerData, Training, Weighting};
+use fedelity_nn::{InputShape, Isa, Model, ModelSpec, zoo};
+use fedelity_sim::{Experiment, Simulation};
+use serde::Serialize;
+use toml::Table;
+
+use crate::config::{Document, Settings};
+use crate::printer::Printer;
+use crate::study::Study;
+use crate::units::{seconds, thousands};
+
+/// Measure what a round costs beyond training
+///
+/// Three figures: a client that does nothing, 100 rounds of logistic regression over 1,000 small clients, and the time
+/// until the first round of the default run is finished.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Round {
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// All times are in seconds.
+#[derive(Debug, Serialize)]
+struct Figures {
+    idle_parameters: usize,
+    idle_client_seconds: f64,
+    logistic_rounds: usize,
+    logistic_train_seconds: f64,
+    logistic_total_seconds: f64,
+    first_round_seconds: f64,
+    threads: usize,
+}
+
+/// Images whose logistic regression has about 600,000 weights.
+const LARGE: ImageShape = ImageShape { channels: 3, height: 141, width: 141 };
+const IDLE_ROUNDS: usize = 20;
+const IDLE_CLIENTS: usize = 10;
+const LOGISTIC_ROUNDS: usize = 100;
+
+impl Round {
+    pub(crate) fn run(self, printer: &Printer) -> Result<()> {
+        let start = Instant::now();
+        let (first_round_seconds, threads) = (first_round(start)?, super::super::run::threads(None)?);
+        let (idle_parameters, idle_client_seconds) = idle()?;
+        let (logistic_train_seconds, logistic_total_seconds) = logistic()?;
+        let figures = Figures {
+            idle_parameters,
+            idle_client_seconds,
+            logistic_rounds: LOGISTIC_ROUNDS,
+            logistic_train_seconds,
+            logistic_total_seconds,
+            first_round_seconds,
+            threads,
+        };
+        if self.json {
+            return printer.json(&figures);
+        }
+        printer.line(format!(
+            "Idle client      {} of a round, {} parameters, 1 thread",
+            seconds(figures.idle_client_seconds),
+            thousands(figures.idle_parameters)
+        ))?;
+        printer.line(format!(
+            "Small clients    {} of training in {} rounds of 10 clients of 60 samples, 784 to 10, 1 thread",
+            seconds(figures.logistic_train_seconds),
+            figures.logistic_rounds
+        ))?;
+        printer.line(format!("First round      {} from the start of the default run", seconds(figures.first_round_seconds)))
+    }
+}
+
+/// From nothing to the end of the first round of the default run.
+fn first_round(start: Instant) -> Result<f64> {
+    let document = Document::default();
+    let study = Study::load(&document, Settings::check(&document)?)?;
+    let threads = super::super::run::threads(None)?;
+    let method = &study.settings.methods[0];
+    Simulation::new(study.experiment(method, study.settings.seeds[0], threads))?.step()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// Parameters, and the seconds of a round for each client that sends back what it got. The fastest round counts.
+fn idle() -> Result<(usize, f64)> {
+    let samples = 2 * IDLE_CLIENTS;
+    let split = |n: usize| Split { pixels: vec![0; n * LARGE.pixels()], labels: (0..n).map(|i| (i % 10) as u16).collect() };
+    let data = Dataset {
+        name: "idle".to_string(),
+        classes: (0..10).map(|class| class.to_string()).collect(),
+        shape: LARGE,
+        train: split(samples),
+        test: split(1),
+        normalisation: Normalisation { mean: vec![0.5; 3], std: vec![0.5; 3] },
+    };
+    let training = Training { epochs: 0, ..Training::default() };
+    let (mut simulation, parameters) = logistic_regression(data, 2 * IDLE_CLIENTS, training, IDLE_ROUNDS)?;
+    let mut shortest = f64::MAX;
+    while !simulation.done() {
+        let round = simulation.step()?;
+        shortest = shortest.min(round.seconds.train + round.seconds.aggregate);
+    }
+    Ok((parameters, shortest / IDLE_CLIENTS as f64))
+}
+
+/// Seconds of training, and of everything but the evaluation.
+fn logistic() -> Result<(f64, f64)> {
+    let mut data = catalogue::load("fashion-mnist-mini", None)?;
+    // Ten times the same images: 1,000 clients of 60 samples.
+    data.train = Split { pixels: data.train.pixels.repeat(10), labels: data.train.labels.repeat(10) };
+    let training = Training { epochs: 1, batch: 10, ..Training::default() };
+    let (mut simulation, _) = logistic_regression(data, 1_000, training, LOGISTIC_ROUNDS)?;
+    let (mut train, mut total) = (0.0, 0.0);
+    while !simulation.done() {
+        let round = simulation.step()?;
+        train += round.seconds.train;
+        total += round.seconds.train + round.seconds.aggregate;
+    }
+    Ok((train, total))
+}
+
+/// Ten clients a round on one thread, evaluated at the end only; and the number of parameters.
+fn logistic_regression(data: Dataset, clients: usize, training: Training, rounds: usize) -> Result<(Simulation, usize)> {
+    let shape = data.shape;
+    let input = InputShape { channels: shape.channels, height: shape.height, width: shape.width };
+    let spec = ModelSpec { name: "logistic".to_string(), projection: false };
+    let model = Model::compile(&zoo::build(&spec, input, data.classes.len())?, Isa::detect())?;
+    let parameters = model.layout().trainable_len();
+    let split: Partition = partition(&data.train.labels, data.classes.len(), &Spec { kind: Kind::Iid, clients }, 1)?;
+    let simulation = Simulation::new(Experiment {
+        model: Arc::new(model),
+        data: Arc::new(data),
+        partition: Arc::new(split),
+        method: fedelity_methods::build("fedavg", &Table::new())?.method,
+        training,
+        weighting: Weighting::Size,
+        per_round: IDLE_CLIENTS,
+        rounds,
+        seed: 1,
+        evaluate_every: rounds,
+        threads: 1,
+        server_data: ServerData::default(),
+    })?;
+    Ok((simulation, parameters))
+}

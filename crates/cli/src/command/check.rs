@@ -1,0 +1,145 @@
+//! `fedelity check`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use fedelity_data::partition::Skew;
+
+use super::partition::statistics;
+use super::run::threads;
+use crate::config::{Overrides, Settings};
+use crate::estimate::{Estimate, estimate};
+use crate::printer::{Printer, Style};
+use crate::status::Status;
+use crate::study::Study;
+use crate::table::{Align, Table};
+use crate::units::{bytes, plural, seconds, thousands};
+
+const EXAMPLES: &str = "\
+Examples:
+  fedelity check experiment.toml
+  fedelity check experiment.toml --set clients.epochs=10
+  fedelity check examples/cifar10-dirichlet.toml --data-dir ~/data";
+
+/// Say what a configuration would run, and about how long
+///
+/// Prints the whole configuration with its defaults, the clients and their classes, the size of the model, the bytes of
+/// a round, and an estimate of time and memory from a short measurement. Nothing is written.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Check {
+    /// The configuration.
+    file: PathBuf,
+
+    #[command(flatten)]
+    overrides: Overrides,
+
+    /// Worker threads to estimate for [default: all cores].
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+/// Clients in the short table.
+const ROWS: usize = 10;
+
+impl Check {
+    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+        let threads = threads(self.threads)?;
+        let document = self.overrides.document(Some(&self.file))?;
+        let settings = Settings::check(&document)?;
+        for note in &settings.notes {
+            printer.warn(note);
+        }
+        let study = Study::load(&document, settings)?;
+        let skew = study.pool.skew()?;
+        let heading = |text: &str| printer.line(printer.paint(Style::Heading, text));
+
+        heading("# Configuration")?;
+        let file = match &study.settings.partition {
+            crate::config::Source::File(path) => path.display().to_string(),
+            crate::config::Source::Made { .. } => String::new(),
+        };
+        printer.line(study.settings.resolved(&file).trim_end())?;
+        printer.line("")?;
+        heading(&format!("# Clients: {}", study.pool.partition.spec))?;
+        for line in clients(&skew).lines(printer) {
+            printer.line(line)?;
+        }
+        let more = skew.counts.len().saturating_sub(ROWS);
+        if more > 0 {
+            printer.line(format!("... and {}: fedelity partition shows all", plural(more, "more client").replace("more clients", "more")))?;
+        }
+        for line in statistics(&study.pool, &skew) {
+            printer.line(line)?;
+        }
+        for note in &study.pool.partition.notes {
+            printer.line(format!("Note: {note}"))?;
+        }
+        printer.line("")?;
+        heading("# Cost")?;
+        let layout = study.model.layout();
+        let trainable = layout.trainable_len();
+        let fixed = layout.len() - trainable;
+        let fixed = if fixed > 0 { format!(" and {} buffers", thousands(fixed)) } else { String::new() };
+        let size = bytes(4 * layout.len() as u64);
+        printer.line(format!("Parameters  {}{fixed} of {}, {size}", thousands(trainable), study.settings.model.name))?;
+        for method in &study.settings.methods {
+            let found = estimate(&study, method, threads)?;
+            let name = if study.settings.methods.len() > 1 { format!("{}: ", method.name) } else { String::new() };
+            for line in cost(&study, &found, threads) {
+                let (what, text) = line.split_once('\t').unwrap_or(("", &line));
+                printer.line(format!("{what:<11} {name}{text}"))?;
+            }
+        }
+        Ok(Status::Done)
+    }
+}
+
+fn clients(skew: &Skew) -> Table {
+    let columns = [
+        ("client", Align::Right),
+        ("samples", Align::Right),
+        ("classes", Align::Right),
+        ("most of its samples are of class", Align::Left),
+    ];
+    let mut table = Table::new(&columns);
+    for (client, row) in skew.counts.iter().enumerate().take(ROWS) {
+        let total: u64 = row.iter().map(|&n| u64::from(n)).sum();
+        let mut order: Vec<usize> = (0..row.len()).filter(|&class| row[class] > 0).collect();
+        let held = order.len();
+        order.sort_by_key(|&class| (std::cmp::Reverse(row[class]), class));
+        let share = |class: usize| 100.0 * f64::from(row[class]) / total.max(1) as f64;
+        let top: Vec<String> =
+            order.iter().take(3).map(|&class| format!("{class} ({:.0} %)", share(class))).collect();
+        table.row([client.to_string(), thousands(total as usize), held.to_string(), top.join(", ")]);
+    }
+    table
+}
+
+fn cost(study: &Study, found: &Estimate, threads: usize) -> Vec<String> {
+    let settings = &study.settings;
+    let (rounds, seeds) = (settings.rounds, settings.seeds.len());
+    let all = rounds as u64 * (found.bytes_down + found.bytes_up);
+    let runs = if seeds == 1 {
+        String::new()
+    } else {
+        format!(", {} for {}", seconds(found.seconds * seeds as f64), plural(seeds, "seed"))
+    };
+    let memory = found.memory.map_or("not told by this system".to_string(), |n| format!("about {}", bytes(n)));
+    vec![
+        format!(
+            "Traffic\t{} down and {} up a round of {}, {} in all",
+            bytes(found.bytes_down),
+            bytes(found.bytes_up),
+            plural(study.per_round, "client"),
+            bytes(all)
+        ),
+        format!(
+            "Time\tabout {} for {} on {}{runs} (an estimate, measured on this machine)",
+            seconds(found.seconds),
+            plural(rounds, "round"),
+            plural(threads, "thread"),
+        ),
+        format!("Memory\t{memory} (an estimate)"),
+    ]
+}

@@ -1,0 +1,139 @@
+//! What a run would cost, from a short measurement on this machine.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Result;
+use fedelity_fl::{
+    Coordinator, Federation, Payload, Samples, Scaling, ServerData, Task, Trainer, client, longest_first,
+    sample_clients,
+};
+
+use fedelity_nn::Params;
+
+use crate::config::Method;
+use crate::study::Study;
+
+/// What one run of a method would cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Estimate {
+    /// Bytes of a round from the server to its clients.
+    pub(crate) bytes_down: u64,
+    /// Bytes of a round from its clients to the server.
+    pub(crate) bytes_up: u64,
+    /// Seconds of all rounds.
+    pub(crate) seconds: f64,
+    /// Resident memory, where the system tells it.
+    pub(crate) memory: Option<u64>,
+}
+
+/// Seconds that a measurement should take before it is believed.
+const ENOUGH_SECS: f64 = 0.25;
+/// Rounds whose clients are drawn to see how well threads share the work.
+const ROUNDS: usize = 100;
+/// Test samples that are timed.
+const TEST_SAMPLES: usize = 512;
+
+/// Trains one client of middle size for real, on as many of its samples as it takes, and tests a few samples; the rest
+/// is arithmetic.
+pub(crate) fn estimate(study: &Study, method: &Method, threads: usize) -> Result<Estimate> {
+    let (settings, pool) = (&study.settings, &study.pool);
+    let (clients, seed) = (&pool.partition.clients, settings.seeds[0]);
+    let training = settings.training();
+    let mut coordinator = Coordinator::new(Federation {
+        model: Arc::clone(&study.model),
+        method: Arc::clone(&method.method),
+        training: training.clone(),
+        weighting: settings.weighting,
+        clients: clients.len(),
+        seed,
+        server_data: ServerData::default(),
+    })?;
+    let broadcast = coordinator.open()?;
+    let before = resident();
+    let scaling = Scaling::from(&pool.dataset.normalisation);
+    let middle = middle(clients);
+    let own = Samples { split: &pool.dataset.train, indices: &clients[middle], scaling: &scaling };
+    let mut trainer = Trainer::new(Arc::clone(&study.model));
+    let memory = Payload::new();
+    let task = |n: usize| Task {
+        method: method.method.as_ref(),
+        training: &training,
+        seed,
+        client: middle,
+        samples: own.at(&own.indices[..n]),
+        broadcast: &broadcast,
+        memory: &memory,
+    };
+    // The first step allocates and warms the caches.
+    let first = client(&mut trainer, &task(own.len().min(settings.batch)), Params::default());
+    let (mut bytes_up, mut buffer) = match first {
+        Ok(done) => (done.upload.bytes(), done.upload.params),
+        // A run may diverge; its cost is the same.
+        Err(error) if error.is_divergence() => (broadcast.bytes(), Params::default()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut samples = own.len().min(settings.batch);
+    let per_sample = loop {
+        let start = Instant::now();
+        match client(&mut trainer, &task(samples), buffer) {
+            Ok(done) => (bytes_up, buffer) = (done.upload.bytes(), done.upload.params),
+            Err(error) if error.is_divergence() => buffer = Params::default(),
+            Err(error) => return Err(error.into()),
+        }
+        let elapsed = start.elapsed().as_secs_f64();
+        if elapsed >= ENOUGH_SECS || samples == own.len() {
+            break elapsed / samples as f64;
+        }
+        samples = (2 * samples).min(own.len());
+    };
+    let test: Vec<u32> = (0..pool.dataset.test.len().min(TEST_SAMPLES) as u32).collect();
+    let test = Samples { split: &pool.dataset.test, indices: &test, scaling: &scaling };
+    trainer.score(&broadcast.global, test);
+    let start = Instant::now();
+    trainer.score(&broadcast.global, test);
+    let per_test = start.elapsed().as_secs_f64() / test.len().max(1) as f64;
+
+    let evaluations = settings.rounds.div_ceil(settings.evaluate_every);
+    let tested = (evaluations * pool.dataset.test.len()) as f64;
+    let train = longest_thread(study, threads) * per_sample;
+    let weights = 4 * study.model.layout().len() as u64;
+    let worker = resident().zip(before).map(|(after, before)| after.saturating_sub(before));
+    Ok(Estimate {
+        bytes_down: broadcast.bytes() * study.per_round as u64,
+        bytes_up: bytes_up * study.per_round as u64,
+        seconds: train + tested * per_test / threads as f64,
+        memory: before.zip(worker).map(|(before, worker)| before + threads as u64 * (worker + 2 * weights) + 4 * weights),
+    })
+}
+
+/// A client of middle size.
+fn middle(clients: &[Vec<u32>]) -> usize {
+    let all: Vec<usize> = (0..clients.len()).collect();
+    longest_first(&all, |client| clients[client].len())[clients.len() / 2]
+}
+
+/// Samples of all rounds on the thread that has most, when the next client always goes to the thread that is free first.
+fn longest_thread(study: &Study, threads: usize) -> f64 {
+    let (settings, clients) = (&study.settings, &study.pool.partition.clients);
+    let drawn = settings.rounds.min(ROUNDS);
+    let mut sum = 0;
+    for round in 0..drawn {
+        let chosen = sample_clients(settings.seeds[0], round, clients.len(), study.per_round);
+        let mut busy = vec![0; threads];
+        for client in longest_first(&chosen, |client| clients[client].len()) {
+            if let Some(free) = busy.iter_mut().min() {
+                *free += clients[client].len();
+            }
+        }
+        sum += busy.into_iter().max().unwrap_or(0);
+    }
+    sum as f64 / drawn as f64 * settings.rounds as f64
+}
+
+/// Bytes of memory that this process holds now.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1_024)
+}

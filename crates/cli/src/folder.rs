@@ -1,0 +1,36 @@
+//! Where results go.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use fedelity_record::{Error, RunFolder};
+
+/// The folder for results unless the user names one.
+const RUNS: &str = "runs";
+
+/// Makes the folder that the user named, or a new one below `runs` with the time and a name.
+pub(crate) fn create(output: Option<&Path>, name: &str) -> Result<RunFolder> {
+    if let Some(path) = output {
+        return Ok(RunFolder::create(path)?);
+    }
+    let time = jiff::Zoned::now().strftime("%Y-%m-%d-%H%M%S");
+    let base = Path::new(RUNS).join(format!("{time}-{name}"));
+    let mut path = base.clone();
+    let mut tries = 1;
+    loop {
+        match RunFolder::create(&path) {
+            // Two runs of the same second.
+            Err(Error::Exists { .. }) if tries < 1_000 => {
+                tries += 1;
+                path = numbered(&base, tries);
+            }
+            other => return Ok(other?),
+        }
+    }
+}
+
+fn numbered(base: &Path, n: usize) -> PathBuf {
+    let mut name = base.as_os_str().to_os_string();
+    name.push(format!("-{n}"));
+    PathBuf::from(name)
+}

@@ -1,0 +1,455 @@
+//! The binary as users see it: what it prints, writes and answers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Settings that make a run take a fraction of a second.
+const TINY: &[&str] = &[
+    "rounds=2",
+    "partition.clients=5",
+    "partition.alpha=1.0",
+    "clients.per-round=2",
+    "clients.epochs=1",
+    "model.name=logistic",
+];
+
+struct Answer {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+/// Runs the program in a folder of its own.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn call(&self, args: &[&str]) -> Answer {
+        let mut command = Command::cargo_bin("fedelity").unwrap();
+        let output = command.current_dir(self.0.path()).env_remove("FEDELITY_DATA").args(args).output().unwrap();
+        Answer {
+            code: output.status.code().unwrap(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// `run` with the tiny settings first.
+    fn tiny(&self, args: &[&str]) -> Answer {
+        let mut all = vec!["run"];
+        TINY.iter().for_each(|set| all.extend(["--set", set]));
+        all.extend(args);
+        self.call(&all)
+    }
+
+    fn refuses(&self, args: &[&str], expected: &[&str]) {
+        let answer = self.call(args);
+        assert_eq!(answer.code, 2, "{args:?}: {}{}", answer.out, answer.err);
+        assert_eq!(answer.out, "", "{args:?}");
+        for text in expected {
+            assert!(answer.err.contains(text), "{args:?} should say {text:?}: {}", answer.err);
+        }
+        assert!(answer.err.starts_with("error: "), "{}", answer.err);
+        assert_eq!(answer.err.trim_end().lines().count(), 1, "{}", answer.err);
+        assert!(!self.path("runs").exists(), "{args:?} left a run folder");
+    }
+}
+
+fn files(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn help_of_every_command_teaches() {
+    let place = Place::new();
+    let commands: &[&[&str]] = &[
+        &[],
+        &["run"],
+        &["check"],
+        &["partition"],
+        &["methods"],
+        &["data"],
+        &["data", "list"],
+        &["data", "show"],
+        &["bench"],
+        &["bench", "client"],
+        &["bench", "peak"],
+        &["bench", "kernels"],
+        &["bench", "round"],
+        &["completions"],
+    ];
+    for command in commands {
+        let answer = place.call(&[command, &["--help"][..]].concat());
+        assert_eq!(answer.code, 0, "{command:?}");
+        assert!(answer.out.contains("Usage: fedelity"), "{}", answer.out);
+        if command.len() < 2 {
+            assert!(answer.out.contains("Examples:"), "{command:?}: {}", answer.out);
+        }
+    }
+    let version = place.call(&["--version"]);
+    assert_eq!(version.out, format!("fedelity {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(place.call(&["rum"]).code, 2);
+}
+
+#[test]
+fn completions_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let answer = Place::new().call(&["completions", shell]);
+        assert_eq!(answer.code, 0);
+        assert!(answer.out.contains("partition"), "{shell}");
+    }
+}
+
+#[test]
+fn wrong_values_are_refused_with_key_value_and_what_is_allowed() {
+    let place = Place::new();
+    let cases: &[(&str, &[&str])] = &[
+        ("rondus=3", &["unknown key 'rondus'", "did you mean 'rounds'", "--set", "evaluation"]),
+        ("clients.bacth=3", &["unknown key 'clients.bacth'", "did you mean 'clients.batch'", "per-round, fraction"]),
+        ("method.beta=3", &["unknown key 'method.beta'", "fedavg"]),
+        ("method.name=fedagv", &["method.name = \"fedagv\"", "fedavg"]),
+        ("method=3", &["method", "[[method]]", "the integer 3"]),
+        ("rounds=many", &["rounds", "the string \"many\"", "whole number"]),
+        ("rounds=0", &["rounds = 0", "at least 1"]),
+        ("rounds=2.5", &["rounds", "the number 2.5"]),
+        ("partition.clients=0", &["partition.clients = 0", "at least 1"]),
+        ("partition.clients=6001", &["partition.clients = 6001", "6000"]),
+        ("clients.per-round=21", &["clients.per-round = 21", "at most 20"]),
+        ("clients.per-round=0", &["clients.per-round = 0"]),
+        ("clients.fraction=0", &["clients.fraction = 0", "above 0 and at most 1"]),
+        ("clients.fraction=1.5", &["clients.fraction = 1.5"]),
+        ("clients.fraction=nan", &["clients.fraction = nan"]),
+        ("clients.batch=0", &["clients.batch = 0", "at least 1"]),
+        ("clients.epochs=-1", &["clients.epochs = -1", "at least 1"]),
+        ("clients.weighting=sise", &["clients.weighting", "size, uniform", "did you mean 'size'"]),
+        ("clients=3", &["clients", "[clients]", "the integer 3"]),
+        ("optimizer.lr=nan", &["optimizer.lr = nan", "finite number above 0"]),
+        ("optimizer.lr=inf", &["optimizer.lr = inf"]),
+        ("optimizer.lr=0", &["optimizer.lr = 0"]),
+        ("optimizer.lr=-0.1", &["optimizer.lr = -0.1"]),
+        ("optimizer.lr=1e-60", &["optimizer.lr"]),
+        ("optimizer.lr=fast", &["optimizer.lr", "the string \"fast\""]),
+        ("optimizer.momentum=1", &["optimizer.momentum = 1", "below 1"]),
+        ("optimizer.momentum=-0.1", &["optimizer.momentum = -0.1"]),
+        ("optimizer.beta1=0.9", &["optimizer.beta1", "sgd", "momentum"]),
+        ("optimizer.kind=sdg", &["optimizer.kind = \"sdg\"", "sgd, adam"]),
+        ("optimizer.weight-decay=-1", &["optimizer.weight-decay = -1"]),
+        ("optimizer.lr-decay=1.5", &["optimizer.lr-decay = 1.5"]),
+        ("optimizer.clip=0", &["optimizer.clip = 0"]),
+        ("model.name=simple-cn", &["model.name = \"simple-cn\"", "did you mean 'simple-cnn'", "ntd-cnn"]),
+        ("model.projection=1", &["model.projection", "true or false"]),
+        ("partition.kind=dirichle", &["partition.kind", "did you mean 'dirichlet'", "shards"]),
+        ("partition.alpha=0", &["partition.alpha = 0", "above 0"]),
+        ("partition.alpha=nan", &["partition.alpha = nan"]),
+        ("partition.shards=2", &["partition.shards", "dirichlet", "alpha, min-size"]),
+        ("partition.file=nowhere.json", &["nowhere.json"]),
+        ("data.name=cifar", &["data.name = \"cifar\"", "cifar10"]),
+        ("data.name=cifar10", &["cifar10", "--data-dir", "FEDELITY_DATA", "data_batch_1.bin"]),
+        ("data.dir=nowhere", &["data.dir", "nowhere", "no such folder"]),
+        ("seeds=[]", &["seeds = []", "different whole numbers"]),
+        ("seeds=[1,2,1]", &["seeds = [1, 2, 1]"]),
+        ("seeds=[-1]", &["seeds"]),
+        ("seeds=1", &["seeds = 1", "list"]),
+        ("seed=x", &["seed", "the string \"x\""]),
+        ("evaluation.every=0", &["evaluation.every = 0"]),
+        ("rounds", &["--set rounds", "KEY=VALUE"]),
+        ("seeds=[1", &["--set seeds=[1", "not a TOML value"]),
+    ];
+    for (set, expected) in cases {
+        place.refuses(&["run", "--set", set], expected);
+    }
+}
+
+#[test]
+fn pairs_that_exclude_each_other() {
+    let place = Place::new();
+    let both = ["run", "--set", "clients.per-round=2", "--set", "clients.fraction=0.5"];
+    place.refuses(&both, &["clients.fraction", "not both"]);
+    place.refuses(&["run", "--set", "seed=1", "--set", "seeds=[1]"], &["seed", "not both"]);
+    place.refuses(&["run", "--set", "partition.kind=shards", "--set", "partition.shards=3", "--set", "partition.clients=7"], &[
+        "partition.shards = 3",
+        "multiple",
+    ]);
+    place.write("p.json", "{}");
+    let both = ["run", "--set", "partition.file=p.json", "--set", "partition.alpha=1"];
+    place.refuses(&both, &["partition.alpha", "partition.file"]);
+}
+
+#[test]
+fn errors_of_a_file_have_line_and_column() {
+    let place = Place::new();
+    let cases: &[(&str, &[&str])] = &[
+        ("rounds = 3\n[clients]\nbatch = 0\n", &["x.toml:3:1: clients.batch = 0"]),
+        ("rounds = 3\n[clients\n", &["x.toml:2:"]),
+        ("rounds = 3\nrounds = 4\n", &["x.toml:2:1", "duplicate key"]),
+        ("[optimiser]\nlr = 0.1\n", &["x.toml:1:2", "unknown key 'optimiser'", "did you mean 'optimizer'"]),
+        ("[[method]]\nname = \"fedavg\"\n[[method]]\nname = \"fedavg\"\nx = 1\n", &["x.toml:5:1", "method.1.x"]),
+        ("[data]\nname = \"cifar10\"\ndir = \"none\"\n", &["x.toml:3:1", "none", "no such folder"]),
+    ];
+    for (text, expected) in cases {
+        place.write("x.toml", text);
+        place.refuses(&["run", "x.toml"], expected);
+        place.refuses(&["check", "x.toml"], expected);
+    }
+    place.refuses(&["run", "nowhere.toml"], &["cannot read nowhere.toml"]);
+    place.refuses(&["run", "--data-dir", "nowhere"], &["--data-dir", "nowhere", "no such folder"]);
+    place.refuses(&["run", "--threads", "0"], &["--threads", "at least 1"]);
+    place.refuses(&["run", "--partition", "nowhere.json"], &["--partition", "nowhere.json"]);
+}
+
+#[test]
+fn a_model_that_does_not_fit_the_data() {
+    // An image of 4 by 4 pixels is too small for two convolutions of 5 by 5.
+    let place = Place::new();
+    let (images, labels) = (20u32, 20u32);
+    for (name, n) in [("train", images), ("t10k", labels)] {
+        let mut file = vec![0, 0, 8, 3];
+        [n, 4, 4].iter().for_each(|x| file.extend(x.to_be_bytes()));
+        file.extend(vec![7u8; (n * 16) as usize]);
+        place.write(&format!("{name}-labels-idx1-ubyte"), "");
+        fs::write(place.path(&format!("{name}-images-idx3-ubyte")), file).unwrap();
+        let mut file = vec![0, 0, 8, 1];
+        file.extend(n.to_be_bytes());
+        file.extend((0..n).map(|i| (i % 10) as u8));
+        fs::write(place.path(&format!("{name}-labels-idx1-ubyte")), file).unwrap();
+    }
+    let answer = place.call(&["run", "--data-dir", ".", "--set", "data.name=mnist", "--set", "partition.clients=2"]);
+    assert_eq!(answer.code, 2);
+    assert!(!place.path("runs").exists());
+    // The reader refuses the size, or else the model does.
+    assert!(answer.err.contains("28") || answer.err.contains("model.name"), "{}", answer.err);
+}
+
+#[test]
+fn a_run_writes_its_folder_and_prints_a_table() {
+    let place = Place::new();
+    let answer = place.tiny(&["--output", "out"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.out.contains("fedavg") && answer.out.contains("accuracy"), "{}", answer.out);
+    let names = files(&place.path("out"));
+    for name in ["config.toml", "model.safetensors", "partition.json", "rounds.jsonl", "summary.json"] {
+        assert!(names.iter().any(|found| found == name), "{name} is not in {names:?}");
+    }
+    let rounds = fs::read_to_string(place.path("out/rounds.jsonl")).unwrap();
+    assert!(rounds.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{rounds}");
+    let model = fs::read(place.path("out/model.safetensors")).unwrap();
+    assert!(safetensors::SafeTensors::deserialize(&model).is_ok());
+
+    let again = place.tiny(&["--output", "out"]);
+    assert_eq!(again.code, 2);
+    assert!(again.err.contains("out") && again.err.contains("exists"), "{}", again.err);
+    assert_eq!(names, files(&place.path("out")));
+}
+
+#[test]
+fn the_default_folder_is_new_every_time() {
+    let place = Place::new();
+    assert_eq!(place.tiny(&[]).code, 0);
+    assert_eq!(place.tiny(&["-q"]).code, 0);
+    let names = files(&place.path("runs"));
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names[0].contains("fedavg"), "{names:?}");
+}
+
+#[test]
+fn an_unwritable_folder_is_refused() {
+    let place = Place::new();
+    place.write("file", "");
+    let answer = place.tiny(&["--output", "file/out"]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("file/out"), "{}", answer.err);
+    assert_eq!(files(place.0.path()), ["file"]);
+}
+
+#[test]
+fn json_lines_parse_and_nothing_else_is_on_stdout() {
+    let place = Place::new();
+    let answer = place.tiny(&["--json", "--output", "out"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let rounds: Vec<Value> = answer.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rounds.len(), 2);
+    for (i, round) in rounds.iter().enumerate() {
+        assert_eq!(round["round"], i + 1, "{round}");
+        assert_eq!(round["method"], "fedavg");
+        assert_eq!(round["seed"], 1);
+        assert!(round["bytes_down"].as_u64().unwrap() > 0, "{round}");
+        let accuracy = round["accuracy"].as_f64().unwrap();
+        assert!((0.0..=1.0).contains(&accuracy));
+    }
+}
+
+#[test]
+fn the_resolved_config_repeats_the_run_bit_for_bit() {
+    let place = Place::new();
+    let sets = ["--set", "optimizer.lr=0.037", "--set", "seed=7", "--output", "a"];
+    assert_eq!(place.tiny(&sets).code, 0);
+    let answer = place.call(&["run", "a/config.toml", "--output", "b"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    for name in ["model.safetensors", "config.toml", "partition.json"] {
+        assert_eq!(fs::read(place.path("a").join(name)).unwrap(), fs::read(place.path("b").join(name)).unwrap(), "{name}");
+    }
+    let other = place.tiny(&["--set", "optimizer.lr=0.038", "--set", "seed=7", "--output", "c"]);
+    assert_eq!(other.code, 0);
+    let model = |dir: &str| fs::read(place.path(dir).join("model.safetensors")).unwrap();
+    assert_ne!(model("a"), model("c"));
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    let place = Place::new();
+    let run = |threads: &str, out: &str| {
+        let sets = ["--set", "model.name=simple-cnn", "--set", "rounds=1", "--threads", threads, "--output", out];
+        let answer = place.tiny(&sets);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        fs::read(place.path(out).join("model.safetensors")).unwrap()
+    };
+    assert!(run("1", "one") == run("2", "two"));
+}
+
+#[test]
+fn several_methods_and_seeds_get_a_folder_each() {
+    let place = Place::new();
+    let answer = place.tiny(&["--set", "seeds=[1,2]", "--output", "out"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.out.contains("±"), "{}", answer.out);
+    for seed in ["seed-1", "seed-2"] {
+        let names = files(&place.path("out/fedavg").join(seed));
+        assert!(names.contains(&"config.toml".to_string()) && names.contains(&"rounds.jsonl".to_string()), "{names:?}");
+    }
+    assert!(place.path("out/config.toml").exists());
+    let alone = place.call(&["run", "out/fedavg/seed-2/config.toml", "--output", "alone"]);
+    assert_eq!(alone.code, 0, "{}", alone.err);
+    let model = |dir: &str| fs::read(place.path(dir).join("model.safetensors")).unwrap();
+    assert!(model("out/fedavg/seed-2") == model("alone"));
+}
+
+#[test]
+fn a_diverging_run_ends_with_1_and_keeps_its_records() {
+    let place = Place::new();
+    let sets = ["--set", "optimizer.lr=1e30", "--set", "optimizer.momentum=0.99", "--set", "model.name=mlp"];
+    let answer = place.tiny(&[&sets[..], &["--output", "out"]].concat());
+    assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
+    assert!(answer.err.contains("round 1") && answer.err.contains("client"), "{}", answer.err);
+    let names = files(&place.path("out"));
+    assert!(names.contains(&"rounds.jsonl".to_string()) && names.contains(&"config.toml".to_string()), "{names:?}");
+}
+
+#[test]
+fn a_partition_is_written_and_read_back() {
+    let place = Place::new();
+    let answer = place.call(&["partition", "--set", "partition.clients=5", "--set", "partition.alpha=1.0", "-o", "p.json"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.out.contains("client") && answer.out.contains('█'), "{}", answer.out);
+    assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
+    assert!(answer.err.contains("p.json"));
+    place.refuses(&["partition", "-o", "p.json"], &["p.json", "exists"]);
+
+    assert_eq!(place.tiny(&["--output", "made"]).code, 0);
+    let args = ["run", "--partition", "p.json", "--output", "read", "--set", "rounds=2"];
+    let more = ["--set", "clients.per-round=2", "--set", "clients.epochs=1", "--set", "model.name=logistic"];
+    let answer = place.call(&[&args[..], &more].concat());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let model = |dir: &str| fs::read(place.path(dir).join("model.safetensors")).unwrap();
+    assert!(model("made") == model("read"));
+
+    let again = place.call(&["run", "read/config.toml", "--output", "again"]);
+    assert_eq!(again.code, 0, "{}", again.err);
+    assert!(model("again") == model("read"));
+    place.write("bad.json", "{\"format\": \"other\"}");
+    let answer = place.call(&["run", "--partition", "bad.json"]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("bad.json"), "{}", answer.err);
+    let answer = place.call(&["run", "--partition", "p.json", "--set", "clients.per-round=6"]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("at most 5"), "{}", answer.err);
+}
+
+#[test]
+fn partition_as_json() {
+    let answer = Place::new().call(&["partition", "--json"]);
+    let value: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(value["counts"].as_array().unwrap().len(), 20);
+    assert_eq!(value["samples"], 6000);
+}
+
+#[test]
+fn the_command_line_wins_over_the_file() {
+    let place = Place::new();
+    place.write("x.toml", "rounds = 9\n[partition]\nalpha = 0.3\n[clients]\nper-round = 3\n");
+    let sets = ["--set", "rounds=4", "--set", "partition.kind=iid", "--set", "clients.fraction=0.5"];
+    let answer = place.call(&[&["check", "x.toml"][..], &sets].concat());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    for text in ["rounds = 4", "kind = \"iid\"", "fraction = 0.5", "simple-cnn", "fedavg"] {
+        assert!(answer.out.contains(text), "{text}: {}", answer.out);
+    }
+    assert!(answer.err.contains("partition.alpha"), "{}", answer.err);
+}
+
+#[test]
+fn check_tells_what_would_run() {
+    let place = Place::new();
+    place.write("x.toml", "");
+    let answer = place.call(&["check", "x.toml"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    for text in ["alpha = 0.1", "Parameters", "44,426", "Traffic", "Time", "Memory", "estimate"] {
+        assert!(answer.out.contains(text), "{text}: {}", answer.out);
+    }
+    assert!(!place.path("runs").exists());
+}
+
+#[test]
+fn the_catalogues() {
+    let place = Place::new();
+    let answer = place.call(&["methods"]);
+    assert!(answer.out.contains("fedavg"), "{}", answer.out);
+    let answer = place.call(&["methods", "fedavg"]);
+    assert_eq!(answer.code, 0);
+    assert!(answer.out.contains("McMahan"), "{}", answer.out);
+    place.refuses(&["methods", "fedagv"], &["fedagv", "did you mean 'fedavg'"]);
+    let answer = place.call(&["data", "list"]);
+    assert!(answer.out.contains("cifar100") && answer.out.contains("part of the program"), "{}", answer.out);
+    let answer = place.call(&["data", "show", "fashion-mnist-mini"]);
+    assert!(answer.out.contains("Sneaker") && answer.out.contains("600") && answer.out.contains("MIT"), "{}", answer.out);
+    place.refuses(&["data", "show", "mnist"], &["mnist", "--data-dir", "train-images-idx3-ubyte"]);
+    place.refuses(&["data", "show", "minst"], &["minst", "did you mean 'mnist'"]);
+}
+
+#[test]
+fn bench_client_prints_one_object() {
+    let args = ["bench", "client", "--model", "simple-cnn", "--method", "fedavg", "--samples", "16", "--epochs", "1"];
+    let more = ["--batch", "8", "--threads", "2", "--seconds", "0.05", "--json"];
+    let answer = Place::new().call(&[&args[..], &more].concat());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let value: Value = serde_json::from_str(&answer.out).unwrap();
+    for key in ["samples_per_second", "gflops", "fraction_of_peak", "peak_gflops"] {
+        assert!(value[key].as_f64().unwrap() > 0.0, "{value}");
+    }
+    assert_eq!((&value["threads"], &value["model"], &value["batch"]), (&2.into(), &"simple-cnn".into(), &8.into()));
+    Place::new().refuses(&["bench", "client", "--model", "nothing"], &["--model", "simple-cnn"]);
+    Place::new().refuses(&["bench", "client", "--batch", "0"], &["--batch"]);
+}
+
+#[test]
+fn colour_only_where_it_is_wanted() {
+    let place = Place::new();
+    assert!(!place.call(&["partition"]).out.contains('\x1b'));
+    assert!(place.call(&["partition", "--color", "always"]).out.contains('\x1b'));
+}

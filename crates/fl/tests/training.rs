@@ -1,0 +1,275 @@
+//! The one training loop, as a client runs it.
+
+mod common;
+
+use common::{CLASSES, broadcast, model, params, run, scaling, split};
+use fedelity_fl::{
+    Error, Frozen, Job, Local, Method, Objective, Outbox, Place, Result, Samples, Step, Teacher, Terms, Trained,
+    Trainer, Training,
+};
+use fedelity_nn::{Model, OptimizerKind, loss};
+
+#[derive(Debug)]
+struct Plain;
+
+impl Method for Plain {
+    fn name(&self) -> &'static str {
+        "plain"
+    }
+}
+
+/// Half squared distance of logits and features to those of two teachers.
+#[derive(Debug)]
+struct Taught;
+
+impl Method for Taught {
+    fn name(&self) -> &'static str {
+        "taught"
+    }
+
+    fn teachers(&self, local: &Local<'_>) -> Result<Vec<Teacher>> {
+        let other: Vec<f32> = local.global.iter().map(|w| 0.5 * w).collect();
+        Ok(vec![Teacher::global(), Teacher::given(other).with_features()])
+    }
+
+    fn loss(&self, _: &mut Local<'_>, step: &mut Step<'_>) -> Result<Terms> {
+        let ce = loss::cross_entropy(step.student.logits, step.labels, step.classes, 1.0, step.d_logits);
+        assert_eq!((step.teachers(), step.teacher(0).features.len()), (2, 0));
+        let near = pull(step.student.logits, step.teacher(0).logits, 0.1, step.d_logits);
+        let (student, teacher) = (step.student.features, step.teacher(1).features);
+        let far = pull(student, teacher, 0.05, step.d_features());
+        let head = step.teacher_head(0, |logits, d| pull(logits, &vec![0.3; logits.len()], 0.2, d));
+        let z = step.teacher(1).features;
+        let own = step.student_head(z, |logits, d| pull(logits, &vec![0.1; logits.len()], 0.2, d));
+        Ok(Terms::of("ce", ce).with("near", near).with("far", far).with("head", head).with("own", own))
+    }
+}
+
+fn pull(a: &[f32], b: &[f32], weight: f32, d: &mut [f32]) -> f32 {
+    assert!(a.len() == b.len() && a.len() == d.len());
+    let mut sum = 0.0;
+    for ((a, b), d) in a.iter().zip(b).zip(d) {
+        sum += 0.5 * weight * (a - b) * (a - b);
+        *d += weight * (a - b);
+    }
+    sum
+}
+
+fn training() -> Training {
+    let optimizer = OptimizerKind::Sgd { momentum: 0.9 };
+    Training { epochs: 3, batch: 10, optimizer, lr: 0.01, weight_decay: 1e-3, ..Training::default() }
+}
+
+#[test]
+fn the_teacher_cache_changes_no_bit() {
+    for kind in ["linear", "plain", "group", "batch", "dropout"] {
+        let model = model(kind);
+        let global = broadcast(params(&model, 1));
+        for samples in [1, 7, 23, 150] {
+            let done = |teacher_cache| {
+                let training = Training { teacher_cache, ..training() };
+                run(&model, &Taught, &training, &global, samples).unwrap()
+            };
+            let (with, without) = (done(true), done(false));
+            assert_eq!(with.fitted.steps, 3 * samples.div_ceil(10));
+            assert!(with == without, "{kind}, {samples} samples");
+        }
+    }
+}
+
+#[test]
+fn a_trainer_carries_nothing_over() {
+    let model = model("batch");
+    let (split, scaling) = (split(40), scaling());
+    let indices: Vec<u32> = (0..40).collect();
+    let global = broadcast(params(&model, 1));
+    let memory = fedelity_fl::Payload::new();
+    let task = |client: usize, method, training| fedelity_fl::Task {
+        method,
+        training,
+        seed: 3,
+        client,
+        samples: Samples { split: &split, indices: &indices[..40 - 9 * client], scaling: &scaling },
+        broadcast: &global,
+        memory: &memory,
+    };
+    let (sgd, adam) = (training(), Training { optimizer: OptimizerKind::Adam { beta1: 0.9, beta2: 0.99, eps: 1e-8 }, ..training() });
+    let mut kept = Trainer::new(model.clone());
+    for (client, method, training) in
+        [(0, &Taught as &dyn Method, &sgd), (1, &Plain, &adam), (2, &Taught, &sgd), (3, &Plain, &sgd), (0, &Plain, &adam)]
+    {
+        let buffer = fedelity_nn::Params(vec![7.0; 3]);
+        let warm = fedelity_fl::client(&mut kept, &task(client, method, training), buffer).unwrap();
+        let cold = fedelity_fl::client(&mut Trainer::new(model.clone()), &task(client, method, training), Default::default());
+        assert!(warm == cold.unwrap(), "client {client}");
+    }
+}
+
+#[test]
+fn training_learns_and_adam_and_clipping_run() {
+    let model = model("plain");
+    let (split, scaling) = (split(200), scaling());
+    let indices: Vec<u32> = (0..200).collect();
+    let samples = Samples { split: &split, indices: &indices, scaling: &scaling };
+    let start = params(&model, 2);
+    let mut trainer = Trainer::new(model.clone());
+    let before = trainer.score(&start, samples);
+    assert_eq!(before.samples(), 200);
+    let adam = OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8 };
+    for (optimizer, clip) in [(training().optimizer, None), (adam, Some(1.0))] {
+        let training = Training { epochs: 12, lr: 0.01, optimizer, clip, ..training() };
+        let done = run(&model, &Plain, &training, &broadcast(start.clone()), 200).unwrap();
+        let after = trainer.score(&done.upload.params, samples);
+        assert!(after.loss().unwrap() < 0.7 * before.loss().unwrap(), "{before:?} {after:?}");
+        assert_eq!((done.upload.steps, done.upload.examples), (240, 200));
+        assert_eq!(done.fitted.terms.samples(), 2400);
+        assert_eq!(done.upload.bytes(), 4 * model.layout().len() as u64);
+    }
+}
+
+#[test]
+fn no_epochs_send_the_weights_back() {
+    let model = model("plain");
+    let global = broadcast(params(&model, 1));
+    let done = run(&model, &Taught, &Training { epochs: 0, ..training() }, &global, 20).unwrap();
+    assert_eq!(done.upload.params, *global.global);
+    assert_eq!((done.fitted.steps, done.fitted.terms.total()), (0, None));
+}
+
+#[test]
+fn a_learning_rate_that_is_no_number_diverges() {
+    let model = model("plain");
+    let global = broadcast(params(&model, 1));
+    let bad = Training { lr: f32::NAN, epochs: 1, ..training() };
+    let error = run(&model, &Plain, &bad, &global, 25).unwrap_err();
+    assert!(matches!(error, Error::Diverged { round: 1, client: 7, epoch: 1, step: 2, loss } if loss.is_nan()), "{error}");
+    assert!(error.is_divergence());
+    // With a single step there is no further loss to look at; the weights tell.
+    let error = run(&model, &Plain, &bad, &global, 5).unwrap_err();
+    assert!(matches!(error, Error::Diverged { step: 1, loss, .. } if loss.is_finite()), "{error}");
+    // A rate that is far too large overflows by itself.
+    let bad = Training { lr: 1e30, epochs: 5, ..training() };
+    assert!(run(&model, &Plain, &bad, &global, 25).unwrap_err().is_divergence());
+}
+
+struct Whole<'a, 'b>(&'a mut Local<'b>);
+
+impl Objective for Whole<'_, '_> {
+    fn loss(&mut self, step: &mut Step<'_>) -> Result<Terms> {
+        Taught.loss(self.0, step)
+    }
+}
+
+/// Takes the gradient of one batch by running one step of plain SGD with learning rate 1.
+fn step(model: &std::sync::Arc<Model>, w: &[f32], teachers: &[Frozen<'_>], samples: Samples<'_>) -> (f64, Vec<f32>) {
+    let training = Training { batch: 99, lr: 1.0, teacher_cache: false, ..Training::default() };
+    let job = Job { samples, training: &training, teachers, seed: 0, round: 0, place: Place::Server };
+    let memory = fedelity_fl::Payload::new();
+    let mut local = Local {
+        model,
+        training: &training,
+        client: 0,
+        round: 0,
+        lr: 1.0,
+        global: w,
+        down: &memory,
+        memory: &memory,
+        samples,
+        counts: &[],
+        scratch: Default::default(),
+    };
+    let mut moved = w.to_vec();
+    let fitted = Trainer::new(model.clone()).fit(&job, &mut moved, &mut Whole(&mut local)).unwrap();
+    let gradient = w.iter().zip(&moved).map(|(w, moved)| w - moved).collect();
+    (fitted.terms.total().unwrap(), gradient)
+}
+
+/// Finite differences through logits, features, the teacher's head and the student's head.
+#[test]
+fn gradients_match_finite_differences() {
+    let model = model("group");
+    let (split, scaling) = (split(11), scaling());
+    let indices: Vec<u32> = (0..11).collect();
+    let samples = Samples { split: &split, indices: &indices, scaling: &scaling };
+    let w = params(&model, 1);
+    let (a, b) = (params(&model, 5), params(&model, 6));
+    let teachers = [Frozen { weights: &a, features: false }, Frozen { weights: &b, features: true }];
+    let (_, gradient) = step(&model, &w, &teachers, samples);
+    let (mut worst, h) = (0f64, 2e-3);
+    let largest = gradient.iter().fold(0f32, |most, g| most.max(g.abs()));
+    for at in (0..w.len()).step_by(7) {
+        let at_offset = |offset: f32| {
+            let mut moved = w.clone();
+            moved[at] += offset;
+            step(&model, &moved, &teachers, samples).0
+        };
+        let numeric = (at_offset(h) - at_offset(-h)) / f64::from(2.0 * h);
+        worst = worst.max((numeric - f64::from(gradient[at])).abs());
+    }
+    assert!(worst < 3e-3 * f64::from(largest), "worst {worst}, largest gradient {largest}");
+}
+
+/// Keeps what hooks see.
+#[derive(Debug)]
+struct Hooks;
+
+impl Method for Hooks {
+    fn name(&self) -> &'static str {
+        "hooks"
+    }
+
+    fn loss(&self, local: &mut Local<'_>, step: &mut Step<'_>) -> Result<Terms> {
+        *local.scratch.typed(|| 0usize) += step.samples();
+        for &label in step.labels {
+            local.scratch.arrays.slot("labels", CLASSES)[usize::from(label)] += 1.0;
+        }
+        let mut values = vec![0.0; step.samples() * step.classes];
+        step.student_head_values(step.student.features, &mut values);
+        assert!(values.iter().zip(step.student.logits).all(|(a, b)| (a - b).abs() < 1e-4));
+        let ce = loss::cross_entropy(step.student.logits, step.labels, step.classes, 1.0, step.d_logits);
+        Ok(Terms::of("ce", ce))
+    }
+
+    /// Pins every weight.
+    fn adjust(&self, _: &mut Local<'_>, _: &[f32], grad: &mut [f32]) -> Result<()> {
+        grad.fill(0.0);
+        Ok(())
+    }
+
+    fn finish(&self, local: &mut Local<'_>, done: &mut Trained<'_>) -> Result<Outbox> {
+        assert_eq!(*local.scratch.typed(|| 0usize), 40);
+        assert_eq!(local.counts.iter().sum::<usize>(), 20);
+        let mut fisher = vec![0.0; done.params.len()];
+        let mut seen = 0;
+        done.gradients(6, 15, &mut CrossEntropy, &mut |grad, samples| {
+            seen += samples;
+            fisher.iter_mut().zip(grad).for_each(|(f, g)| *f += g * g);
+            Ok(())
+        })?;
+        assert_eq!(seen, 15);
+        let upload = fedelity_fl::Payload::new().with("fisher", fisher).with("labels", local.scratch.arrays.get("labels")?.clone());
+        Ok(Outbox { memory: upload.clone(), upload })
+    }
+}
+
+struct CrossEntropy;
+
+impl Objective for CrossEntropy {
+    fn loss(&mut self, step: &mut Step<'_>) -> Result<Terms> {
+        let ce = loss::cross_entropy(step.student.logits, step.labels, step.classes, 1.0, step.d_logits);
+        Ok(Terms::of("ce", ce))
+    }
+}
+
+#[test]
+fn hooks_see_what_they_should() {
+    let model = model("plain");
+    let global = broadcast(params(&model, 1));
+    let training = Training { epochs: 2, weight_decay: 0.0, ..training() };
+    let done = run(&model, &Hooks, &training, &global, 20).unwrap();
+    assert_eq!(done.upload.params, *global.global);
+    assert_eq!(done.memory, done.upload.extra);
+    assert_eq!(done.memory.get("labels").unwrap().iter().sum::<f32>(), 40.0);
+    assert!(done.memory.get("fisher").unwrap().iter().any(|&f| f > 0.0));
+    assert_eq!(done.upload.bytes(), 4 * (2 * model.layout().len() + CLASSES) as u64);
+}

@@ -1,0 +1,82 @@
+//! Where a pooling window lies.
+
+use crate::plane::Plane;
+
+/// A square window that walks over an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Rows and columns of the window.
+    pub kernel: usize,
+    /// Pixels from one position to the next.
+    pub stride: usize,
+    /// Rows and columns around the image. At most half the kernel.
+    pub pad: usize,
+}
+
+impl Window {
+    /// Rows and columns of the result, without partial windows at the far edges. `None` if there are none.
+    #[must_use]
+    pub fn output(self, input: Plane) -> Option<(usize, usize)> {
+        if self.kernel == 0 || self.stride == 0 || self.pad > self.kernel / 2 || input.pixels() == 0 {
+            return None;
+        }
+        let side = |size: usize| Some((size + 2 * self.pad).checked_sub(self.kernel)? / self.stride + 1);
+        Some((side(input.height)?, side(input.width)?))
+    }
+
+    /// The taps of output `out` that lie inside an image of `size` pixels, and the pixel of the first of them.
+    #[inline(always)]
+    pub(crate) fn taps(self, out: usize, size: usize) -> Taps {
+        let corner = out * self.stride;
+        let first = self.pad.saturating_sub(corner);
+        let end = self.kernel.min(size + self.pad - corner);
+        Taps { first, end, pixel: corner + first - self.pad }
+    }
+
+    /// Whether windows share no pixel.
+    pub(crate) fn disjoint(self) -> bool {
+        self.stride >= self.kernel
+    }
+
+    /// Whether every pixel lies in exactly one window.
+    pub(crate) fn tiles(self, input: Plane) -> bool {
+        self.stride == self.kernel
+            && self.pad == 0
+            && input.height.is_multiple_of(self.kernel)
+            && input.width.is_multiple_of(self.kernel)
+    }
+
+    pub(crate) fn check(self, input: Plane, output: Plane) {
+        assert_eq!(self.output(input), Some((output.height, output.width)), "{self:?} over {input:?}");
+    }
+}
+
+/// The part of a window's rows, or columns, that lies inside the image.
+#[derive(Clone, Copy)]
+pub(crate) struct Taps {
+    pub(crate) first: usize,
+    pub(crate) end: usize,
+    pub(crate) pixel: usize,
+}
+
+impl Taps {
+    #[inline(always)]
+    pub(crate) fn whole(self, kernel: usize) -> bool {
+        self.first == 0 && self.end == kernel
+    }
+}
+
+/// One side of a pooling pass: where its planes, rows and pixels stand, in floats.
+#[derive(Clone, Copy)]
+pub(crate) struct Side {
+    pub(crate) plane: Plane,
+    pub(crate) base: usize,
+    pub(crate) area: usize,
+    pub(crate) row: usize,
+}
+
+impl Side {
+    pub(crate) fn new(plane: Plane, lanes: usize) -> Self {
+        Self { plane, base: plane.origin() * lanes, area: plane.area() * lanes, row: plane.row() * lanes }
+    }
+}

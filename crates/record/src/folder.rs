@@ -1,0 +1,143 @@
+//! The folder of one run.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::header::Header;
+use crate::rounds_file::RoundsFile;
+use crate::summary::Summary;
+
+/// The files of a run folder.
+pub mod names {
+    /// The resolved configuration.
+    pub const CONFIG: &str = "config.toml";
+    /// Who holds what.
+    pub const PARTITION: &str = "partition.json";
+    /// The header and one line a round.
+    pub const ROUNDS: &str = "rounds.jsonl";
+    /// How the run ended.
+    pub const SUMMARY: &str = "summary.json";
+    /// The final model.
+    pub const MODEL: &str = "model.safetensors";
+}
+
+/// The folder of one run.
+#[derive(Clone, Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// Makes the folder and the folders above it, and tries that files can be written. A folder that exists is
+    /// refused.
+    pub fn create(path: &Path) -> Result<Self, Error> {
+        let unwritable = |source| Error::Unwritable { source, path: path.to_path_buf() };
+        if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
+            fs::create_dir_all(above).map_err(unwritable)?;
+        }
+        fs::create_dir(path).map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_path_buf() },
+            _ => unwritable(source),
+        })?;
+        let folder = Self { path: path.to_path_buf() };
+        if let Err(source) = folder.try_write() {
+            // Nothing half-made is left; if this fails too, the first reason is the one to tell.
+            let _ = fs::remove_dir(path);
+            return Err(unwritable(source));
+        }
+        Ok(folder)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where a file of it is.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Writes a file: whole, or not at all.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        let (target, aside) = (self.file(name), self.file(&format!(".{name}.part")));
+        let written = File::create(&aside)
+            .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+            .and_then(|()| fs::rename(&aside, &target));
+        written.map_err(|source| {
+            let _ = fs::remove_file(&aside);
+            Error::io("write", &target)(source)
+        })
+    }
+
+    /// Writes the resolved configuration.
+    pub fn write_config(&self, toml: &str) -> Result<(), Error> {
+        self.write(names::CONFIG, toml.as_bytes())
+    }
+
+    /// Writes who holds what, in the form that partition files have.
+    pub fn write_partition(&self, bytes: &[u8]) -> Result<(), Error> {
+        self.write(names::PARTITION, bytes)
+    }
+
+    /// Writes how the run ended.
+    pub fn write_summary(&self, summary: &Summary) -> Result<(), Error> {
+        let mut bytes = serde_json::to_vec_pretty(summary)
+            .map_err(|error| Error::io("write", &self.file(names::SUMMARY))(error.into()))?;
+        bytes.push(b'\n');
+        self.write(names::SUMMARY, &bytes)
+    }
+
+    /// Starts `rounds.jsonl` with its header.
+    pub fn start_rounds(&self, header: &Header) -> Result<RoundsFile, Error> {
+        RoundsFile::create(&self.file(names::ROUNDS), header)
+    }
+
+    fn try_write(&self) -> io::Result<()> {
+        let probe = self.file(".writable");
+        File::create(&probe).and_then(|mut file| file.write_all(b"1"))?;
+        fs::remove_file(&probe)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_exists_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a").join("b");
+        let folder = RunFolder::create(&path).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let message = RunFolder::create(&path).unwrap_err().to_string();
+        assert!(message.ends_with("b exists already; choose another folder or remove it"), "{message}");
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "x").unwrap();
+        assert!(matches!(RunFolder::create(&file), Err(Error::Exists { .. })));
+        let error = RunFolder::create(&file.join("run")).unwrap_err();
+        assert!(matches!(error, Error::Unwritable { .. }), "{error}");
+    }
+
+    #[test]
+    fn files_are_replaced_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(&dir.path().join("run")).unwrap();
+        folder.write_config("rounds = 1\n").unwrap();
+        folder.write_config("rounds = 2\n").unwrap();
+        folder.write_partition(b"{}").unwrap();
+        assert_eq!(fs::read_to_string(folder.file(names::CONFIG)).unwrap(), "rounds = 2\n");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        fs::remove_dir_all(folder.path()).unwrap();
+        let message = folder.write_config("x").unwrap_err().to_string();
+        assert!(message.contains("config.toml: cannot write"), "{message}");
+        assert!(folder.start_rounds(&Header::default()).is_err());
+    }
+}

@@ -1,0 +1,64 @@
+//! Appending to `rounds.jsonl`.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::header::Header;
+use crate::round::RoundRecord;
+
+/// An open `rounds.jsonl`. Each line reaches the file before the call returns.
+#[derive(Debug)]
+pub struct RoundsFile {
+    file: File,
+    path: PathBuf,
+    line: Vec<u8>,
+}
+
+impl RoundsFile {
+    /// Makes the file, which must not exist, and writes the header.
+    pub fn create(path: &Path, header: &Header) -> Result<Self, Error> {
+        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(Error::io("create", path))?;
+        let mut new = Self { file, path: path.to_path_buf(), line: Vec::new() };
+        new.push(header)?;
+        Ok(new)
+    }
+
+    /// Writes one round.
+    pub fn append(&mut self, round: &RoundRecord) -> Result<(), Error> {
+        self.push(round)
+    }
+
+    /// Makes sure that everything is on the disk.
+    pub fn finish(self) -> Result<(), Error> {
+        self.file.sync_all().map_err(Error::io("write", &self.path))
+    }
+
+    /// One line in one write, so that a stopped run leaves at most one cut line.
+    fn push(&mut self, value: &impl Serialize) -> Result<(), Error> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, value)
+            .map_err(|error| Error::io("write", &self.path)(error.into()))?;
+        self.line.push(b'\n');
+        self.file.write_all(&self.line).and_then(|()| self.file.flush()).map_err(Error::io("write", &self.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_full_disk_is_an_error_with_the_path() {
+        // This device takes no byte.
+        let path = PathBuf::from("/dev/full");
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        let mut full = RoundsFile { file, path, line: Vec::new() };
+        let message = full.append(&RoundRecord::default()).unwrap_err().to_string();
+        assert!(message.starts_with("/dev/full: cannot write: No space left"), "{message}");
+    }
+}

@@ -1,0 +1,119 @@
+//! How a run ended.
+
+use serde::{Deserialize, Serialize};
+
+use crate::header::{FORMAT, VERSION};
+use crate::round::{RoundRecord, Seconds};
+
+/// How a run ended: `summary.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Summary {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Why it ended.
+    pub status: Status,
+    /// Rounds that were finished.
+    pub rounds: u64,
+    /// The accuracy of the last evaluation.
+    pub final_accuracy: Option<f64>,
+    /// The loss of the last evaluation.
+    pub final_loss: Option<f64>,
+    /// The best accuracy and the first round that had it.
+    pub best: Option<Best>,
+    /// Forgetting after the last evaluation.
+    pub forgetting: Option<f64>,
+    /// Bytes from the server to clients, all rounds.
+    pub bytes_down: u64,
+    /// Bytes from clients to the server, all rounds.
+    pub bytes_up: u64,
+    /// Where the time went, all rounds.
+    pub seconds: Seconds,
+}
+
+/// The best accuracy of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Best {
+    /// The accuracy.
+    pub accuracy: f64,
+    /// The first round that had it.
+    pub round: u64,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum Status {
+    /// All rounds were run.
+    #[default]
+    Finished,
+    /// Training left the finite numbers.
+    Diverged {
+        /// In this round, counted from 1.
+        round: u64,
+        /// On this client; `null` means on the server.
+        client: Option<u64>,
+    },
+    /// Someone stopped it.
+    Interrupted,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self {
+            format: FORMAT.to_string(),
+            version: VERSION,
+            status: Status::Finished,
+            rounds: 0,
+            final_accuracy: None,
+            final_loss: None,
+            best: None,
+            forgetting: None,
+            bytes_down: 0,
+            bytes_up: 0,
+            seconds: Seconds::default(),
+        }
+    }
+}
+
+impl Summary {
+    /// Takes a finished round in. Call it for each round in order; the status is set at the end.
+    pub fn add(&mut self, round: &RoundRecord) {
+        self.rounds = round.round;
+        self.bytes_down += round.bytes_down;
+        self.bytes_up += round.bytes_up;
+        self.seconds.train += round.seconds.train;
+        self.seconds.aggregate += round.seconds.aggregate;
+        self.seconds.evaluate += round.seconds.evaluate;
+        if let Some(accuracy) = round.accuracy {
+            self.final_accuracy = Some(accuracy);
+            self.final_loss = round.loss;
+            self.forgetting = round.forgetting;
+            if self.best.is_none_or(|best| accuracy > best.accuracy) {
+                self.best = Some(Best { accuracy, round: round.round });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_and_the_first_best() {
+        let mut summary = Summary::default();
+        for (round, accuracy) in [(1, Some(0.5)), (2, Some(0.7)), (3, Some(0.7)), (4, None), (5, Some(0.6))] {
+            let seconds = Seconds { train: 1.0, aggregate: 0.5, evaluate: 0.25 };
+            summary.add(&RoundRecord { round, accuracy, bytes_down: 3, bytes_up: 2, seconds, ..RoundRecord::default() });
+        }
+        assert_eq!(summary.best, Some(Best { accuracy: 0.7, round: 2 }));
+        assert_eq!((summary.final_accuracy, summary.rounds), (Some(0.6), 5));
+        assert_eq!((summary.bytes_down, summary.bytes_up, summary.seconds.total()), (15, 10, 8.75));
+        let text = serde_json::to_string(&Status::Diverged { round: 3, client: Some(7) }).unwrap();
+        assert_eq!(text, r#"{"kind":"diverged","round":3,"client":7}"#);
+    }
+}

@@ -1,0 +1,40 @@
+//! The global model on the test split, over threads.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use fedelity_fl::{CHUNK, Evaluation, Samples, Trainer};
+
+/// Scores weights on samples. Chunks are cut at fixed samples and added up in their order, so the number of
+/// trainers changes nothing.
+pub(crate) fn evaluate(trainers: &mut [Trainer], params: &[f32], samples: Samples<'_>, classes: usize) -> Evaluation {
+    let chunks: Vec<&[u32]> = samples.indices.chunks(CHUNK).collect();
+    let next = AtomicUsize::new(0);
+    let work = |trainer: &mut Trainer| {
+        let mut found = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(indices) = chunks.get(at) else {
+                return found;
+            };
+            found.push((at, trainer.score(params, samples.at(indices))));
+        }
+    };
+    let threads = trainers.len().min(chunks.len()).max(1);
+    let (first, others) = trainers[..threads].split_at_mut(1);
+    let mut found = thread::scope(|scope| {
+        let running: Vec<_> = others.iter_mut().map(|trainer| scope.spawn(|| work(trainer))).collect();
+        let mut found = work(&mut first[0]);
+        for thread in running {
+            match thread.join() {
+                Ok(part) => found.extend(part),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        found
+    });
+    found.sort_unstable_by_key(|&(at, _)| at);
+    let mut all = Evaluation::new(classes);
+    found.iter().for_each(|(_, part)| all.merge(part));
+    all
+}

@@ -1,0 +1,94 @@
+//! What is simulated.
+
+use std::sync::Arc;
+
+use fedelity_data::{Dataset, Partition};
+use fedelity_fl::{Error, Federation, Method, ServerData, Training, Weighting};
+use fedelity_nn::Model;
+
+/// What is simulated. [`Simulation::new`](crate::Simulation::new) checks it.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// The model.
+    pub model: Arc<Model>,
+    /// The data set: clients hold its training split, the global model is tested on its test split.
+    pub data: Arc<Dataset>,
+    /// Which client holds which training samples.
+    pub partition: Arc<Partition>,
+    /// The method.
+    pub method: Arc<dyn Method>,
+    /// How clients train.
+    pub training: Training,
+    /// How uploads are weighted.
+    pub weighting: Weighting,
+    /// Clients a round.
+    pub per_round: usize,
+    /// Rounds.
+    pub rounds: usize,
+    /// The seed of weights, client sampling and training. The partition has its own.
+    pub seed: u64,
+    /// The global model is evaluated every so many rounds, and after the last.
+    pub evaluate_every: usize,
+    /// Worker threads, one client each. They do not change results.
+    pub threads: usize,
+    /// What the server holds besides the model.
+    pub server_data: ServerData,
+}
+
+impl Experiment {
+    /// Refuses what cannot run.
+    pub fn check(&self) -> Result<(), Error> {
+        let clients = self.partition.clients.len();
+        range("partition.clients", clients, 1, usize::MAX)?;
+        range("per-round", self.per_round, 1, clients)?;
+        range("rounds", self.rounds, 1, usize::MAX)?;
+        range("evaluation.every", self.evaluate_every, 1, usize::MAX)?;
+        range("threads", self.threads, 1, usize::MAX)?;
+        self.federation().check()?;
+        self.check_shapes()?;
+        let samples = self.data.train.len();
+        let outside = |&&index: &&u32| index as usize >= samples;
+        if let Some(index) = self.partition.clients.iter().flatten().find(outside) {
+            let (value, allowed) = (format!("sample {index}"), format!("below {samples}, the training samples"));
+            return Err(Error::Setting { key: "partition", value, allowed });
+        }
+        Ok(())
+    }
+
+    fn check_shapes(&self) -> Result<(), Error> {
+        let (takes, has) = (self.model.input(), self.data.shape);
+        let shapes = [(takes.channels, has.channels), (takes.height, has.height), (takes.width, has.width)];
+        let unfit = |what, expected: String, found: String| {
+            Err(Error::Unfit { model: self.model.name().to_string(), what, expected, found })
+        };
+        if shapes.iter().any(|(takes, has)| takes != has) {
+            let [c, h, w] = shapes;
+            return unfit("images of", format!("{}x{}x{}", c.0, h.0, w.0), format!("{}x{}x{}", c.1, h.1, w.1));
+        }
+        if self.model.classes() != self.data.classes.len() {
+            return unfit("classes", self.model.classes().to_string(), self.data.classes.len().to_string());
+        }
+        Ok(())
+    }
+
+    /// What the server needs to know of it.
+    pub(crate) fn federation(&self) -> Federation {
+        Federation {
+            model: self.model.clone(),
+            method: self.method.clone(),
+            training: self.training.clone(),
+            weighting: self.weighting,
+            clients: self.partition.clients.len(),
+            seed: self.seed,
+            server_data: self.server_data.clone(),
+        }
+    }
+}
+
+fn range(key: &'static str, value: usize, least: usize, most: usize) -> Result<(), Error> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let allowed = if most == usize::MAX { format!("{least} or more") } else { format!("{least} to {most}") };
+    Err(Error::Setting { key, value: value.to_string(), allowed })
+}

@@ -1,0 +1,52 @@
+//! What a round did.
+
+use fedelity_fl::{Evaluation, TermMeans};
+use fedelity_record::{RoundRecord, Seconds};
+
+/// What a round did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Round {
+    /// The round, counted from 1.
+    pub round: usize,
+    /// Its clients, in ascending order.
+    pub clients: Vec<usize>,
+    /// The terms of the loss of local training, averaged over all samples of all clients.
+    pub terms: TermMeans,
+    /// Optimiser steps of all clients.
+    pub steps: u64,
+    /// Bytes from the server to all clients of the round.
+    pub bytes_down: u64,
+    /// Bytes from all clients of the round to the server.
+    pub bytes_up: u64,
+    /// Where the time went.
+    pub seconds: Seconds,
+    /// The global model on the test split, if this round was evaluated.
+    pub evaluation: Option<Evaluation>,
+    /// Forgetting so far, from the second evaluation on.
+    pub forgetting: Option<f64>,
+}
+
+impl Round {
+    /// As a run writes it down.
+    pub fn record(&self) -> RoundRecord {
+        let finite = |value: &f64| value.is_finite();
+        RoundRecord {
+            round: self.round as u64,
+            accuracy: self.evaluation.as_ref().map(Evaluation::accuracy),
+            loss: self.evaluation.as_ref().and_then(Evaluation::loss),
+            class_accuracy: self.evaluation.as_ref().map(Evaluation::class_accuracy),
+            forgetting: self.forgetting,
+            train_loss: self.terms.total().filter(finite),
+            train_terms: self
+                .terms
+                .iter()
+                .filter(|(_, mean)| finite(mean))
+                .map(|(name, mean)| (name.to_string(), mean))
+                .collect(),
+            bytes_down: self.bytes_down,
+            bytes_up: self.bytes_up,
+            seconds: self.seconds,
+            clients: self.clients.iter().map(|&client| client as u64).collect(),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! The clients of one round on worker threads.
+//!
+//! Workers take clients in schedule order. A finished client waits until all before it are folded, and whoever brings
+//! the missing one folds. So sums run in schedule order whatever finished first, and no thread is there for folding
+//! alone. A worker does not start a client that is too far ahead of the folding, so the memory of waiting uploads is
+//! bounded.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fedelity_fl::{Broadcast, Coordinator, Done, Error, Payload, Samples, Task, TermMeans, Trainer, client};
+use fedelity_nn::Params;
+
+use crate::Experiment;
+
+/// Bytes of weights that may wait to be folded, as long as every worker has two.
+const WAITING_BYTES: usize = 64 << 20;
+/// Uploads that may wait to be folded, however small.
+const WAITING_MOST: usize = 64;
+
+/// What the clients of a round did together.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) terms: TermMeans,
+    pub(crate) steps: u64,
+    pub(crate) bytes_up: u64,
+    pub(crate) folding: Duration,
+}
+
+/// What all clients of a round have in common.
+pub(crate) struct Clients<'a> {
+    pub(crate) experiment: &'a Experiment,
+    pub(crate) broadcast: &'a Broadcast,
+    /// The whole training split; clients take their part.
+    pub(crate) train: Samples<'a>,
+    /// The clients, in the order they start and are folded.
+    pub(crate) schedule: &'a [usize],
+}
+
+/// What clients remember, by client. Only those that have something to remember are in it.
+pub(crate) type Memories = BTreeMap<usize, Payload>;
+
+/// What workers share.
+struct Fold<'a> {
+    coordinator: &'a mut Coordinator,
+    memories: &'a mut Memories,
+    spare: &'a mut Vec<Params>,
+    waiting: BTreeMap<usize, Result<Done, Error>>,
+    claimed: usize,
+    folded: usize,
+    stopped: bool,
+    failed: Option<Error>,
+    tally: Tally,
+}
+
+impl Fold<'_> {
+    /// Takes a finished client in and folds all that are next.
+    fn put(&mut self, position: usize, client: usize, done: Result<Done, Error>) {
+        // All before this position are claimed, so nobody has to start another one for the first error to be known.
+        self.stopped |= done.is_err();
+        debug_assert!(position >= self.folded, "client {client} is folded twice");
+        self.waiting.insert(position, done);
+        while self.failed.is_none() {
+            let Some(done) = self.waiting.remove(&self.folded) else {
+                break;
+            };
+            if let Err(error) = done.and_then(|done| self.fold(done)) {
+                self.failed = Some(error);
+                self.stopped = true;
+            }
+            self.folded += 1;
+        }
+    }
+
+    /// Folds one client in. What it remembers is kept once the server has accepted its upload.
+    fn fold(&mut self, done: Done) -> Result<(), Error> {
+        let start = Instant::now();
+        let Done { upload, memory, fitted } = done;
+        let (client, bytes) = (upload.client, upload.bytes());
+        let spare = self.coordinator.accept(upload)?;
+        self.spare.extend(spare);
+        if memory.is_empty() {
+            self.memories.remove(&client);
+        } else {
+            self.memories.insert(client, memory);
+        }
+        self.tally.bytes_up += bytes;
+        self.tally.steps += fitted.steps as u64;
+        self.tally.terms.merge(&fitted.terms);
+        self.tally.folding += start.elapsed();
+        Ok(())
+    }
+}
+
+/// Runs all clients of a round, one a worker, and folds them. The first error in schedule order comes back.
+pub(crate) fn run(
+    clients: &Clients<'_>,
+    trainers: &mut [Trainer],
+    coordinator: &mut Coordinator,
+    memories: &mut Memories,
+    spare: &mut Vec<Params>,
+) -> Result<Tally, Error> {
+    let threads = trainers.len().min(clients.schedule.len()).max(1);
+    let fits = WAITING_BYTES / (4 * clients.broadcast.global.len()).max(1);
+    let shared = Shared {
+        window: fits.min(WAITING_MOST).max(2 * threads),
+        wake: Condvar::new(),
+        fold: Mutex::new(Fold {
+            coordinator,
+            memories,
+            spare,
+            waiting: BTreeMap::new(),
+            claimed: 0,
+            folded: 0,
+            stopped: false,
+            failed: None,
+            tally: Tally::default(),
+        }),
+    };
+    let (first, others) = trainers[..threads].split_at_mut(1);
+    thread::scope(|scope| {
+        for trainer in others {
+            scope.spawn(|| shared.work(clients, trainer));
+        }
+        shared.work(clients, &mut first[0]);
+    });
+    let fold = shared.fold.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match fold.failed {
+        Some(error) => Err(error),
+        None => Ok(fold.tally),
+    }
+}
+
+struct Shared<'a> {
+    window: usize,
+    wake: Condvar,
+    fold: Mutex<Fold<'a>>,
+}
+
+impl<'a> Shared<'a> {
+    fn work(&self, clients: &Clients<'_>, trainer: &mut Trainer) {
+        let _guard = StopOnPanic(self);
+        let (experiment, schedule) = (clients.experiment, clients.schedule);
+        while let Some((position, memory, buffer)) = self.claim(schedule) {
+            let id = schedule[position];
+            let task = Task {
+                method: experiment.method.as_ref(),
+                training: &experiment.training,
+                seed: experiment.seed,
+                client: id,
+                samples: clients.train.at(&experiment.partition.clients[id]),
+                broadcast: clients.broadcast,
+                memory: &memory,
+            };
+            let done = client(trainer, &task, buffer);
+            self.lock().put(position, id, done);
+            self.wake.notify_all();
+        }
+    }
+
+    /// The next client to run, what it remembers, and memory for its weights.
+    fn claim(&self, schedule: &[usize]) -> Option<(usize, Payload, Params)> {
+        let mut fold = self.lock();
+        loop {
+            let position = fold.claimed;
+            if fold.stopped || position == schedule.len() {
+                return None;
+            }
+            if position < fold.folded + self.window {
+                fold.claimed += 1;
+                let memory = fold.memories.get(&schedule[position]).cloned().unwrap_or_default();
+                return Some((position, memory, fold.spare.pop().unwrap_or_default()));
+            }
+            fold = self.wake.wait(fold).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Fold<'a>> {
+        self.fold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes the others when a worker panics, so that the panic comes through instead of a standstill.
+struct StopOnPanic<'a, 'b>(&'a Shared<'b>);
+
+impl Drop for StopOnPanic<'_, '_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.lock().stopped = true;
+            self.0.wake.notify_all();
+        }
+    }
+}
