@@ -23,15 +23,15 @@ Exit codes: 0 done, 1 training diverged, 2 could not run, 130 interrupted.";
 #[command(propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// When to use colour. NO_COLOR in the environment turns it off as well.
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", help_heading = "Global options")]
     pub(crate) color: When,
 
     /// Say only what went wrong.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Global options")]
     pub(crate) quiet: bool,
 
     /// Say more: one line a round, and what was decided.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = "Global options")]
     pub(crate) verbose: bool,
 
     #[command(subcommand)]

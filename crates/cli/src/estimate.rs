@@ -103,7 +103,9 @@ pub(crate) fn estimate(study: &Study, method: &Method, threads: usize) -> Result
         bytes_down: broadcast.bytes() * study.per_round as u64,
         bytes_up: bytes_up * study.per_round as u64,
         seconds: train + tested * per_test / threads as f64,
-        memory: before.zip(worker).map(|(before, worker)| before + threads as u64 * (worker + 2 * weights) + 4 * weights),
+        memory: before
+            .zip(worker)
+            .map(|(before, worker)| before + threads as u64 * (worker + 2 * weights) + 4 * weights),
     })
 }
 

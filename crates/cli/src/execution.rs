@@ -38,7 +38,8 @@ impl Run<'_> {
         each: &mut dyn FnMut(&RoundRecord) -> Result<()>,
     ) -> Result<Outcome> {
         let mut simulation = Simulation::new(self.study.experiment(self.method, self.seed, self.threads))?;
-        let config = self.study.settings.resolved_for(std::slice::from_ref(self.method), &[self.seed], names::PARTITION);
+        let config =
+            self.study.settings.resolved_for(std::slice::from_ref(self.method), &[self.seed], names::PARTITION);
         folder.write_config(&config)?;
         self.study.pool.partition.write(&folder.file(names::PARTITION), false)?;
         let mut rounds = folder.start_rounds(&self.header())?;
@@ -67,12 +68,7 @@ impl Run<'_> {
             }
         }
         rounds.finish()?;
-        checkpoint::save(
-            &folder.file(names::MODEL),
-            self.study.model.layout(),
-            simulation.global(),
-            &self.metadata(),
-        )?;
+        checkpoint::save(&folder.file(names::MODEL), self.study.model.layout(), simulation.global(), &self.metadata())?;
         folder.write_summary(&summary)?;
         failed.map_or(Ok(Outcome { summary, divergence }), Err)
     }

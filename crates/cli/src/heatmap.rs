@@ -31,11 +31,15 @@ impl Heatmap<'_> {
         let joined: Vec<Vec<u64>> = self.counts.iter().map(|row| join(row, classes_per_cell)).collect();
         let most = joined.iter().flatten().copied().max().unwrap_or(0);
 
-        let mut lines = vec![printer.paint(Style::Heading, &self.heading(label, size, cells, cell_width, classes_per_cell))];
+        let mut lines =
+            vec![printer.paint(Style::Heading, &self.heading(label, size, cells, cell_width, classes_per_cell))];
         for (client, row) in joined.iter().enumerate().take(self.rows) {
             let picture: String = row.iter().map(|&n| block(n, most, cell_width, printer.colour())).collect();
             let held = self.counts[client].iter().filter(|&&n| n > 0).count();
-            lines.push(format!("{client:>label$}  {picture}  {:>size$}  {held:>7}", thousands(total(&self.counts[client]))));
+            lines.push(format!(
+                "{client:>label$}  {picture}  {:>size$}  {held:>7}",
+                thousands(total(&self.counts[client]))
+            ));
         }
         if joined.len() > self.rows {
             lines.push(format!(
@@ -134,7 +138,8 @@ mod tests {
     fn fits_into_the_width_whatever_the_classes() {
         for classes in [1, 2, 3, 10, 37, 62, 100, 1_000] {
             for scale in [1, 7, 1_000] {
-                let counts: Vec<Vec<u32>> = (0..12).map(|c| (0..classes).map(|k| (c * k) % 5 * scale).collect()).collect();
+                let counts: Vec<Vec<u32>> =
+                    (0..12).map(|c| (0..classes).map(|k| (c * k) % 5 * scale).collect()).collect();
                 for line in draw_lines(&counts, 100) {
                     assert!(line.chars().count() <= 80, "{classes} classes: {} {line}", line.chars().count());
                 }

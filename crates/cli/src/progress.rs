@@ -61,7 +61,8 @@ impl<'a> Progress<'a> {
         self.bar.set_message(text.clone());
         self.bar.set_position(((self.run.0 - 1) * self.rounds + round) as u64);
         if !self.printer.live() && self.is_told(round) {
-            let left = self.elapsed / round as f64 * (self.runs * self.rounds - ((self.run.0 - 1) * self.rounds + round)) as f64;
+            let left = self.elapsed / round as f64
+                * (self.runs * self.rounds - ((self.run.0 - 1) * self.rounds + round)) as f64;
             let left = if left > 0.0 { format!("  {} left", seconds(left)) } else { String::new() };
             self.printer.say(format_args!("  {text}  {}{left}", seconds(self.elapsed)));
         }

@@ -93,8 +93,7 @@ mod tests {
     #[test]
     fn unfinished_seeds_are_told_and_left_out() {
         let summary = |status, accuracy| Summary { status, final_accuracy: Some(accuracy), ..Summary::default() };
-        let summaries =
-            vec![summary(Status::Finished, 0.5), summary(Status::Diverged { round: 3, client: None }, 0.1)];
+        let summaries = vec![summary(Status::Finished, 0.5), summary(Status::Diverged { round: 3, client: None }, 0.1)];
         let cells = cells(&Row { label: "m".to_string(), summaries });
         assert_eq!((cells[1].as_str(), cells[2].as_str(), cells[8].as_str()), ("1", "50.00", "1 diverged"));
     }

@@ -40,9 +40,8 @@ impl Pool {
                 let made = partition(labels, classes, spec, *seed).map_err(|error| named(document, error))?;
                 PartitionFile::new(&dataset.name, labels, classes, &made)
             }
-            Source::File(path) => {
-                PartitionFile::read_for(path, labels).map_err(|error| document.error("partition.file", format!("{error}")))?
-            }
+            Source::File(path) => PartitionFile::read_for(path, labels)
+                .map_err(|error| document.error("partition.file", format!("{error}")))?,
         };
         Ok(Self { dataset: Arc::new(dataset), partition })
     }

@@ -184,10 +184,10 @@ fn pairs_that_exclude_each_other() {
     let both = ["run", "--set", "clients.per-round=2", "--set", "clients.fraction=0.5"];
     place.refuses(&both, &["clients.fraction", "not both"]);
     place.refuses(&["run", "--set", "seed=1", "--set", "seeds=[1]"], &["seed", "not both"]);
-    place.refuses(&["run", "--set", "partition.kind=shards", "--set", "partition.shards=3", "--set", "partition.clients=7"], &[
-        "partition.shards = 3",
-        "multiple",
-    ]);
+    place.refuses(
+        &["run", "--set", "partition.kind=shards", "--set", "partition.shards=3", "--set", "partition.clients=7"],
+        &["partition.shards = 3", "multiple"],
+    );
     place.write("p.json", "{}");
     let both = ["run", "--set", "partition.file=p.json", "--set", "partition.alpha=1"];
     place.refuses(&both, &["partition.alpha", "partition.file"]);
@@ -290,7 +290,7 @@ fn json_lines_parse_and_nothing_else_is_on_stdout() {
         assert_eq!(round["round"], i + 1, "{round}");
         assert_eq!(round["method"], "fedavg");
         assert_eq!(round["seed"], 1);
-        assert!(round["bytes_down"].as_u64().unwrap() > 0, "{round}");
+        assert!(round["bytes-down"].as_u64().unwrap() > 0, "{round}");
         let accuracy = round["accuracy"].as_f64().unwrap();
         assert!((0.0..=1.0).contains(&accuracy));
     }
@@ -304,7 +304,11 @@ fn the_resolved_config_repeats_the_run_bit_for_bit() {
     let answer = place.call(&["run", "a/config.toml", "--output", "b"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     for name in ["model.safetensors", "config.toml", "partition.json"] {
-        assert_eq!(fs::read(place.path("a").join(name)).unwrap(), fs::read(place.path("b").join(name)).unwrap(), "{name}");
+        assert_eq!(
+            fs::read(place.path("a").join(name)).unwrap(),
+            fs::read(place.path("b").join(name)).unwrap(),
+            "{name}"
+        );
     }
     let other = place.tiny(&["--set", "optimizer.lr=0.038", "--set", "seed=7", "--output", "c"]);
     assert_eq!(other.code, 0);
@@ -355,7 +359,8 @@ fn a_diverging_run_ends_with_1_and_keeps_its_records() {
 #[test]
 fn a_partition_is_written_and_read_back() {
     let place = Place::new();
-    let answer = place.call(&["partition", "--set", "partition.clients=5", "--set", "partition.alpha=1.0", "-o", "p.json"]);
+    let answer =
+        place.call(&["partition", "--set", "partition.clients=5", "--set", "partition.alpha=1.0", "-o", "p.json"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     assert!(answer.out.contains("client") && answer.out.contains('█'), "{}", answer.out);
     assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
@@ -427,7 +432,11 @@ fn the_catalogues() {
     let answer = place.call(&["data", "list"]);
     assert!(answer.out.contains("cifar100") && answer.out.contains("part of the program"), "{}", answer.out);
     let answer = place.call(&["data", "show", "fashion-mnist-mini"]);
-    assert!(answer.out.contains("Sneaker") && answer.out.contains("600") && answer.out.contains("MIT"), "{}", answer.out);
+    assert!(
+        answer.out.contains("Sneaker") && answer.out.contains("600") && answer.out.contains("MIT"),
+        "{}",
+        answer.out
+    );
     place.refuses(&["data", "show", "mnist"], &["mnist", "--data-dir", "train-images-idx3-ubyte"]);
     place.refuses(&["data", "show", "minst"], &["minst", "did you mean 'mnist'"]);
 }

@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use fedelity_fl::Mean;
-use fedelity_fl::metrics::{
-    class_accuracy_cosine, forgetting, gradient_diversity, in_out_local, rounds_to_target,
-};
+use fedelity_fl::metrics::{class_accuracy_cosine, forgetting, gradient_diversity, in_out_local, rounds_to_target};
 use serde_json::Value;
 
 fn rules(name: &str) -> Vec<(Value, Value)> {

@@ -93,14 +93,20 @@ fn a_trainer_carries_nothing_over() {
         broadcast: &global,
         memory: &memory,
     };
-    let (sgd, adam) = (training(), Training { optimizer: OptimizerKind::Adam { beta1: 0.9, beta2: 0.99, eps: 1e-8 }, ..training() });
+    let (sgd, adam) =
+        (training(), Training { optimizer: OptimizerKind::Adam { beta1: 0.9, beta2: 0.99, eps: 1e-8 }, ..training() });
     let mut kept = Trainer::new(model.clone());
-    for (client, method, training) in
-        [(0, &Taught as &dyn Method, &sgd), (1, &Plain, &adam), (2, &Taught, &sgd), (3, &Plain, &sgd), (0, &Plain, &adam)]
-    {
+    for (client, method, training) in [
+        (0, &Taught as &dyn Method, &sgd),
+        (1, &Plain, &adam),
+        (2, &Taught, &sgd),
+        (3, &Plain, &sgd),
+        (0, &Plain, &adam),
+    ] {
         let buffer = fedelity_nn::Params(vec![7.0; 3]);
         let warm = fedelity_fl::client(&mut kept, &task(client, method, training), buffer).unwrap();
-        let cold = fedelity_fl::client(&mut Trainer::new(model.clone()), &task(client, method, training), Default::default());
+        let cold =
+            fedelity_fl::client(&mut Trainer::new(model.clone()), &task(client, method, training), Default::default());
         assert!(warm == cold.unwrap(), "client {client}");
     }
 }
@@ -142,7 +148,10 @@ fn a_learning_rate_that_is_no_number_diverges() {
     let global = broadcast(params(&model, 1));
     let bad = Training { lr: f32::NAN, epochs: 1, ..training() };
     let error = run(&model, &Plain, &bad, &global, 25).unwrap_err();
-    assert!(matches!(error, Error::Diverged { round: 1, client: 7, epoch: 1, step: 2, loss } if loss.is_nan()), "{error}");
+    assert!(
+        matches!(error, Error::Diverged { round: 1, client: 7, epoch: 1, step: 2, loss } if loss.is_nan()),
+        "{error}"
+    );
     assert!(error.is_divergence());
     // With a single step there is no further loss to look at; the weights tell.
     let error = run(&model, &Plain, &bad, &global, 5).unwrap_err();
@@ -195,18 +204,22 @@ fn gradients_match_finite_differences() {
     let (a, b) = (params(&model, 5), params(&model, 6));
     let teachers = [Frozen { weights: &a, features: false }, Frozen { weights: &b, features: true }];
     let (_, gradient) = step(&model, &w, &teachers, samples);
-    let (mut worst, h) = (0f64, 2e-3);
-    let largest = gradient.iter().fold(0f32, |most, g| most.max(g.abs()));
-    for at in (0..w.len()).step_by(7) {
+    let mut rows = Vec::new();
+    for at in 0..w.len() {
         let at_offset = |offset: f32| {
             let mut moved = w.clone();
             moved[at] += offset;
             step(&model, &moved, &teachers, samples).0
         };
-        let numeric = (at_offset(h) - at_offset(-h)) / f64::from(2.0 * h);
-        worst = worst.max((numeric - f64::from(gradient[at])).abs());
+        let e: Vec<f64> = [4e-3f32, 2e-3, 1e-3, 5e-4, 2.5e-4].iter().map(|&h| (at_offset(h) - at_offset(-h)) / f64::from(2.0 * h) - f64::from(gradient[at])).collect();
+        rows.push((at, gradient[at], e));
     }
-    assert!(worst < 3e-3 * f64::from(largest), "worst {worst}, largest gradient {largest}");
+    rows.sort_by(|a, b| b.2[1].abs().total_cmp(&a.2[1].abs()));
+    for r in &rows[..25] { println!("{r:?}"); }
+    let mean = |k: usize| rows.iter().map(|r| r.2[k].abs()).sum::<f64>() / rows.len() as f64;
+    println!("mean abs error by h {:?} of {}", (0..5).map(mean).collect::<Vec<_>>(), rows.len());
+    for t in model.layout().tensors() { println!("{} {:?}", t.name, t.range()); }
+    panic!("show");
 }
 
 /// Keeps what hooks see.
@@ -247,7 +260,9 @@ impl Method for Hooks {
             Ok(())
         })?;
         assert_eq!(seen, 15);
-        let upload = fedelity_fl::Payload::new().with("fisher", fisher).with("labels", local.scratch.arrays.get("labels")?.clone());
+        let upload = fedelity_fl::Payload::new()
+            .with("fisher", fisher)
+            .with("labels", local.scratch.arrays.get("labels")?.clone());
         Ok(Outbox { memory: upload.clone(), upload })
     }
 }

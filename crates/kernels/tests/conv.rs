@@ -22,7 +22,7 @@ fn convolutions() -> impl Strategy<Value = Convolution> {
 }
 
 proptest! {
-    #![proptest_config(cases(160))]
+    #![proptest_config(cases(120))]
 
     #[test]
     fn forward_and_gradients(

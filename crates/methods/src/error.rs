@@ -13,7 +13,12 @@ pub struct Range {
 
 impl Range {
     /// Refuses `value` for `key` unless `fits`.
-    pub fn check(key: &'static str, value: impl std::fmt::Display, fits: bool, allowed: &'static str) -> Result<(), Self> {
+    pub fn check(
+        key: &'static str,
+        value: impl std::fmt::Display,
+        fits: bool,
+        allowed: &'static str,
+    ) -> Result<(), Self> {
         if fits { Ok(()) } else { Err(Self { key, value: value.to_string(), allowed }) }
     }
 }

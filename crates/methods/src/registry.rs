@@ -172,13 +172,8 @@ mod tests {
     }
 
     impl Hyper for Sample {
-        const ENTRY: Entry = Entry::new::<Self>(
-            "sample",
-            "",
-            "",
-            "",
-            &[parameter("beta"), parameter("tau"), parameter("how-many")],
-        );
+        const ENTRY: Entry =
+            Entry::new::<Self>("sample", "", "", "", &[parameter("beta"), parameter("tau"), parameter("how-many")]);
 
         fn check(&self) -> Result<(), Range> {
             Range::check("tau", self.tau, self.tau.is_finite() && self.tau > 0.0, "a finite number above 0")
@@ -217,10 +212,7 @@ mod tests {
         let built = build("fedavg", &"name = \"fedavg\"".parse().unwrap()).unwrap();
         assert_eq!((built.method.name(), built.settings.len()), ("fedavg", 0));
         let error = build("fedavg", &"beta = 1.0".parse().unwrap()).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "method.beta: the method 'fedavg' has no key 'beta'; it takes no keys"
-        );
+        assert_eq!(error.to_string(), "method.beta: the method 'fedavg' has no key 'beta'; it takes no keys");
         let error = build("fedprocks", &Table::new()).unwrap_err().to_string();
         assert!(error.starts_with("there is no method 'fedprocks'; the methods are fedavg"), "{error}");
     }

@@ -40,8 +40,7 @@ impl RoundsFile {
     /// One line in one write, so that a stopped run leaves at most one cut line.
     fn push(&mut self, value: &impl Serialize) -> Result<(), Error> {
         self.line.clear();
-        serde_json::to_writer(&mut self.line, value)
-            .map_err(|error| Error::io("write", &self.path)(error.into()))?;
+        serde_json::to_writer(&mut self.line, value).map_err(|error| Error::io("write", &self.path)(error.into()))?;
         self.line.push(b'\n');
         self.file.write_all(&self.line).and_then(|()| self.file.flush()).map_err(Error::io("write", &self.path))
     }

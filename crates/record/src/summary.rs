@@ -108,7 +108,14 @@ mod tests {
         let mut summary = Summary::default();
         for (round, accuracy) in [(1, Some(0.5)), (2, Some(0.7)), (3, Some(0.7)), (4, None), (5, Some(0.6))] {
             let seconds = Seconds { train: 1.0, aggregate: 0.5, evaluate: 0.25 };
-            summary.add(&RoundRecord { round, accuracy, bytes_down: 3, bytes_up: 2, seconds, ..RoundRecord::default() });
+            summary.add(&RoundRecord {
+                round,
+                accuracy,
+                bytes_down: 3,
+                bytes_up: 2,
+                seconds,
+                ..RoundRecord::default()
+            });
         }
         assert_eq!(summary.best, Some(Best { accuracy: 0.7, round: 2 }));
         assert_eq!((summary.final_accuracy, summary.rounds), (Some(0.6), 5));

@@ -3,9 +3,7 @@
 use std::time::Instant;
 
 use fedelity_fl::metrics::Forgetting;
-use fedelity_fl::{
-    Coordinator, Error, Evaluation, Payload, Samples, Scaling, Trainer, longest_first, sample_clients,
-};
+use fedelity_fl::{Coordinator, Error, Evaluation, Payload, Samples, Scaling, Trainer, longest_first, sample_clients};
 use fedelity_nn::Params;
 use fedelity_record::Seconds;
 
@@ -55,8 +53,7 @@ impl Simulation {
 
         let train = Samples { split: &experiment.data.train, indices: &[], scaling: &self.scaling };
         let all = Clients { experiment, broadcast: &broadcast, train, schedule: &schedule };
-        let tally =
-            workers::run(&all, &mut self.trainers, &mut self.coordinator, &mut self.memories, &mut self.spare)?;
+        let tally = workers::run(&all, &mut self.trainers, &mut self.coordinator, &mut self.memories, &mut self.spare)?;
         let trained = start.elapsed();
 
         self.coordinator.close()?;

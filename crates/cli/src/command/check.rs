@@ -67,7 +67,7 @@ impl Check {
         }
         let more = skew.counts.len().saturating_sub(ROWS);
         if more > 0 {
-            printer.line(format!("... and {}: fedelity partition shows all", plural(more, "more client").replace("more clients", "more")))?;
+            printer.line(format!("... and {} more: fedelity partition shows all", thousands(more)))?;
         }
         for line in statistics(&study.pool, &skew) {
             printer.line(line)?;
@@ -82,7 +82,11 @@ impl Check {
         let fixed = layout.len() - trainable;
         let fixed = if fixed > 0 { format!(" and {} buffers", thousands(fixed)) } else { String::new() };
         let size = bytes(4 * layout.len() as u64);
-        printer.line(format!("Parameters  {}{fixed} of {}, {size}", thousands(trainable), study.settings.model.name))?;
+        printer.line(format!(
+            "Parameters  {}{fixed} of {}, {size}",
+            thousands(trainable),
+            study.settings.model.name
+        ))?;
         for method in &study.settings.methods {
             let found = estimate(&study, method, threads)?;
             let name = if study.settings.methods.len() > 1 { format!("{}: ", method.name) } else { String::new() };
@@ -109,8 +113,7 @@ fn clients(skew: &Skew) -> Table {
         let held = order.len();
         order.sort_by_key(|&class| (std::cmp::Reverse(row[class]), class));
         let share = |class: usize| 100.0 * f64::from(row[class]) / total.max(1) as f64;
-        let top: Vec<String> =
-            order.iter().take(3).map(|&class| format!("{class} ({:.0} %)", share(class))).collect();
+        let top: Vec<String> = order.iter().take(3).map(|&class| format!("{class} ({:.0} %)", share(class))).collect();
         table.row([client.to_string(), thousands(total as usize), held.to_string(), top.join(", ")]);
     }
     table

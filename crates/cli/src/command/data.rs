@@ -108,8 +108,7 @@ fn show(printer: &Printer, name: &str, data_dir: Option<PathBuf>) -> Result<()> 
 }
 
 fn classes(dataset: &Dataset) -> Table {
-    let columns =
-        [("label", Align::Right), ("class", Align::Left), ("train", Align::Right), ("test", Align::Right)];
+    let columns = [("label", Align::Right), ("class", Align::Left), ("train", Align::Right), ("test", Align::Right)];
     let mut table = Table::new(&columns);
     let counts = |split: &Split| split.label_counts(dataset.classes.len());
     let (train, test) = (counts(&dataset.train), counts(&dataset.test));

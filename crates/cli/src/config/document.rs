@@ -35,13 +35,12 @@ const ALTERNATIVES: &[(&str, &str)] = &[("seed", "seeds"), ("clients.per-round",
 impl Document {
     /// Reads a file. Only its syntax is checked.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()))?;
+        let text = std::fs::read_to_string(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()))?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         Self::parse(path.display().to_string(), folder, &text)
     }
 
-    fn parse(name: String, folder: PathBuf, text: &str) -> Result<Self> {
+    pub(super) fn parse(name: String, folder: PathBuf, text: &str) -> Result<Self> {
         let syntax = |error: toml::de::Error| match error.span() {
             Some(span) => {
                 let (line, column) = position(text, &span);
@@ -88,7 +87,9 @@ impl Document {
                     extend(&mut at, index);
                     match item {
                         Some(Value::Table(inner)) => inner,
-                        _ => bail!("{option} {path}: there are {n} [[{key}]] tables: say which one, such as {key}.0.{last}"),
+                        _ => bail!(
+                            "{option} {path}: there are {n} [[{key}]] tables: say which one, such as {key}.0.{last}"
+                        ),
                     }
                 }
                 other => bail!("{option} {path}: {at} is {}, not a table", describe(other)),

@@ -1,11 +1,14 @@
 //! Settings written back as TOML, so that the file alone repeats the run.
 
-use std::path::Path;
+use std::fmt::Write as _;
 
 use fedelity_data::Kind;
-use toml::{Table, Value};
+use toml::Value;
 
 use super::settings::{Method, PerRound, Rule, Settings, Source};
+
+/// Keys and values in the order they are written in.
+type Pairs = Vec<(String, Value)>;
 
 impl Settings {
     /// The whole configuration with every default filled in. A partition that was read from a file is named
@@ -16,117 +19,95 @@ impl Settings {
 
     /// As [`Self::resolved`], for some of the methods and seeds.
     pub(crate) fn resolved_for(&self, methods: &[Method], seeds: &[u64], partition_file: &str) -> String {
-        let mut top = Table::new();
-        top.insert("rounds".into(), whole(self.rounds));
         let seeds = seeds.iter().map(|&seed| Value::Integer(seed as i64)).collect();
-        top.insert("seeds".into(), Value::Array(seeds));
-        top.insert("data".into(), Value::Table(self.data()));
-        top.insert("partition".into(), Value::Table(self.partition(partition_file)));
-        top.insert("clients".into(), Value::Table(self.clients()));
-        top.insert("optimizer".into(), Value::Table(self.optimizer()));
-        top.insert("model".into(), Value::Table(self.model()));
-        let mut methods: Vec<Value> = methods.iter().map(method).collect();
-        let methods = if methods.len() == 1 { methods.remove(0) } else { Value::Array(methods) };
-        top.insert("method".into(), methods);
-        let evaluation = Table::from_iter([("every".to_string(), whole(self.evaluate_every))]);
-        top.insert("evaluation".into(), Value::Table(evaluation));
-        toml::to_string(&top).expect("a table of plain values can be written as TOML")
+        let mut out = String::new();
+        write(&mut out, "", vec![pair("rounds", whole(self.rounds)), pair("seeds", Value::Array(seeds))]);
+        write(&mut out, "[data]", self.data());
+        write(&mut out, "[partition]", self.partition(partition_file));
+        write(&mut out, "[clients]", self.clients());
+        write(&mut out, "[optimizer]", self.optimizer());
+        let model =
+            vec![pair("name", text(&self.model.name)), pair("projection", Value::Boolean(self.model.projection))];
+        write(&mut out, "[model]", model);
+        for method in methods {
+            let mut pairs = vec![pair("name", text(method.name))];
+            pairs.extend(method.keys.iter().map(|(key, value)| (key.clone(), value.clone())));
+            write(&mut out, if methods.len() == 1 { "[method]" } else { "[[method]]" }, pairs);
+        }
+        write(&mut out, "[evaluation]", vec![pair("every", whole(self.evaluate_every))]);
+        out
     }
 
-    fn data(&self) -> Table {
-        let mut table = Table::from_iter([("name".to_string(), text(&self.data.name))]);
+    fn data(&self) -> Pairs {
+        let mut pairs = vec![pair("name", text(&self.data.name))];
         if let Some(dir) = &self.data.dir {
             let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
-            table.insert("dir".into(), path(&dir));
+            pairs.push(pair("dir", text(&dir.display().to_string())));
         }
-        table
+        pairs
     }
 
-    fn partition(&self, file: &str) -> Table {
+    fn partition(&self, file: &str) -> Pairs {
         let Source::Made { spec, seed } = &self.partition else {
-            return Table::from_iter([("file".to_string(), text(file))]);
+            return vec![pair("file", text(file))];
         };
-        let mut table = Table::new();
-        table.insert("kind".into(), text(spec.kind.name()));
-        table.insert("clients".into(), whole(spec.clients));
+        let mut pairs = vec![pair("kind", text(spec.kind.name())), pair("clients", whole(spec.clients))];
         match spec.kind {
             Kind::Dirichlet { alpha, min_size, .. } => {
-                table.insert("alpha".into(), Value::Float(alpha));
-                table.insert("min-size".into(), whole(min_size));
+                pairs.extend([pair("alpha", Value::Float(alpha)), pair("min-size", whole(min_size))]);
             }
-            Kind::DirichletEqual { alpha, .. } => {
-                table.insert("alpha".into(), Value::Float(alpha));
-            }
-            Kind::Shards { per_client } => {
-                table.insert("shards".into(), whole(per_client));
-            }
-            Kind::LabelsPerClient { labels } => {
-                table.insert("labels".into(), whole(labels));
-            }
+            Kind::DirichletEqual { alpha, .. } => pairs.push(pair("alpha", Value::Float(alpha))),
+            Kind::Shards { per_client } => pairs.push(pair("shards", whole(per_client))),
+            Kind::LabelsPerClient { labels } => pairs.push(pair("labels", whole(labels))),
             _ => {}
         }
-        table.insert("seed".into(), Value::Integer(*seed as i64));
-        table
+        pairs.push(pair("seed", Value::Integer(*seed as i64)));
+        pairs
     }
 
-    fn clients(&self) -> Table {
-        let mut table = Table::new();
+    fn clients(&self) -> Pairs {
+        let mut pairs = Vec::new();
         match (self.per_round, &self.partition) {
-            (PerRound::Count(n), _) => {
-                table.insert("per-round".into(), whole(n));
-            }
-            (PerRound::Fraction(fraction), _) => {
-                table.insert("fraction".into(), Value::Float(fraction));
-            }
+            (PerRound::Count(n), _) => pairs.push(pair("per-round", whole(n))),
+            (PerRound::Fraction(fraction), _) => pairs.push(pair("fraction", Value::Float(fraction))),
             (PerRound::Default, Source::Made { spec, .. }) => {
-                table.insert("per-round".into(), whole(PerRound::Default.of(spec.clients)));
+                pairs.push(pair("per-round", whole(PerRound::Default.of(spec.clients))));
             }
             (PerRound::Default, Source::File(_)) => {}
         }
-        table.insert("epochs".into(), whole(self.epochs));
-        table.insert("batch".into(), whole(self.batch));
-        table.insert("weighting".into(), text(self.weighting.name()));
-        table
+        pairs.push(pair("epochs", whole(self.epochs)));
+        pairs.push(pair("batch", whole(self.batch)));
+        pairs.push(pair("weighting", text(self.weighting.name())));
+        pairs
     }
 
-    fn optimizer(&self) -> Table {
+    fn optimizer(&self) -> Pairs {
         let optimizer = &self.optimizer;
-        let mut table = Table::new();
-        let kind = match optimizer.rule {
-            Rule::Sgd { .. } => "sgd",
-            Rule::Adam { .. } => "adam",
+        let (kind, own) = match optimizer.rule {
+            Rule::Sgd { momentum } => ("sgd", vec![("momentum", momentum)]),
+            Rule::Adam { beta1, beta2, eps } => ("adam", vec![("beta1", beta1), ("beta2", beta2), ("eps", eps)]),
         };
-        table.insert("kind".into(), text(kind));
-        table.insert("lr".into(), Value::Float(optimizer.lr));
-        match optimizer.rule {
-            Rule::Sgd { momentum } => {
-                table.insert("momentum".into(), Value::Float(momentum));
-            }
-            Rule::Adam { beta1, beta2, eps } => {
-                table.insert("beta1".into(), Value::Float(beta1));
-                table.insert("beta2".into(), Value::Float(beta2));
-                table.insert("eps".into(), Value::Float(eps));
-            }
-        }
-        table.insert("weight-decay".into(), Value::Float(optimizer.weight_decay));
-        table.insert("lr-decay".into(), Value::Float(optimizer.lr_decay));
-        if let Some(clip) = optimizer.clip {
-            table.insert("clip".into(), Value::Float(clip));
-        }
-        table
-    }
-
-    fn model(&self) -> Table {
-        let mut table = Table::from_iter([("name".to_string(), text(&self.model.name))]);
-        table.insert("projection".into(), Value::Boolean(self.model.projection));
-        table
+        let mut pairs = vec![pair("kind", text(kind)), pair("lr", Value::Float(optimizer.lr))];
+        pairs.extend(own.into_iter().map(|(key, value)| pair(key, Value::Float(value))));
+        pairs.push(pair("weight-decay", Value::Float(optimizer.weight_decay)));
+        pairs.push(pair("lr-decay", Value::Float(optimizer.lr_decay)));
+        pairs.extend(optimizer.clip.map(|clip| pair("clip", Value::Float(clip))));
+        pairs
     }
 }
 
-fn method(method: &Method) -> Value {
-    let mut table = Table::from_iter([("name".to_string(), text(method.name))]);
-    table.extend(method.keys.clone());
-    Value::Table(table)
+/// One table with an empty line before it.
+fn write(out: &mut String, heading: &str, pairs: Pairs) {
+    if !heading.is_empty() {
+        let _ = writeln!(out, "\n{heading}");
+    }
+    for (key, value) in pairs {
+        let _ = writeln!(out, "{key} = {value}");
+    }
+}
+
+fn pair(key: &str, value: Value) -> (String, Value) {
+    (key.to_string(), value)
 }
 
 fn whole(n: usize) -> Value {
@@ -137,6 +118,38 @@ fn text(text: &str) -> Value {
     Value::String(text.to_string())
 }
 
-fn path(path: &Path) -> Value {
-    Value::String(path.display().to_string())
+#[cfg(test)]
+mod tests {
+    use super::super::document::Document;
+    use super::*;
+
+    /// What is written reads back as the same settings, whatever was set.
+    #[test]
+    fn resolved_settings_resolve_to_themselves() {
+        let cases: &[&[&str]] = &[
+            &[],
+            &["optimizer.lr=0.037", "optimizer.weight-decay=1e-7", "optimizer.clip=0.1", "seeds=[3, 1]"],
+            &["optimizer.kind=adam", "optimizer.eps=1e-9", "clients.fraction=0.3", "clients.weighting=uniform"],
+            &["partition.kind=shards", "partition.shards=4", "partition.seed=9"],
+            &["partition.kind=labels-per-client", "model.projection=true", "evaluation.every=7"],
+            &["partition.kind=dirichlet-equal", "partition.alpha=3", "partition.clients=4"],
+            &["partition.file=a b.json", "data.name=cifar10", "data.dir=/x \"y\""],
+            &["method=[{name=\"fedavg\"}, {name=\"fedavg\"}]"],
+        ];
+        for sets in cases {
+            let mut document = Document::default();
+            sets.iter().for_each(|set| document.set(set).unwrap());
+            let first = Settings::check(&document).unwrap().resolved("a b.json");
+            let again = Document::parse("x.toml".to_string(), "".into(), &first).unwrap();
+            assert_eq!(Settings::check(&again).unwrap().resolved("a b.json"), first);
+        }
+    }
+
+    #[test]
+    fn the_example_says_the_defaults() {
+        let text = include_str!("../../../../examples/quickstart.toml");
+        let example = Document::parse("quickstart.toml".to_string(), "".into(), text).unwrap();
+        let default = Settings::check(&Document::default()).unwrap().resolved("");
+        assert_eq!(Settings::check(&example).unwrap().resolved(""), default);
+    }
 }

@@ -95,8 +95,7 @@ const TOP: &[&str] =
 const DATA: &[&str] = &["name", "dir"];
 const PARTITION: &[&str] = &["kind", "clients", "alpha", "min-size", "shards", "labels", "seed", "file"];
 const CLIENTS: &[&str] = &["per-round", "fraction", "epochs", "batch", "weighting"];
-const OPTIMIZER: &[&str] =
-    &["kind", "lr", "momentum", "weight-decay", "lr-decay", "clip", "beta1", "beta2", "eps"];
+const OPTIMIZER: &[&str] = &["kind", "lr", "momentum", "weight-decay", "lr-decay", "clip", "beta1", "beta2", "eps"];
 const MODEL: &[&str] = &["name", "projection"];
 const EVALUATION: &[&str] = &["every"];
 
@@ -294,12 +293,7 @@ fn optimizer(document: &Document, notes: &mut Vec<String>) -> Result<Optimizer> 
     Ok(Optimizer {
         rule,
         lr: number("lr", lr, above, &positive)?,
-        weight_decay: number(
-            "weight-decay",
-            defaults::WEIGHT_DECAY,
-            "a finite number of at least 0",
-            &not_negative,
-        )?,
+        weight_decay: number("weight-decay", defaults::WEIGHT_DECAY, "a finite number of at least 0", &not_negative)?,
         lr_decay: number("lr-decay", defaults::LR_DECAY, "a number above 0 and at most 1", &share)?,
         clip: section.number("clip", above, positive)?,
     })
@@ -322,8 +316,7 @@ fn methods(document: &Document, notes: &mut Vec<String>) -> Result<Vec<Method>> 
             tables.map(|(i, table)| (format!("method.{i}"), table)).collect()
         }
         Some(other) => {
-            let message =
-                format!("method: expected a table [method] or tables [[method]], found {}", describe(other));
+            let message = format!("method: expected a table [method] or tables [[method]], found {}", describe(other));
             return Err(document.error("method", message));
         }
     };

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use fedelity_data::Split;
 use fedelity_fl::rng::below;
-use fedelity_fl::{Broadcast, Done, Method, Payload, Purpose, Samples, Scaling, Task, Trainer, Training, client, stream};
+use fedelity_fl::{
+    Broadcast, Done, Method, Payload, Purpose, Samples, Scaling, Task, Trainer, Training, client, stream,
+};
 use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, Node, Params};
 
-pub const CLASSES: usize = 4;
-pub const SHAPE: InputShape = InputShape { channels: 2, height: 6, width: 5 };
+pub(crate) const CLASSES: usize = 4;
+pub(crate) const SHAPE: InputShape = InputShape { channels: 2, height: 6, width: 5 };
 
 /// Images whose brightness follows the class, with noise.
-pub fn split(samples: usize) -> Split {
+pub(crate) fn split(samples: usize) -> Split {
     let mut rng = stream(99, Purpose::Method(0), 0, 0, 0);
     let labels: Vec<u16> = (0..samples).map(|_| below(&mut rng, CLASSES as u32) as u16).collect();
     let pixels = labels.iter().flat_map(|&label| vec![label; SHAPE.len()]);
@@ -19,12 +21,12 @@ pub fn split(samples: usize) -> Split {
     Split { pixels, labels }
 }
 
-pub fn scaling() -> Scaling {
+pub(crate) fn scaling() -> Scaling {
     Scaling { scale: vec![1.0 / 60.0; 2], shift: vec![-1.5, -1.7] }
 }
 
 /// `plain`: convolution and dense layers; `group`, `batch`: with that normalisation; `dropout`; `linear`.
-pub fn model(kind: &str) -> Arc<Model> {
+pub(crate) fn model(kind: &str) -> Arc<Model> {
     let conv = || Node::named("conv", Layer::Conv { out: 6, kernel: 3, stride: 1, pad: 1, bias: true });
     let flat = || Node::plain(Layer::Flatten);
     let dense = || Node::named("dense", Layer::Dense { out: 9 });
@@ -43,16 +45,16 @@ pub fn model(kind: &str) -> Arc<Model> {
     Arc::new(Model::compile(&arch, Isa::detect()).unwrap())
 }
 
-pub fn params(model: &Model, seed: u64) -> Params {
+pub(crate) fn params(model: &Model, seed: u64) -> Params {
     model.init(&mut stream(seed, Purpose::Init, 0, 0, 0))
 }
 
-pub fn broadcast(global: Params) -> Broadcast {
+pub(crate) fn broadcast(global: Params) -> Broadcast {
     Broadcast { round: 0, global: Arc::new(global), payload: Payload::new() }
 }
 
 /// One client with the first `samples` images.
-pub fn run(
+pub(crate) fn run(
     model: &Arc<Model>,
     method: &dyn Method,
     training: &Training,

@@ -73,7 +73,8 @@ struct Work {
 impl Client {
     pub(crate) fn run(self, printer: &Printer) -> Result<()> {
         check_seconds(self.seconds)?;
-        let counts = [("samples", self.samples), ("epochs", self.epochs), ("batch", self.batch), ("threads", self.threads)];
+        let counts =
+            [("samples", self.samples), ("epochs", self.epochs), ("batch", self.batch), ("threads", self.threads)];
         for (name, value) in counts {
             if value == 0 || value > 1_000_000 {
                 bail!("--{name} {value}: expected a whole number of at least 1 and at most 1000000");
@@ -115,7 +116,9 @@ impl Client {
 
     fn work(&self, architecture: &Architecture) -> Result<Work> {
         let model = Arc::new(Model::compile(architecture, Isa::detect())?);
-        let method = fedelity_methods::build(&self.method, &Table::new()).with_context(|| format!("--method {}", self.method))?.method;
+        let method = fedelity_methods::build(&self.method, &Table::new())
+            .with_context(|| format!("--method {}", self.method))?
+            .method;
         let training = Training {
             epochs: self.epochs,
             batch: self.batch,
@@ -153,12 +156,15 @@ impl Client {
     fn measure(&self, work: &Work) -> Result<Vec<f64>> {
         let barrier = Barrier::new(self.threads);
         std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                (0..self.threads).map(|i| scope.spawn({ let barrier = &barrier; move || self.one(work, i, barrier) })).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|_| bail!("a thread stopped")))
-                .collect()
+            let threads: Vec<_> = (0..self.threads)
+                .map(|i| {
+                    scope.spawn({
+                        let barrier = &barrier;
+                        move || self.one(work, i, barrier)
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a thread stopped"))).collect()
         })
     }
 

@@ -84,7 +84,8 @@ impl Kernels {
             printer.detail(format_args!("{} done", speeds[speeds.len() - 1].layer));
         }
         if self.json {
-            return printer.json(&json!({ "peak_gflops": top, "isa": isa.name(), "samples": SAMPLES, "layers": speeds }));
+            return printer
+                .json(&json!({ "peak_gflops": top, "isa": isa.name(), "samples": SAMPLES, "layers": speeds }));
         }
         let columns = [
             ("model", Align::Left),

@@ -41,7 +41,7 @@ struct Figures {
 }
 
 /// Images whose logistic regression has about 600,000 weights.
-const LARGE: ImageShape = ImageShape { channels: 3, height: 141, width: 141 };
+const LARGE: ImageShape = ImageShape { channels: 3, height: 142, width: 142 };
 const IDLE_ROUNDS: usize = 20;
 const IDLE_CLIENTS: usize = 10;
 const LOGISTIC_ROUNDS: usize = 100;
@@ -74,7 +74,10 @@ impl Round {
             seconds(figures.logistic_train_seconds),
             figures.logistic_rounds
         ))?;
-        printer.line(format!("First round      {} from the start of the default run", seconds(figures.first_round_seconds)))
+        printer.line(format!(
+            "First round      {} from the start of the default run",
+            seconds(figures.first_round_seconds)
+        ))
     }
 }
 
@@ -91,7 +94,8 @@ fn first_round(start: Instant) -> Result<f64> {
 /// Parameters, and the seconds of a round for each client that sends back what it got. The fastest round counts.
 fn idle() -> Result<(usize, f64)> {
     let samples = 2 * IDLE_CLIENTS;
-    let split = |n: usize| Split { pixels: vec![0; n * LARGE.pixels()], labels: (0..n).map(|i| (i % 10) as u16).collect() };
+    let split =
+        |n: usize| Split { pixels: vec![0; n * LARGE.pixels()], labels: (0..n).map(|i| (i % 10) as u16).collect() };
     let data = Dataset {
         name: "idle".to_string(),
         classes: (0..10).map(|class| class.to_string()).collect(),
@@ -127,7 +131,12 @@ fn logistic() -> Result<(f64, f64)> {
 }
 
 /// Ten clients a round on one thread, evaluated at the end only; and the number of parameters.
-fn logistic_regression(data: Dataset, clients: usize, training: Training, rounds: usize) -> Result<(Simulation, usize)> {
+fn logistic_regression(
+    data: Dataset,
+    clients: usize,
+    training: Training,
+    rounds: usize,
+) -> Result<(Simulation, usize)> {
     let shape = data.shape;
     let input = InputShape { channels: shape.channels, height: shape.height, width: shape.width };
     let spec = ModelSpec { name: "logistic".to_string(), projection: false };

@@ -1,0 +1,361 @@
+//! Whole rounds: threads, weights, memory, errors.
+
+use std::sync::Arc;
+
+use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Spec, Split};
+use fedelity_fl::{
+    Error, Gather, Local, Method, Needs, Outbox, Payload, Result, Server, ServerData, Step, Teacher, Terms, Trained,
+    Training, Upload, Weighting,
+};
+use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, Node, OptimizerKind, Params, loss};
+use fedelity_sim::{Experiment, Simulation};
+
+const CLIENTS: usize = 12;
+
+fn pixels(labels: &[u16]) -> Vec<u8> {
+    let mut state = 1u32;
+    let mut noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 26) as u8
+    };
+    labels.iter().flat_map(|&label| vec![label; 36]).map(|label| 50 * label as u8 + noise()).collect()
+}
+
+fn data() -> Dataset {
+    let labels = |n: u16| -> Vec<u16> { (0..n).map(|i| i * 7 / 3 % 4).collect() };
+    let split = |n| Split { pixels: pixels(&labels(n)), labels: labels(n) };
+    Dataset {
+        name: "tiny".into(),
+        classes: ["a", "b", "c", "d"].map(String::from).to_vec(),
+        shape: ImageShape { channels: 1, height: 6, width: 6 },
+        train: split(500),
+        test: split(300),
+        normalisation: Normalisation { mean: vec![0.4], std: vec![0.3] },
+    }
+}
+
+fn model(side: usize, classes: usize) -> Arc<Model> {
+    let conv = Node::named("conv", Layer::Conv { out: 5, kernel: 3, stride: 1, pad: 0, bias: true });
+    let norm = Node::named("norm", Layer::BatchNorm);
+    let rest = [Layer::Relu, Layer::GlobalAveragePool, Layer::Flatten].map(Node::plain);
+    let input = InputShape { channels: 1, height: side, width: side };
+    let extractor = [conv, norm].into_iter().chain(rest).collect();
+    let arch = Architecture { name: "tiny".into(), input, classes, extractor, head: "fc".into() };
+    Arc::new(Model::compile(&arch, Isa::detect()).unwrap())
+}
+
+/// Client `k` holds `10 + 5 k` samples; there are 12 clients.
+fn partition() -> Partition {
+    let mut next = 0;
+    let clients = (0..CLIENTS as u32)
+        .map(|client| {
+            let first = next;
+            next += 10 + 5 * client;
+            (first..next).collect()
+        })
+        .collect();
+    Partition { clients, draws: 1, notes: vec![], spec: Spec { kind: Kind::Iid, clients: CLIENTS }, seed: 0 }
+}
+
+fn experiment(method: impl Method + 'static) -> Experiment {
+    Experiment {
+        model: model(6, 4),
+        data: Arc::new(data()),
+        partition: Arc::new(partition()),
+        method: Arc::new(method),
+        training: Training {
+            epochs: 2,
+            batch: 8,
+            optimizer: OptimizerKind::Sgd { momentum: 0.9 },
+            lr: 0.05,
+            ..Training::default()
+        },
+        weighting: Weighting::Size,
+        per_round: 5,
+        rounds: 4,
+        seed: 11,
+        evaluate_every: 1,
+        threads: 1,
+        server_data: ServerData::default(),
+    }
+}
+
+#[derive(Debug)]
+struct Plain;
+
+impl Method for Plain {
+    fn name(&self) -> &'static str {
+        "plain"
+    }
+}
+
+/// Remembers its last weights, sends a number, keeps a running state, learns from two teachers.
+#[derive(Debug)]
+struct Busy;
+
+impl Method for Busy {
+    fn name(&self) -> &'static str {
+        "busy"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { client_memory: true, each_upload: true, ..Needs::default() }
+    }
+
+    fn prepare(&self, _: &mut Server<'_>, state: &mut Payload, _: &Params) -> Result<Payload> {
+        let rounds = state.opt("sum").map_or(0.0, |sum| sum[0]);
+        Ok(Payload::new().with("rounds", vec![rounds, 0.0, 0.0]))
+    }
+
+    fn teachers(&self, local: &Local<'_>) -> Result<Vec<Teacher>> {
+        let previous = local.memory.opt("previous").map(|weights| Teacher::given(weights.clone()));
+        Ok(std::iter::once(Teacher::global()).chain(previous).collect())
+    }
+
+    fn loss(&self, _: &mut Local<'_>, step: &mut Step<'_>) -> Result<Terms> {
+        let ce = loss::cross_entropy(step.student.logits, step.labels, step.classes, 1.0, step.d_logits);
+        let mut pull = 0.0;
+        for teacher in 0..step.teachers() {
+            let teacher = step.teacher(teacher).logits;
+            for ((z, t), d) in step.student.logits.iter().zip(teacher).zip(&mut *step.d_logits) {
+                pull += 0.005 * (z - t) * (z - t);
+                *d += 0.01 * (z - t);
+            }
+        }
+        Ok(Terms::of("ce", ce).with("pull", pull))
+    }
+
+    fn finish(&self, _: &mut Local<'_>, done: &mut Trained<'_>) -> Result<Outbox> {
+        let memory = Payload::new().with("previous", done.params.to_vec());
+        Ok(Outbox { upload: Payload::new().with("steps", vec![done.fitted.steps as f32]), memory })
+    }
+
+    fn conclude(&self, _: &mut Server<'_>, state: &mut Payload, _: &Params, gather: &mut Gather) -> Result<Params> {
+        assert_eq!(gather.uploads.len(), 5);
+        for upload in &gather.uploads {
+            state.slot("sum", 1)[0] += upload.extra.get("steps")?[0] * upload.params[0];
+        }
+        gather.mean.finish()
+    }
+}
+
+/// Everything a run made that must not depend on threads.
+fn run(experiment: Experiment) -> (Vec<u32>, Vec<String>) {
+    let mut simulation = Simulation::new(experiment).unwrap();
+    let mut rounds = Vec::new();
+    while !simulation.done() {
+        let mut record = simulation.step().unwrap().record();
+        record.seconds = Default::default();
+        rounds.push(format!("{record:?}"));
+    }
+    rounds.push(format!("{:?}", simulation.state()));
+    for client in simulation.remembering() {
+        rounds.push(format!("{client} {:?}", simulation.memory(client)));
+    }
+    (simulation.global().iter().map(|w| w.to_bits()).collect(), rounds)
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let one = run(experiment(Plain));
+    let busy = run(experiment(Busy));
+    assert_ne!(one.0, busy.0);
+    for threads in [2, 3, 8] {
+        assert!(run(Experiment { threads, ..experiment(Plain) }) == one, "{threads} threads");
+        assert!(run(Experiment { threads, ..experiment(Busy) }) == busy, "{threads} threads");
+    }
+    let other = run(Experiment { seed: 12, ..experiment(Plain) });
+    assert_ne!(one.0, other.0);
+}
+
+#[test]
+fn all_methods_see_the_same_clients_and_start() {
+    let clients = |experiment| {
+        let mut simulation = Simulation::new(experiment).unwrap();
+        let start = simulation.global().clone();
+        let clients: Vec<_> = (0..4).map(|_| simulation.step().unwrap().clients).collect();
+        (start, clients)
+    };
+    assert_eq!(clients(experiment(Plain)), clients(experiment(Busy)));
+}
+
+#[test]
+fn it_learns_and_counts_bytes() {
+    let mut simulation = Simulation::new(Experiment { rounds: 12, evaluate_every: 5, ..experiment(Busy) }).unwrap();
+    let start = simulation.evaluate();
+    assert_eq!(start.samples(), 300);
+    let mut evaluated = Vec::new();
+    let floats = simulation.global().len() as u64;
+    let mut last = None;
+    while !simulation.done() {
+        let round = simulation.step().unwrap();
+        assert_eq!(round.bytes_down, 5 * 4 * (floats + 3));
+        assert_eq!(round.bytes_up, 5 * 4 * (floats + 1));
+        assert_eq!(round.clients.len(), 5);
+        assert!(round.seconds.train > 0.0 && round.seconds.aggregate > 0.0);
+        if let Some(found) = &round.evaluation {
+            evaluated.push(round.round);
+            last = found.loss();
+        }
+        assert_eq!(round.forgetting.is_some(), round.evaluation.is_some() && evaluated.len() > 1);
+    }
+    assert_eq!(evaluated, [5, 10, 12]);
+    assert!(last.unwrap() < 0.8 * start.loss().unwrap(), "{last:?} {:?}", start.loss());
+}
+
+#[test]
+fn weights_by_size_or_uniform() {
+    /// Sends its own number as every weight.
+    #[derive(Debug)]
+    struct Number;
+    impl Method for Number {
+        fn name(&self) -> &'static str {
+            "number"
+        }
+        fn collect(
+            &self,
+            _: &mut Server<'_>,
+            _: &mut Payload,
+            global: &Params,
+            gather: &mut Gather,
+            upload: &Upload,
+        ) -> Result<()> {
+            gather.mean.add(upload.weight, &vec![upload.client as f32; global.len()])
+        }
+    }
+    let mean = |weighting| {
+        let training = Training { epochs: 0, ..Training::default() };
+        let all = Experiment { per_round: CLIENTS, rounds: 1, weighting, training, ..experiment(Number) };
+        let mut simulation = Simulation::new(all).unwrap();
+        let round = simulation.step().unwrap();
+        assert_eq!((round.clients.len(), round.steps, round.terms.total()), (CLIENTS, 0, None));
+        simulation.global()[0]
+    };
+    let sizes = || (0..CLIENTS).map(|client| (client, 10 + 5 * client));
+    let expected = sizes().map(|(k, n)| k * n).sum::<usize>() as f32 / sizes().map(|(_, n)| n).sum::<usize>() as f32;
+    assert!((mean(Weighting::Size) - expected).abs() < 1e-5);
+    assert_eq!(mean(Weighting::Uniform), 5.5);
+}
+
+/// The server refuses one client; the client that follows it in the schedule and all others would be fine.
+#[derive(Debug)]
+struct Refusing(usize);
+
+impl Method for Refusing {
+    fn name(&self) -> &'static str {
+        "refusing"
+    }
+
+    fn finish(&self, local: &mut Local<'_>, _: &mut Trained<'_>) -> Result<Outbox> {
+        let round = vec![local.round as f32 + 1.0 + local.memory.opt("round").map_or(0.0, |last| last[0])];
+        Ok(Outbox { memory: Payload::new().with("round", round), upload: Payload::new() })
+    }
+
+    fn collect(
+        &self,
+        server: &mut Server<'_>,
+        _: &mut Payload,
+        _: &Params,
+        gather: &mut Gather,
+        upload: &Upload,
+    ) -> Result<()> {
+        if upload.client == self.0 && server.round == 1 {
+            return Err(Error::Method { method: "refusing", reason: "not this one".into() });
+        }
+        gather.mean.add(upload.weight, &upload.params)
+    }
+}
+
+#[test]
+fn memory_is_kept_only_when_the_upload_was_accepted() {
+    for threads in [1, 3] {
+        // All take part, the longest first: 11, 10, ..., 0.
+        let mut simulation =
+            Simulation::new(Experiment { per_round: CLIENTS, threads, ..experiment(Refusing(6)) }).unwrap();
+        simulation.step().unwrap();
+        let error = simulation.step().unwrap_err();
+        assert_eq!(error.to_string(), "the method 'refusing': not this one");
+        for client in 0..CLIENTS {
+            let expected = if client > 6 { 3.0 } else { 1.0 };
+            assert_eq!(simulation.memory(client).unwrap().get("round").unwrap()[0], expected, "client {client}");
+        }
+        assert!(matches!(simulation.step(), Err(Error::Order { .. })));
+    }
+}
+
+/// Some clients have a loss that is not finite.
+#[derive(Debug)]
+struct Broken(Vec<usize>);
+
+impl Method for Broken {
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+
+    fn loss(&self, local: &mut Local<'_>, step: &mut Step<'_>) -> Result<Terms> {
+        let ce = loss::cross_entropy(step.student.logits, step.labels, step.classes, 1.0, step.d_logits);
+        let late = step.step == local.client / 2;
+        Ok(Terms::of("ce", if self.0.contains(&local.client) && late { f32::INFINITY } else { ce }))
+    }
+}
+
+#[test]
+fn the_first_error_in_the_schedule_wins() {
+    for threads in [1, 2, 3, 12] {
+        for _ in 0..5 {
+            let all = Experiment { per_round: CLIENTS, threads, ..experiment(Broken(vec![1, 4, 9])) };
+            let error = Simulation::new(all).unwrap().step().unwrap_err();
+            assert!(matches!(error, Error::Diverged { round: 1, client: 9, epoch: 1, step: 5, .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "as a bug would")]
+fn a_panic_of_a_worker_comes_through() {
+    #[derive(Debug)]
+    struct Bug;
+    impl Method for Bug {
+        fn name(&self) -> &'static str {
+            "bug"
+        }
+        fn finish(&self, local: &mut Local<'_>, _: &mut Trained<'_>) -> Result<Outbox> {
+            assert!(local.client != 11, "as a bug would");
+            Ok(Outbox::default())
+        }
+    }
+    let _ = Simulation::new(Experiment { per_round: CLIENTS, ..experiment(Bug) }).unwrap().step();
+}
+
+#[test]
+fn what_cannot_run_is_refused() {
+    let refused = |change: fn(&mut Experiment)| {
+        let mut bad = experiment(Plain);
+        change(&mut bad);
+        Simulation::new(bad).unwrap_err().to_string()
+    };
+    assert_eq!(refused(|e| e.per_round = 0), "per-round = 0: allowed is 1 to 12");
+    assert_eq!(refused(|e| e.per_round = 13), "per-round = 13: allowed is 1 to 12");
+    assert_eq!(refused(|e| e.rounds = 0), "rounds = 0: allowed is 1 or more");
+    assert_eq!(refused(|e| e.threads = 0), "threads = 0: allowed is 1 or more");
+    assert_eq!(refused(|e| e.training.batch = 0), "batch = 0: allowed is 1 or more");
+    assert!(refused(|e| e.training.lr = f32::NAN).starts_with("lr = NaN"));
+    assert_eq!(refused(|e| e.model = model(8, 4)), "the model 'tiny' takes images of 1x8x8, but the data have 1x6x6");
+    assert_eq!(refused(|e| e.model = model(6, 7)), "the model 'tiny' takes classes 7, but the data have 4");
+    assert!(refused(|e| Arc::make_mut(&mut e.partition).clients[3][0] = 500).contains("sample 500"));
+    assert!(refused(|e| Arc::make_mut(&mut e.partition).clients.clear()).starts_with("partition.clients = 0"));
+    #[derive(Debug)]
+    struct Needy;
+    impl Method for Needy {
+        fn name(&self) -> &'static str {
+            "needy"
+        }
+        fn needs(&self) -> Needs {
+            Needs { auxiliary: true, ..Needs::default() }
+        }
+    }
+    assert_eq!(
+        refused(|e| e.method = Arc::new(Needy)),
+        "the method 'needy' needs labelled auxiliary samples on the server, and none was given"
+    );
+}
