@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use fedelity_record::{Error, RunFolder};
 
 /// The folder for results unless the user names one.
@@ -11,7 +11,7 @@ const RUNS: &str = "runs";
 /// Makes the folder that the user named, or a new one below `runs` with the time and a name.
 pub(crate) fn create(output: Option<&Path>, name: &str) -> Result<RunFolder> {
     if let Some(path) = output {
-        return Ok(RunFolder::create(path)?);
+        return RunFolder::create(path).map_err(|error| anyhow!("--output: {error}"));
     }
     let time = jiff::Zoned::now().strftime("%Y-%m-%d-%H%M%S");
     let base = Path::new(RUNS).join(format!("{time}-{name}"));

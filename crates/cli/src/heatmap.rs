@@ -27,7 +27,7 @@ impl Heatmap<'_> {
         let room = self.width.saturating_sub(label + size + 14).max(10);
         let classes_per_cell = classes.div_ceil(room).max(1);
         let cells = classes.div_ceil(classes_per_cell);
-        let cell_width = if cells == 0 { 1 } else { (room / cells).clamp(1, 4) };
+        let cell_width = room.checked_div(cells).map_or(1, |width| width.clamp(1, 4));
         let joined: Vec<Vec<u64>> = self.counts.iter().map(|row| join(row, classes_per_cell)).collect();
         let most = joined.iter().flatten().copied().max().unwrap_or(0);
 
@@ -49,7 +49,7 @@ impl Heatmap<'_> {
             ));
         }
         lines.push(String::new());
-        lines.push(legend(most, classes_per_cell, printer.colour()));
+        lines.extend(legend(most, classes_per_cell, printer.colour()));
         lines
     }
 
@@ -104,7 +104,7 @@ fn draw(shade: usize, width: usize, colour: bool) -> String {
     if colour { format!("\x1b[38;5;{}m{picture}\x1b[0m", COLOURS[shade]) } else { picture }
 }
 
-fn legend(most: u64, classes_per_cell: usize, colour: bool) -> String {
+fn legend(most: u64, classes_per_cell: usize, colour: bool) -> [String; 2] {
     let steps = SHADES.len() - 1;
     let mut parts = vec![format!("{} none", draw(0, 1, colour))];
     let mut from = 1;
@@ -122,7 +122,7 @@ fn legend(most: u64, classes_per_cell: usize, colour: bool) -> String {
         1 => "samples of a class".to_string(),
         n => format!("samples of {n} neighbouring classes"),
     };
-    format!("{}  {unit}", parts.join("  "))
+    [format!("Shade     {}", parts.join("  ")), format!("          {unit}")]
 }
 
 #[cfg(test)]

@@ -5,14 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 
+use crate::printer::Printer;
+
 /// Whether the user wants to stop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Listens to Ctrl-C from now on.
-    pub(crate) fn listen() -> Result<Self> {
+    pub(crate) fn listen(printer: &Printer) -> Result<Self> {
         let interrupt = Self::default();
+        let printer = *printer;
         let asked = Arc::clone(&interrupt.0);
         ctrlc::set_handler(move || {
             if asked.swap(true, Ordering::SeqCst) {
@@ -20,6 +23,7 @@ impl Interrupt {
                 #[allow(clippy::exit)]
                 std::process::exit(130);
             }
+            printer.say("\nStopping after this round; press Ctrl-C again to stop at once");
         })?;
         Ok(interrupt)
     }

@@ -66,12 +66,7 @@ impl Study {
         }
         let shape = pool.dataset.shape;
         let input = InputShape { channels: shape.channels, height: shape.height, width: shape.width };
-        let unfit = |error: fedelity_nn::Error| {
-            let (name, data) = (&settings.model.name, &pool.dataset.name);
-            document.error("model.name", format!("model.name = \"{name}\" with data.name = \"{data}\": {error}"))
-        };
-        let architecture = zoo::build(&settings.model, input, pool.dataset.classes.len()).map_err(unfit)?;
-        let model = Model::compile(&architecture, Isa::detect()).map_err(unfit)?;
+        let model = model(document, &settings, &pool.dataset.name, input, pool.dataset.classes.len())?;
         let partition = Arc::new(for_simulation(&pool.partition));
         let fingerprint = pool.dataset.fingerprint();
         Ok(Self { settings, pool, model: Arc::new(model), per_round, fingerprint, partition })
@@ -94,6 +89,16 @@ impl Study {
             server_data: ServerData::default(),
         }
     }
+}
+
+/// The model of the configuration for these inputs.
+fn model(document: &Document, settings: &Settings, data: &str, input: InputShape, classes: usize) -> Result<Model> {
+    let name = &settings.model.name;
+    zoo::build(&settings.model, input, classes)
+        .and_then(|architecture| Model::compile(&architecture, Isa::detect()))
+        .map_err(|error| {
+            document.error("model.name", format!("model.name = \"{name}\" with data.name = \"{data}\": {error}"))
+        })
 }
 
 /// A partition as the simulation takes it, which reads the clients alone.
@@ -138,4 +143,20 @@ fn named(document: &Document, error: fedelity_data::Error) -> anyhow::Error {
         other => format!("partition.{other}"),
     };
     document.error(&key, format!("{key} = {value}: expected {allowed}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_that_does_not_fit_is_named_with_the_data() {
+        let mut document = Document::default();
+        document.set("model.name=simple-cnn").unwrap();
+        let settings = Settings::check(&document).unwrap();
+        let input = InputShape { channels: 1, height: 4, width: 4 };
+        let Err(error) = model(&document, &settings, "tiny", input, 10) else { panic!("accepted") };
+        let text = error.to_string();
+        assert!(text.starts_with("--set: model.name = \"simple-cnn\" with data.name = \"tiny\""), "{text}");
+    }
 }

@@ -1,5 +1,7 @@
 //! The binary as users see it: what it prints, writes and answers.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -216,26 +218,20 @@ fn errors_of_a_file_have_line_and_column() {
 }
 
 #[test]
-fn a_model_that_does_not_fit_the_data() {
-    // An image of 4 by 4 pixels is too small for two convolutions of 5 by 5.
+fn data_files_of_the_wrong_shape_are_refused() {
     let place = Place::new();
-    let (images, labels) = (20u32, 20u32);
-    for (name, n) in [("train", images), ("t10k", labels)] {
+    for name in ["train", "t10k"] {
         let mut file = vec![0, 0, 8, 3];
-        [n, 4, 4].iter().for_each(|x| file.extend(x.to_be_bytes()));
-        file.extend(vec![7u8; (n * 16) as usize]);
-        place.write(&format!("{name}-labels-idx1-ubyte"), "");
+        [20u32, 4, 4].iter().for_each(|n| file.extend(n.to_be_bytes()));
+        file.extend([7; 20 * 16]);
         fs::write(place.path(&format!("{name}-images-idx3-ubyte")), file).unwrap();
         let mut file = vec![0, 0, 8, 1];
-        file.extend(n.to_be_bytes());
-        file.extend((0..n).map(|i| (i % 10) as u8));
+        file.extend(20u32.to_be_bytes());
+        file.extend((0..20).map(|i| i % 10));
         fs::write(place.path(&format!("{name}-labels-idx1-ubyte")), file).unwrap();
     }
-    let answer = place.call(&["run", "--data-dir", ".", "--set", "data.name=mnist", "--set", "partition.clients=2"]);
-    assert_eq!(answer.code, 2);
-    assert!(!place.path("runs").exists());
-    // The reader refuses the size, or else the model does.
-    assert!(answer.err.contains("28") || answer.err.contains("model.name"), "{}", answer.err);
+    let args = ["run", "--data-dir", ".", "--set", "data.name=mnist", "--set", "partition.clients=2"];
+    place.refuses(&args, &["train-images-idx3-ubyte", "28", "4"]);
 }
 
 #[test]
@@ -356,6 +352,48 @@ fn a_diverging_run_ends_with_1_and_keeps_its_records() {
     assert!(names.contains(&"rounds.jsonl".to_string()) && names.contains(&"config.toml".to_string()), "{names:?}");
 }
 
+/// What should happen: the round in progress ends, everything is written, the exit code is 130.
+#[test]
+#[cfg(unix)]
+fn ctrl_c_keeps_what_was_recorded() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let place = Place::new();
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("fedelity"));
+    command.current_dir(place.0.path()).args(["run", "--json", "--output", "out"]);
+    TINY.iter().for_each(|set| {
+        command.args(["--set", set]);
+    });
+    command.args(["--set", "rounds=1000000"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with('{'));
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let rest: Vec<Value> = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let told = rest.len() + 1;
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("what was recorded is kept"));
+    let summary: Value = serde_json::from_slice(&fs::read(place.path("out/summary.json")).unwrap()).unwrap();
+    assert_eq!((&summary["status"]["kind"], &summary["rounds"]), (&"interrupted".into(), &told.into()));
+    assert!(place.path("out/model.safetensors").exists());
+}
+
+#[test]
+#[cfg(unix)]
+fn nobody_reading_is_no_error() {
+    let place = Place::new();
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("fedelity"));
+    command.current_dir(place.0.path()).args(["partition"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = command.stdout(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty());
+}
+
 #[test]
 fn a_partition_is_written_and_read_back() {
     let place = Place::new();
@@ -378,6 +416,7 @@ fn a_partition_is_written_and_read_back() {
     let again = place.call(&["run", "read/config.toml", "--output", "again"]);
     assert_eq!(again.code, 0, "{}", again.err);
     assert!(model("again") == model("read"));
+    place.refuses(&["run", "--partition", "p.json", "--set", "partition.alpha=1"], &["partition.alpha", "beside"]);
     place.write("bad.json", "{\"format\": \"other\"}");
     let answer = place.call(&["run", "--partition", "bad.json"]);
     assert_eq!(answer.code, 2);

@@ -100,9 +100,15 @@ impl Trained<'_> {
         objective: &mut dyn Objective,
         each: &mut dyn FnMut(&[f32], usize) -> Result<()>,
     ) -> Result<()> {
-        let samples = self.samples.at(&self.samples.indices[..most.min(self.samples.len())]);
         let mut params = self.params.to_vec();
-        self.trainer.gradients(samples, batch, &mut params, objective, each)
+        let first = &self.samples.indices[..most.min(self.samples.len())];
+        for indices in first.chunks(batch.max(1)) {
+            let chosen = self.samples.at(indices);
+            let labels: Vec<u16> = chosen.labels().collect();
+            let (_, grad) = self.trainer.gradient(&chosen.images(), &labels, &[], &mut params, objective)?;
+            each(grad, labels.len())?;
+        }
+        Ok(())
     }
 }
 

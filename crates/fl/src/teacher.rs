@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedelity_nn::{Outputs, Workspace};
+use fedelity_nn::{Images, Outputs, Workspace};
 
 use crate::{CHUNK, Samples};
 
@@ -123,11 +123,12 @@ impl TeacherOutputs {
     }
 
     /// Runs every teacher over one batch.
-    pub(crate) fn run(&mut self, workspace: &mut Workspace, teachers: &[Frozen<'_>], batch: Samples<'_>) {
-        self.samples = batch.len();
+    pub(crate) fn run(&mut self, workspace: &mut Workspace, teachers: &[Frozen<'_>], batch: &Images<'_>) {
         for (teacher, rows) in teachers.iter().zip(&mut self.batch) {
             rows.clear();
-            rows.push(&workspace.evaluate(teacher.weights, &batch.images()), teacher.features);
+            let outputs = workspace.evaluate(teacher.weights, batch);
+            self.samples = outputs.samples;
+            rows.push(&outputs, teacher.features);
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use fedelity_nn::{Model, Optimizer, OptimizerKind, Outputs, Workspace, clip_norm};
+use fedelity_nn::{Images, Model, Optimizer, OptimizerKind, Outputs, Workspace, clip_norm};
+use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 
 use crate::rng::{Purpose, SERVER, shuffle, stream};
@@ -89,12 +90,9 @@ impl std::fmt::Debug for Trainer {
     }
 }
 
-/// One pass over a batch: where in the run it stands.
-struct Batch<'a> {
-    samples: Samples<'a>,
-    positions: &'a [u32],
-    teachers: &'a [Frozen<'a>],
-    cached: bool,
+/// Where in the run a batch stands.
+#[derive(Clone, Copy, Default)]
+struct At {
     epoch: usize,
     step: usize,
     dropout: u64,
@@ -148,16 +146,16 @@ impl Trainer {
             let mut dropout = stream(Purpose::Dropout);
             let mut rng = stream(Purpose::Method(0));
             for positions in order.chunks(training.batch.max(1)) {
-                let batch = Batch {
-                    samples,
-                    positions,
-                    teachers: job.teachers,
-                    cached: training.teacher_cache,
-                    epoch,
-                    step: fitted.steps,
-                    dropout: dropout.next_u64(),
-                };
-                let terms = self.gradient(&batch, params, &mut rng, objective)?;
+                let at = At { epoch, step: fitted.steps, dropout: dropout.next_u64() };
+                let indices = self.choose(samples, positions);
+                let images = samples.at(&indices).images();
+                if training.teacher_cache {
+                    self.teachers.pick(job.teachers, positions, self.model.classes(), self.model.features());
+                } else {
+                    self.teachers.run(&mut self.workspace, job.teachers, &images);
+                }
+                let terms = self.differentiate(at, &images, job.teachers, params, &mut rng, objective)?;
+                self.indices = indices;
                 last = (epoch, terms.total());
                 if !last.1.is_finite() {
                     return Err(job.diverged(epoch, fitted.steps + 1, last.1));
@@ -182,25 +180,23 @@ impl Trainer {
         Ok(fitted)
     }
 
-    /// Hands the gradient of each batch to `each` with the batch's number of samples. Samples come in their order,
-    /// in batches of `batch`, and `params` keep their trainable values.
-    pub fn gradients(
+    /// The loss and its gradient on one batch, outside any training: what [`fit`](Self::fit) makes of a batch before
+    /// the method adjusts it. Teachers run on the batch. Running statistics inside `params` move.
+    pub fn gradient(
         &mut self,
-        samples: Samples<'_>,
-        batch: usize,
+        images: &Images<'_>,
+        labels: &[u16],
+        teachers: &[Frozen<'_>],
         params: &mut [f32],
         objective: &mut dyn Objective,
-        each: &mut dyn FnMut(&[f32], usize) -> Result<()>,
-    ) -> Result<()> {
-        self.start(&[]);
-        let order: Vec<u32> = (0..samples.len() as u32).collect();
+    ) -> Result<(Terms, &[f32])> {
+        self.start(teachers);
+        self.labels.clear();
+        self.labels.extend_from_slice(labels);
+        self.teachers.run(&mut self.workspace, teachers, images);
         let mut rng = stream(0, Purpose::Method(u32::MAX), 0, 0, 0);
-        for (step, positions) in order.chunks(batch.max(1)).enumerate() {
-            let batch = Batch { samples, positions, teachers: &[], cached: false, epoch: 0, step, dropout: 0 };
-            self.gradient(&batch, params, &mut rng, objective)?;
-            each(&self.grad, positions.len())?;
-        }
-        Ok(())
+        let terms = self.differentiate(At::default(), images, teachers, params, &mut rng, objective)?;
+        Ok((terms, &self.grad))
     }
 
     /// Runs the model in evaluation mode over samples in chunks of [`CHUNK`]; `each` gets outputs and labels.
@@ -220,34 +216,35 @@ impl Trainer {
         found
     }
 
-    /// The gradient of the loss on one batch, left in `self.grad`.
-    fn gradient(
+    /// The indices of a batch, by position among the samples; its labels are left in `self.labels`.
+    fn choose(&mut self, samples: Samples<'_>, positions: &[u32]) -> Vec<u32> {
+        let mut indices = std::mem::take(&mut self.indices);
+        indices.clear();
+        indices.extend(positions.iter().map(|&position| samples.indices[position as usize]));
+        self.labels.clear();
+        self.labels.extend(samples.at(&indices).labels());
+        indices
+    }
+
+    /// Forward, loss and backward on one batch whose labels and teachers' outputs are in place. The gradient is left
+    /// in `self.grad`.
+    fn differentiate(
         &mut self,
-        batch: &Batch<'_>,
+        at: At,
+        images: &Images<'_>,
+        teachers: &[Frozen<'_>],
         params: &mut [f32],
-        rng: &mut rand_chacha::ChaCha8Rng,
+        rng: &mut ChaCha8Rng,
         objective: &mut dyn Objective,
     ) -> Result<Terms> {
-        let (classes, features, n) = (self.model.classes(), self.model.features(), batch.positions.len());
-        self.indices.clear();
-        self.indices.extend(batch.positions.iter().map(|&position| batch.samples.indices[position as usize]));
-        let chosen = batch.samples.at(&self.indices);
-        self.labels.clear();
-        self.labels.extend(chosen.labels());
-        if !batch.teachers.is_empty() {
-            if batch.cached {
-                self.teachers.pick(batch.teachers, batch.positions, classes, features);
-            } else {
-                self.teachers.run(&mut self.workspace, batch.teachers, chosen);
-            }
-        }
+        let (classes, features, n) = (self.model.classes(), self.model.features(), self.labels.len());
         self.grad.fill(0.0);
         grow(&mut self.d_logits, n * classes).fill(0.0);
         grow(&mut self.d_features, n * features);
-        self.workspace.train(params, &chosen.images(), batch.dropout);
+        self.workspace.train(params, images, at.dropout);
         let mut step = Step {
-            epoch: batch.epoch,
-            step: batch.step,
+            epoch: at.epoch,
+            step: at.step,
             labels: &self.labels,
             classes,
             features,
@@ -257,7 +254,7 @@ impl Trainer {
             model: &self.model,
             params,
             grad: &mut self.grad,
-            frozen: batch.teachers,
+            frozen: teachers,
             outputs: &self.teachers,
             d_features: &mut self.d_features[..n * features],
             d_features_used: false,

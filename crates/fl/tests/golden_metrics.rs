@@ -1,5 +1,7 @@
 //! The metrics and the mean against golden vectors.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::PathBuf;
 
 use fedelity_fl::Mean;

@@ -7,6 +7,8 @@
 //! remainder modulo the stride see the same subset of taps, so each phase is a dense correlation over the output
 //! gradient and no work is spent on the zeros between its pixels.
 
+#![allow(clippy::needless_range_loop, reason = "tiles are indexed by channel and pixel, in registers")]
+
 use std::ops::Range;
 
 use pulp::Simd;

@@ -5,6 +5,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod batch_norm;
+mod buffer;
 mod conv;
 pub mod dense;
 pub mod dropout;
@@ -22,6 +23,7 @@ mod simd;
 pub mod softmax;
 mod window;
 
+pub use buffer::Buffer;
 pub use conv::Conv;
 pub use peak::peak;
 pub use plane::{Plane, clear_halo};

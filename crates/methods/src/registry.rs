@@ -10,7 +10,25 @@ use toml::Table;
 use crate::error::{Error, Range};
 
 /// All methods, in the order of the documentation. A new method is one more line.
-static ENTRIES: &[Entry] = &[crate::FedAvg::ENTRY];
+static ENTRIES: &[Entry] = &[
+    crate::FedAvg::ENTRY,
+    crate::FedProx::ENTRY,
+    crate::FedCurv::ENTRY,
+    crate::FedNova::ENTRY,
+    crate::Scaffold::ENTRY,
+    crate::Moon::ENTRY,
+    crate::FedLsd::ENTRY,
+    crate::FedNtd::ENTRY,
+    crate::FedCad::ENTRY,
+    crate::FedSsd::ENTRY,
+    crate::FedDistill::ENTRY,
+    crate::FedGkd::ENTRY,
+    crate::FedGkdVote::ENTRY,
+    crate::FedGkdPlus::ENTRY,
+    crate::FedDistillPlus::ENTRY,
+    crate::FedGen::ENTRY,
+    crate::FedDf::ENTRY,
+];
 
 /// What a method's struct of hyper-parameters is. The fields are the keys of `[method]`.
 pub trait Hyper: Method + Default + Serialize + DeserializeOwned + 'static {

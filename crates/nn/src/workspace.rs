@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use fedelity_kernels::{Isa, Plane, batch_norm, clear_halo, dense, dropout, elementwise, group_norm, lanes, pool};
+use fedelity_kernels::{Buffer, Isa, Plane, batch_norm, clear_halo, dense, dropout, elementwise, group_norm, lanes, pool};
 
 use crate::architecture::InputShape;
 use crate::plan::{Back, Norm, Op, Place, Plan, RowOp, Target, ValueId};
@@ -71,13 +71,13 @@ pub struct Workspace {
     groups: usize,
     /// Samples the row buffers have room for.
     row_samples: usize,
-    saved: Vec<Vec<f32>>,
-    slots: Vec<Vec<f32>>,
-    aux: Vec<Vec<f32>>,
-    packed: Vec<Vec<f32>>,
+    saved: Vec<Buffer>,
+    slots: Vec<Buffer>,
+    aux: Vec<Buffer>,
+    packed: Vec<Buffer>,
     /// Rows before each row operation, and after the last one.
-    rows: Vec<Vec<f32>>,
-    d_rows: Vec<Vec<f32>>,
+    rows: Vec<Buffer>,
+    d_rows: Vec<Buffer>,
     dropout_key: u64,
 }
 
@@ -98,12 +98,12 @@ impl Workspace {
             samples: 0,
             groups: 0,
             row_samples: 0,
-            saved: vec![Vec::new(); plan.saved],
-            slots: vec![Vec::new(); plan.slots.len()],
-            aux: vec![Vec::new(); plan.aux.len()],
-            packed: plan.packed.iter().map(|&len| vec![0.0; len]).collect(),
-            rows: vec![Vec::new(); rows],
-            d_rows: vec![Vec::new(); rows],
+            saved: vec![Buffer::default(); plan.saved],
+            slots: vec![Buffer::default(); plan.slots.len()],
+            aux: vec![Buffer::default(); plan.aux.len()],
+            packed: plan.packed.iter().map(|&len| Buffer::zeros(len)).collect(),
+            rows: vec![Buffer::default(); rows],
+            d_rows: vec![Buffer::default(); rows],
             dropout_key: 0,
             plan,
         }
@@ -297,8 +297,8 @@ impl Workspace {
             self.row_samples = samples;
             for (i, rows) in self.rows.iter_mut().zip(&mut self.d_rows).enumerate() {
                 let width = if i == 0 { self.plan.row_width } else { self.plan.rows[i - 1].width() };
-                rows.0.resize(samples * width, 0.0);
-                rows.1.resize(samples * width, 0.0);
+                *rows.0 = Buffer::zeros(samples * width);
+                *rows.1 = Buffer::zeros(samples * width);
             }
         }
         let groups = samples.div_ceil(self.isa.lanes());
@@ -309,15 +309,15 @@ impl Workspace {
         let lanes = self.isa.lanes();
         for value in &self.plan.values {
             if let Place::Saved(i) = value.place {
-                self.saved[i] = vec![0.0; groups * value.channels * value.plane.area() * lanes];
+                self.saved[i] = Buffer::zeros(groups * value.channels * value.plane.area() * lanes);
             }
         }
         let chunk = groups.min(self.plan.chunk);
         for (slot, &size) in self.slots.iter_mut().zip(&self.plan.slots) {
-            *slot = vec![0.0; chunk * size];
+            *slot = Buffer::zeros(chunk * size);
         }
         for (aux, &size) in self.aux.iter_mut().zip(&self.plan.aux) {
-            *aux = vec![0.0; groups * size];
+            *aux = Buffer::zeros(groups * size);
         }
     }
 
@@ -348,7 +348,7 @@ impl Workspace {
         }
     }
 
-    fn buffer(&mut self, place: Place) -> &mut Vec<f32> {
+    fn buffer(&mut self, place: Place) -> &mut Buffer {
         match place {
             Place::Saved(i) => &mut self.saved[i],
             Place::Slot(i) => &mut self.slots[i],

@@ -59,7 +59,7 @@ impl Simulation {
         self.coordinator.close()?;
         let closed = start.elapsed();
 
-        let due = (number + 1) % experiment.evaluate_every == 0 || self.done();
+        let due = (number + 1).is_multiple_of(experiment.evaluate_every) || self.done();
         let evaluation = due.then(|| self.evaluate());
         let forgetting = evaluation.as_ref().and_then(|found| self.forgetting.push(&found.class_accuracy()));
         let training = (trained - opened).saturating_sub(tally.folding);

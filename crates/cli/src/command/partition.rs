@@ -46,7 +46,7 @@ pub(crate) struct Show {
 }
 
 /// Lines of the screen that are not clients.
-const FRAME: usize = 14;
+const FRAME: usize = 15;
 /// Clients shown where there is no screen.
 const ROWS: usize = 100;
 
@@ -82,13 +82,12 @@ impl Show {
         let clients = pool.partition.clients.len();
         // One row of the cut is no gain over its note.
         let rows = if clients <= rows + 1 { clients } else { rows };
-        let title = format!("{}: {}", pool.dataset.name, pool.partition.spec);
-        printer.line(printer.paint(Style::Heading, &title))?;
+        printer.line(printer.paint(Style::Heading, &pool.dataset.name))?;
+        printer.line(&pool.partition.spec)?;
         printer.line("")?;
         for line in (Heatmap { counts: &skew.counts, width: terminal::width(), rows }).lines(printer) {
             printer.line(line)?;
         }
-        printer.line("")?;
         for line in statistics(pool, skew) {
             printer.line(line)?;
         }

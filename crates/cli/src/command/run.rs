@@ -78,7 +78,7 @@ impl Run {
         for method in &study.settings.methods {
             Simulation::new(study.experiment(method, study.settings.seeds[0], threads))?;
         }
-        let interrupt = Interrupt::listen()?;
+        let interrupt = Interrupt::listen(printer)?;
         let labels = labels(&study.settings.methods);
         let folder = folder::create(self.output.as_deref(), &name(&study, &labels))?;
         printer.say(title(&study, threads));
@@ -95,7 +95,7 @@ impl Run {
     fn settings(&self, printer: &Printer) -> Result<(Document, Settings)> {
         let mut document = self.overrides.document(self.file.as_deref())?;
         if let Some(file) = &self.partition {
-            document.remove("partition");
+            document.remove_of_file("partition");
             document.put(&["partition", "file"], path_value(file), "--partition")?;
         }
         let settings = Settings::check(&document)?;

@@ -109,7 +109,7 @@ impl Document {
     }
 
     /// Takes a value out.
-    pub(crate) fn remove(&mut self, path: &str) -> Option<Value> {
+    fn remove(&mut self, path: &str) -> Option<Value> {
         let keys: Vec<&str> = path.split('.').collect();
         let (last, parents) = keys.split_last()?;
         let mut table = &mut self.table;
@@ -119,6 +119,17 @@ impl Document {
         let value = table.remove(*last);
         self.forget(path);
         value
+    }
+
+    /// Takes out of a table what the file put there.
+    pub(crate) fn remove_of_file(&mut self, section: &str) {
+        let keys = self.table.get(section).and_then(Value::as_table).map(|table| table.keys().cloned().collect());
+        let keys: Vec<String> = keys.unwrap_or_default();
+        for path in keys.iter().map(|key| format!("{section}.{key}")) {
+            if matches!(self.origin(&path), Some(Origin::File { .. })) {
+                self.remove(&path);
+            }
+        }
     }
 
     fn forget(&mut self, path: &str) {

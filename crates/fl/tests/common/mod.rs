@@ -25,7 +25,8 @@ pub(crate) fn scaling() -> Scaling {
     Scaling { scale: vec![1.0 / 60.0; 2], shift: vec![-1.5, -1.7] }
 }
 
-/// `plain`: convolution and dense layers; `group`, `batch`: with that normalisation; `dropout`; `linear`.
+/// `plain`: convolution and dense layers; `group`, `batch`: with that normalisation; `smooth`: without the kinks of
+/// ReLU; `dropout`; `linear`.
 pub(crate) fn model(kind: &str) -> Arc<Model> {
     let conv = || Node::named("conv", Layer::Conv { out: 6, kernel: 3, stride: 1, pad: 1, bias: true });
     let flat = || Node::plain(Layer::Flatten);
@@ -38,6 +39,10 @@ pub(crate) fn model(kind: &str) -> Arc<Model> {
             vec![conv(), norm, relu(), flat(), dense(), relu()]
         }
         "batch" => vec![conv(), Node::named("norm", Layer::BatchNorm), relu(), flat(), dense(), relu()],
+        "smooth" => {
+            let norm = Node::named("norm", Layer::GroupNorm { channels_per_group: 3 });
+            vec![conv(), norm, flat(), dense()]
+        }
         "dropout" => vec![flat(), dense(), relu(), Node::plain(Layer::Dropout { p: 0.5 })],
         _ => vec![flat()],
     };

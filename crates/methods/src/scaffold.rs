@@ -1,0 +1,240 @@
+//! SCAFFOLD: Karimireddy, Kale, Mohri, Reddi, Stich, Suresh, "SCAFFOLD: Stochastic Controlled Averaging for Federated
+//! Learning", ICML 2020, arXiv:1910.06378, Algorithm 1 with option II and eta_g = 1.
+//!
+//!   each step of client i:   y <- y - eta * (g_i(y) - c_i + c)
+//!   after K steps:           c_i+ = c_i - c + (w^t - y) / (K * eta)
+//!   the server:              w^{t+1} = mean of y,   c <- c + 1/N * sum_{i in S} (c_i+ - c_i)
+//!
+//! c_i is the way a client went last time, c the way all went: their difference takes the client's own drift out of
+//! every step. Both start at zero, so the first round is FedAvg.
+//!
+//! Deviations: the correction is added to the gradient, before momentum, and K is the number of plain steps that K
+//! steps with momentum are worth (FedNova's a_i; it is K itself without momentum), as FedNTD's code pairs them: with
+//! momentum rho the way is about 1 / (1 - rho) times longer than K * eta gradients. The mean of y is weighted as the
+//! federation says, by size unless told otherwise; the paper's is uniform. Only trainable parameters are corrected.
+//! Before the first c exists nothing is sent or added in its place. The rule is for SGD; another optimiser is refused,
+//! because the way is then no multiple of a gradient.
+
+use fedelity_fl::{Error, Gather, Local, Method, Needs, Outbox, Payload, Result, Server, Trained, Upload};
+use fedelity_nn::{Layout, OptimizerKind, Params};
+use serde::{Deserialize, Serialize};
+
+use crate::fednova::{effective_steps, momentum};
+use crate::registry::{Entry, Hyper};
+use crate::trainable;
+
+/// The server's control variate c, and a client's c_i in its memory: trainable parameters, packed.
+const CONTROL: &str = "control";
+/// What a client sends: c_i+ - c_i.
+const CHANGE: &str = "control-change";
+
+/// SCAFFOLD. It has no hyper-parameters of its own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Scaffold {}
+
+impl Method for Scaffold {
+    fn name(&self) -> &'static str {
+        "scaffold"
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { client_memory: true, ..Needs::default() }
+    }
+
+    fn init(&self, server: &mut Server<'_>, _: &Params) -> Result<Payload> {
+        match server.training.optimizer {
+            OptimizerKind::Sgd { .. } => Ok(Payload::new()),
+            OptimizerKind::Adam { .. } => {
+                let reason = "its control variates need SGD on the clients, not Adam".to_string();
+                Err(Error::Method { method: self.name(), reason })
+            }
+        }
+    }
+
+    fn prepare(&self, _: &mut Server<'_>, state: &mut Payload, _: &Params) -> Result<Payload> {
+        Ok(state.opt(CONTROL).map_or_else(Payload::new, |c| Payload::new().with(CONTROL, c.clone())))
+    }
+
+    fn adjust(&self, local: &mut Local<'_>, _: &[f32], grad: &mut [f32]) -> Result<()> {
+        let layout = local.model.layout();
+        let (c, c_i) = (control(local.down, layout)?, control(local.memory, layout)?);
+        if c.is_none() && c_i.is_none() {
+            return Ok(());
+        }
+        let correction = local.scratch.typed(|| difference(layout.trainable_len(), c, c_i));
+        for (range, packed) in trainable::parts(layout) {
+            for (grad, correction) in grad[range].iter_mut().zip(&correction[packed]) {
+                *grad += correction;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&self, local: &mut Local<'_>, done: &mut Trained<'_>) -> Result<Outbox> {
+        let steps = effective_steps(done.fitted.steps, momentum(local.training.optimizer));
+        let way = steps * f64::from(local.lr);
+        if way <= 0.0 {
+            // It did not move: there is nothing to learn about its gradients.
+            return Ok(Outbox { memory: local.memory.clone(), ..Outbox::default() });
+        }
+        let layout = local.model.layout();
+        let (c, c_i) = (control(local.down, layout)?, control(local.memory, layout)?);
+        let (global, y) = (trainable::pack(layout, local.global), trainable::pack(layout, done.params));
+        let new = client_control(&global, &y, c, c_i, way);
+        let change: Vec<f32> = match c_i {
+            Some(c_i) => new.iter().zip(c_i).map(|(new, old)| new - old).collect(),
+            None => new.clone(),
+        };
+        Ok(Outbox { upload: Payload::new().with(CHANGE, change), memory: Payload::new().with(CONTROL, new) })
+    }
+
+    fn collect(
+        &self,
+        server: &mut Server<'_>,
+        _: &mut Payload,
+        _: &Params,
+        gather: &mut Gather,
+        upload: &Upload,
+    ) -> Result<()> {
+        if upload.extra.opt(CHANGE).is_some() {
+            let change = upload.extra.get_sized(CHANGE, server.model.layout().trainable_len())?;
+            gather.also(CHANGE).add(1.0, change)?;
+        }
+        gather.mean.add(upload.weight, &upload.params)
+    }
+
+    fn conclude(
+        &self,
+        server: &mut Server<'_>,
+        state: &mut Payload,
+        _: &Params,
+        gather: &mut Gather,
+    ) -> Result<Params> {
+        let changes = gather.also(CHANGE);
+        if changes.added() > 0 {
+            let c = state.slot(CONTROL, changes.sums().len());
+            for (c, change) in c.iter_mut().zip(changes.sums()) {
+                *c = (f64::from(*c) + change / server.clients as f64) as f32;
+            }
+        }
+        gather.mean.finish()
+    }
+}
+
+impl Hyper for Scaffold {
+    const ENTRY: Entry = Entry::new::<Self>(
+        "scaffold",
+        "Correct every local step by how this client's steps differ from everyone's.",
+        "Karimireddy et al., ICML 2020, arXiv:1910.06378",
+        "y <- y - eta * (g_i(y) - c_i + c)",
+        &[],
+    );
+}
+
+/// A control variate, if there is one yet.
+fn control<'a>(payload: &'a Payload, layout: &Layout) -> Result<Option<&'a [f32]>> {
+    match payload.opt(CONTROL) {
+        Some(_) => Ok(Some(payload.get_sized(CONTROL, layout.trainable_len())?)),
+        None => Ok(None),
+    }
+}
+
+/// c - c_i, where what is absent is zero.
+fn difference(len: usize, c: Option<&[f32]>, c_i: Option<&[f32]>) -> Vec<f32> {
+    let mut out = c.map_or_else(|| vec![0.0; len], <[f32]>::to_vec);
+    if let Some(c_i) = c_i {
+        out.iter_mut().zip(c_i).for_each(|(out, c_i)| *out -= c_i);
+    }
+    out
+}
+
+/// Option II: c_i - c + (w^t - y) / way, with way = K * eta.
+fn client_control(global: &[f32], y: &[f32], c: Option<&[f32]>, c_i: Option<&[f32]>, way: f64) -> Vec<f32> {
+    let correction = difference(global.len(), c, c_i);
+    let each = global.iter().zip(y).zip(correction);
+    each.map(|((w, y), correction)| ((f64::from(*w) - f64::from(*y)) / way - f64::from(correction)) as f32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FedAvg;
+    use crate::trial::{self, close, numbers};
+
+    #[test]
+    fn golden_scaffold_client_control() {
+        let cases = trial::rules("scaffold-client-control");
+        assert_eq!(cases.len(), 2);
+        for case in cases {
+            let get = |name: &str| numbers(&case["inputs"][name]);
+            let number = |name: &str| case["inputs"][name].as_f64().unwrap();
+            let way = effective_steps(number("steps") as usize, number("momentum")) * number("lr");
+            let (c, c_i) = (get("server_control"), get("client_control"));
+            let found = client_control(&get("global"), &get("local"), Some(&c), Some(&c_i), way);
+            close(&found, &case["expect"]["client_control"], 1e-6);
+        }
+    }
+
+    #[test]
+    fn golden_scaffold_server_control() {
+        for case in trial::rules("scaffold-server-control") {
+            let inputs = &case["inputs"];
+            let rows = |name: &str| inputs[name].as_array().unwrap().iter().map(numbers).collect::<Vec<_>>();
+            let uploads = rows("new").into_iter().zip(rows("old")).map(|(new, old)| {
+                let change: Vec<f32> = new.iter().zip(&old).map(|(new, old)| new - old).collect();
+                trial::upload(5, vec![0.0; 6], Payload::new().with(CHANGE, change))
+            });
+            let clients = inputs["clients_total"].as_u64().unwrap() as usize;
+            let state = Payload::new().with(CONTROL, numbers(&inputs["server_control"]));
+            let coordinator = trial::serve_among(clients, Scaffold {}, &[0.0; 6], state, uploads);
+            close(coordinator.state().get(CONTROL).unwrap(), &case["expect"]["server_control"], 1e-6);
+        }
+    }
+
+    #[test]
+    fn the_first_round_is_fedavg() {
+        for batch_norm in [false, true] {
+            let first = trial::Run { rounds: 1, batch_norm, ..trial::Run::default() };
+            assert_eq!(first.global(Scaffold {}), first.global(FedAvg {}));
+            let more = trial::Run { rounds: 2, ..first };
+            assert_ne!(more.global(Scaffold {}), more.global(FedAvg {}));
+        }
+    }
+
+    #[test]
+    fn the_servers_control_is_the_mean_of_the_clients() {
+        let run = trial::Run { rounds: 3, ..trial::Run::default() };
+        let (coordinator, memories) = run.finish(Scaffold {});
+        let c = coordinator.state().get(CONTROL).unwrap();
+        for (k, c) in c.iter().enumerate() {
+            let mean: f32 = memories.iter().map(|memory| memory.opt(CONTROL).map_or(0.0, |c_i| c_i[k])).sum();
+            let mean = mean / memories.len() as f32;
+            assert!((c - mean).abs() <= 1e-5 * (1.0 + c.abs()), "{c} {mean}");
+        }
+    }
+
+    #[test]
+    fn one_client_alone_is_fedavg() {
+        // With N = 1, c equals c_i and every correction is exactly zero.
+        let alone = trial::Run { sizes: &[40], per_round: 1, ..trial::Run::default() };
+        let (found, plain) = (alone.global(Scaffold {}), alone.global(FedAvg {}));
+        assert!(found.iter().zip(plain.iter()).all(|(found, plain)| (found - plain).abs() < 1e-5));
+    }
+
+    #[test]
+    fn adam_is_refused() {
+        let run = trial::Run { adam: true, ..trial::Run::default() };
+        let error = run.start(Scaffold {}).unwrap_err().to_string();
+        assert_eq!(error, "the method 'scaffold': its control variates need SGD on the clients, not Adam");
+    }
+
+    #[test]
+    fn what_travels() {
+        let (p, run) = (trial::model(true).layout().len(), trial::Run { batch_norm: true, ..trial::Run::default() });
+        let trainable = trial::model(true).layout().trainable_len();
+        let traffic = run.traffic(Scaffold {});
+        assert_eq!(traffic[0], (4 * p, 4 * (p + trainable)));
+        assert_eq!(traffic[1], (4 * (p + trainable), 4 * (p + trainable)));
+    }
+}

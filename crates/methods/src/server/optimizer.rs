@@ -1,0 +1,252 @@
+//! Optimisers on the server.
+//!
+//! FedAvgM: Hsu, Qi, Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+//! Classification", 2019, arXiv:1909.06335. FedAdam and FedYogi: Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar,
+//! McMahan, "Adaptive Federated Optimization", ICLR 2021, arXiv:2003.00295, Algorithm 2. With delta = what the method
+//! would make of the round - w^t:
+//!
+//!   FedAvgM:  v <- momentum * v + delta;    w^{t+1} = w^t + lr * v
+//!   FedAdam:  m <- beta1 * m + (1 - beta1) * delta;    v <- beta2 * v + (1 - beta2) * delta^2
+//!   FedYogi:  m as FedAdam;    v <- v - (1 - beta2) * delta^2 * sign(v - delta^2)
+//!             both w^{t+1} = w^t + lr * m / (sqrt(v) + tau)
+//!
+//! The clients' mean change is a noisy gradient of the federation's loss, so what helps against noise elsewhere helps
+//! here. m starts at 0 and v at tau^2, the least that Algorithm 2 allows; as there, nothing corrects their bias.
+//!
+//! Running statistics are not moved by gradients: they become what the method says. FedAvgM with lr 1 and momentum 0 is
+//! the method itself, bit for bit.
+
+use std::sync::Arc;
+
+use fedelity_fl::Payload;
+use fedelity_nn::Layout;
+
+use crate::trainable;
+
+/// Where m stands in the server's state.
+const FIRST: &str = "server-optimizer/first";
+/// Where v stands.
+const SECOND: &str = "server-optimizer/second";
+
+/// How the server moves, given where the method would go.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum ServerOptimizer {
+    /// To where the method says.
+    #[default]
+    None,
+    /// With momentum.
+    FedAvgM {
+        /// The learning rate. Above 0; the paper's is 1.
+        lr: f64,
+        /// The share of the last step that is kept: from 0 to below 1; the paper's is 0.9. At 0 there is no memory.
+        momentum: f64,
+    },
+    /// By a mean of directions over the root of a mean of their squares.
+    FedAdam {
+        /// The learning rate eta. Above 0; the paper tunes it.
+        lr: f64,
+        /// The decay of the mean of directions: from 0 to below 1; the paper's is 0.9. At 0 only this round counts.
+        beta1: f64,
+        /// The decay of the mean of squares: from 0 to below 1; the paper's is 0.99.
+        beta2: f64,
+        /// How adaptive it is: smaller is more. Above 0; the paper's is 0.001.
+        tau: f64,
+    },
+    /// As FedAdam, with squares that grow and shrink by steps of their own size.
+    FedYogi {
+        /// As for FedAdam.
+        lr: f64,
+        /// As for FedAdam.
+        beta1: f64,
+        /// As for FedAdam.
+        beta2: f64,
+        /// As for FedAdam.
+        tau: f64,
+    },
+}
+
+/// m and v, trainable parameters packed.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    first: Option<Arc<[f32]>>,
+    second: Option<Arc<[f32]>>,
+}
+
+impl Memory {
+    /// Takes the memory out of the server's state.
+    pub(super) fn take(state: &mut Payload) -> Self {
+        Self { first: state.remove(FIRST), second: state.remove(SECOND) }
+    }
+
+    /// Puts it back.
+    pub(super) fn put(self, state: &mut Payload) {
+        for (name, values) in [(FIRST, self.first), (SECOND, self.second)] {
+            if let Some(values) = values {
+                state.put(name, values);
+            }
+        }
+    }
+}
+
+impl ServerOptimizer {
+    /// The name, as a configuration writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::FedAvgM { .. } => "fedavgm",
+            Self::FedAdam { .. } => "fedadam",
+            Self::FedYogi { .. } => "fedyogi",
+        }
+    }
+
+    /// Turns `new`, where the method would go from `global`, into where the server goes.
+    pub(super) fn step(self, layout: &Layout, memory: &mut Memory, global: &[f32], new: &mut [f32]) {
+        let len = layout.trainable_len();
+        match self {
+            Self::None => {}
+            Self::FedAvgM { lr, momentum } => {
+                let v = slot(&mut memory.first, len, 0.0);
+                for (range, packed) in trainable::parts(layout) {
+                    let each = new[range.clone()].iter_mut().zip(&global[range]).zip(&mut v[packed]);
+                    each.for_each(|((new, old), v)| momentum_step(new, *old, v, lr, momentum));
+                }
+            }
+            Self::FedAdam { lr, beta1, beta2, tau } => {
+                let grow = |v: f64, square: f64| beta2 * v + (1.0 - beta2) * square;
+                adaptive(layout, memory, global, new, (lr, beta1, tau), grow);
+            }
+            Self::FedYogi { lr, beta1, beta2, tau } => {
+                let grow = |v: f64, square: f64| {
+                    let sign = if v > square {
+                        1.0
+                    } else if v < square {
+                        -1.0
+                    } else {
+                        0.0
+                    };
+                    v - (1.0 - beta2) * square * sign
+                };
+                adaptive(layout, memory, global, new, (lr, beta1, tau), grow);
+            }
+        }
+    }
+}
+
+/// w + lr * (momentum * v + delta), written as a change of w + delta, so that no change leaves its bits alone.
+fn momentum_step(new: &mut f32, old: f32, v: &mut f32, lr: f64, momentum: f64) {
+    let delta = f64::from(*new) - f64::from(old);
+    let kept = momentum * f64::from(*v);
+    let change = lr * kept + (lr - 1.0) * delta;
+    *v = (kept + delta) as f32;
+    if change != 0.0 {
+        *new = (f64::from(*new) + change) as f32;
+    }
+}
+
+fn adaptive(
+    layout: &Layout,
+    memory: &mut Memory,
+    global: &[f32],
+    new: &mut [f32],
+    (lr, beta1, tau): (f64, f64, f64),
+    grow: impl Fn(f64, f64) -> f64,
+) {
+    let len = layout.trainable_len();
+    let m = slot(&mut memory.first, len, 0.0);
+    let v = slot(&mut memory.second, len, (tau * tau) as f32);
+    for (range, packed) in trainable::parts(layout) {
+        let weights = new[range.clone()].iter_mut().zip(&global[range]);
+        let moments = m[packed.clone()].iter_mut().zip(&mut v[packed]);
+        for ((new, old), (m, v)) in weights.zip(moments) {
+            let delta = f64::from(*new) - f64::from(*old);
+            let mean = beta1 * f64::from(*m) + (1.0 - beta1) * delta;
+            let square = grow(f64::from(*v), delta * delta).max(0.0);
+            *new = (f64::from(*old) + lr * mean / (square.sqrt() + tau)) as f32;
+            (*m, *v) = (mean as f32, square as f32);
+        }
+    }
+}
+
+/// The array to write to; made of `start` where there is none of this length.
+fn slot(values: &mut Option<Arc<[f32]>>, len: usize, start: f32) -> &mut [f32] {
+    if values.as_ref().is_none_or(|values| values.len() != len) {
+        *values = Some(vec![start; len].into());
+    }
+    Arc::make_mut(values.as_mut().expect("the array was put in just above"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial;
+
+    /// Two rounds on the six-parameter model, from zeros, each asking for `delta` more.
+    fn two_steps(optimizer: ServerOptimizer, delta: f32) -> (f64, f64) {
+        let (model, mut memory) = (trial::six(), Memory::default());
+        let mut step = |global: f32| {
+            let mut new = [global + delta; 6];
+            optimizer.step(model.layout(), &mut memory, &[global; 6], &mut new);
+            assert!(new.iter().all(|value| *value == new[0]));
+            new[0]
+        };
+        let first = step(0.0);
+        (f64::from(first), f64::from(step(first)))
+    }
+
+    fn close((a, b): (f64, f64), (c, d): (f64, f64)) {
+        assert!((a / c - 1.0).abs() < 1e-5 && (b / d - 1.0).abs() < 1e-5, "{a} {b} for {c} {d}");
+    }
+
+    #[test]
+    fn steps_by_hand() {
+        close(two_steps(ServerOptimizer::FedAvgM { lr: 0.5, momentum: 0.9 }, 1.0), (0.5, 0.5 + 0.5 * 1.9));
+
+        let (lr, beta1, beta2, tau) = (0.1, 0.9, 0.99, 1e-3);
+        let by_hand = |v1: f64, v2: f64| {
+            let first = lr * 0.2 / (v1.sqrt() + tau);
+            (first, first + lr * (0.9 * 0.2 + 0.2) / (v2.sqrt() + tau))
+        };
+        // delta = 2: (1 - beta1) * delta = 0.2, (1 - beta2) * delta^2 = 0.04.
+        let v1 = 0.99 * 1e-6 + 0.04;
+        let adam = two_steps(ServerOptimizer::FedAdam { lr, beta1, beta2, tau }, 2.0);
+        close(adam, by_hand(v1, 0.99 * v1 + 0.04));
+        let yogi = two_steps(ServerOptimizer::FedYogi { lr, beta1, beta2, tau }, 2.0);
+        close(yogi, by_hand(1e-6 + 0.04, 1e-6 + 0.08));
+    }
+
+    #[test]
+    fn statistics_become_what_the_method_says() {
+        let model = trial::model(true);
+        let (layout, global) = (model.layout(), vec![0.25; model.layout().len()]);
+        let mut new = vec![-7.5; layout.len()];
+        let mut memory = Memory::default();
+        let optimizer = ServerOptimizer::FedAdam { lr: 0.1, beta1: 0.9, beta2: 0.99, tau: 1e-3 };
+        optimizer.step(layout, &mut memory, &global, &mut new);
+        for range in trainable::rest(layout) {
+            assert!(new[range].iter().all(|value| *value == -7.5));
+        }
+        for range in layout.trainable() {
+            assert!(new[range.clone()].iter().all(|value| *value > -1.0));
+        }
+        let mut state = Payload::new();
+        memory.put(&mut state);
+        assert_eq!(state.keys().collect::<Vec<_>>(), [FIRST, SECOND]);
+        assert_eq!(state.get(FIRST).unwrap().len(), layout.trainable_len());
+        let memory = Memory::take(&mut state);
+        assert!(state.is_empty() && memory.second.is_some());
+    }
+
+    #[test]
+    fn a_full_step_keeps_every_bit() {
+        let model = trial::six();
+        let optimizer = ServerOptimizer::FedAvgM { lr: 1.0, momentum: 0.0 };
+        let global = [1e30, -0.1, 0.0, 3.0, -1e-40, 0.0];
+        let wanted: [f32; 6] = [0.1, -0.0, -0.0, 1e-40, 1e30, 0.3];
+        let (mut new, mut memory) = (wanted, Memory::default());
+        for _ in 0..3 {
+            new = wanted;
+            optimizer.step(model.layout(), &mut memory, &global, &mut new);
+        }
+        assert_eq!(new.map(f32::to_bits), wanted.map(f32::to_bits));
+    }
+}

@@ -1,0 +1,21 @@
+//! Loss kernels on rows: the value comes back, the gradient is added.
+//!
+//! Matrices are rows, one a sample, and every loss is a mean over the rows. Rows are summed in f64 from logarithms of
+//! probabilities, never from probabilities, so logits of any finite size are safe. Nothing is allocated, and a row that
+//! does not count (weight 0) leaves its gradient untouched.
+
+mod contrast;
+mod cross_entropy;
+mod group;
+mod kl;
+mod rows;
+mod squares;
+#[cfg(test)]
+mod tests;
+
+pub use contrast::contrast;
+pub use cross_entropy::weighted_cross_entropy;
+pub use fedelity_kernels::softmax::{cross_entropy, log_softmax_rows, softmax_rows};
+pub use group::{Alpha, Groups, group_distillation};
+pub use kl::{Kl, kl};
+pub use squares::{mse, squares};

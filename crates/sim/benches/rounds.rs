@@ -1,0 +1,103 @@
+//! What a round costs beyond the arithmetic: `cargo bench -p fedelity-sim`.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Spec, Split};
+use fedelity_fl::{Method, ServerData, Training, Weighting};
+use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, ModelSpec, Node, zoo};
+use fedelity_sim::{Experiment, Simulation};
+
+#[derive(Debug)]
+struct Plain;
+
+impl Method for Plain {
+    fn name(&self) -> &'static str {
+        "plain"
+    }
+}
+
+fn experiment(model: &str, clients: usize, samples: usize, training: Training, rounds: usize) -> Experiment {
+    let n = clients * samples;
+    let train = Split { pixels: (0..n * 784).map(|i| ((i * 2_654_435_761) >> 7) as u8).collect(), labels: labels(n) };
+    let data = Dataset {
+        name: "noise".into(),
+        classes: (0..10).map(|class| class.to_string()).collect(),
+        shape: ImageShape { channels: 1, height: 28, width: 28 },
+        test: Split { pixels: train.pixels[..784].to_vec(), labels: labels(1) },
+        train,
+        normalisation: Normalisation { mean: vec![0.5], std: vec![0.25] },
+    };
+    let input = InputShape { channels: 1, height: 28, width: 28 };
+    let spec = ModelSpec { name: model.into(), projection: false };
+    let model = Model::compile(&zoo::build(&spec, input, 10).unwrap(), Isa::detect()).unwrap();
+    let mine = |client: usize| (client * samples..(client + 1) * samples).map(|i| i as u32).collect();
+    let spec = Spec { kind: Kind::Iid, clients };
+    let partition = Partition { clients: (0..clients).map(mine).collect(), draws: 1, notes: vec![], spec, seed: 0 };
+    Experiment {
+        model: Arc::new(model),
+        data: Arc::new(data),
+        partition: Arc::new(partition),
+        method: Arc::new(Plain),
+        training,
+        weighting: Weighting::Size,
+        per_round: 10,
+        rounds,
+        seed: 1,
+        evaluate_every: rounds,
+        threads: 1,
+        server_data: ServerData::default(),
+    }
+}
+
+/// 784 to 610 to 200 to 10: 603,060 parameters.
+fn wide() -> Arc<Model> {
+    let dense = |name: &str, out| Node::named(name, Layer::Dense { out });
+    let arch = Architecture {
+        name: "wide".into(),
+        input: InputShape { channels: 1, height: 28, width: 28 },
+        classes: 10,
+        extractor: vec![Node::plain(Layer::Flatten), dense("fc1", 610), dense("fc2", 200)],
+        head: "fc3".into(),
+    };
+    Arc::new(Model::compile(&arch, Isa::detect()).unwrap())
+}
+
+fn labels(n: usize) -> Vec<u16> {
+    (0..n).map(|i| (i % 10) as u16).collect()
+}
+
+/// The median over repetitions of the seconds that `rounds` rounds took, in training and in all.
+fn seconds(experiment: &Experiment) -> (f64, f64) {
+    let mut runs: Vec<(f64, f64)> = (0..5)
+        .map(|_| {
+            let mut simulation = Simulation::new(experiment.clone()).unwrap();
+            let (mut train, mut all) = (0.0, 0.0);
+            while !simulation.done() {
+                let seconds = simulation.step().unwrap().seconds;
+                train += seconds.train;
+                all += seconds.total();
+            }
+            (train, all)
+        })
+        .collect();
+    runs.sort_by(|a, b| a.1.total_cmp(&b.1));
+    runs[runs.len() / 2]
+}
+
+fn main() {
+    let idle = Training { epochs: 0, ..Training::default() };
+    let mut idle = experiment("mlp", 10, 10, idle, 100);
+    idle.model = wide();
+    let (_, all) = seconds(&idle);
+    println!(
+        "{} parameters, clients that do nothing: {:.3} ms a client",
+        idle.model.layout().len(),
+        all / 1000.0 * 1e3
+    );
+
+    let small = Training { batch: 10, ..Training::default() };
+    let (train, all) = seconds(&experiment("logistic", 1000, 60, small, 100));
+    println!("logistic regression, 100 rounds of 10 clients of 60 samples: {train:.3} s training, {all:.3} s in all");
+}
