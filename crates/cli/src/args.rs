@@ -12,9 +12,12 @@ Examples:
   fedelity run --set rounds=5 --set model.name=mlp
   fedelity check experiment.toml        what would run, and about how long
   fedelity partition                    who holds which classes, as a picture
-  fedelity methods fedavg               a method with its equation and its keys
+  fedelity methods                      all methods, and what each of them needs
+  fedelity methods fedntd               a method with its equation and its keys
 
 Results and tables go to stdout, everything else to stderr.
+FEDELITY_DATA names the folder of data sets. FEDELITY_ISA chooses the instruction set: portable,
+portable-wide, avx2, avx512 or neon, where the machine has it [default: the best].
 Exit codes: 0 done, 1 training diverged, 2 could not run, 130 interrupted.";
 
 /// Federated learning on data that differ from client to client.

@@ -4,14 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
-use fedelity_fl::{
-    Coordinator, Federation, Payload, Samples, Scaling, ServerData, Task, Trainer, client, longest_first,
-    sample_clients,
-};
-
+use fedelity_fl::{Federation, Samples, Scaling, Task, Trainer, client, longest_first, sample_clients};
 use fedelity_nn::Params;
 
 use crate::config::Method;
+use crate::rehearsal::{Rehearsal, rehearse};
 use crate::study::Study;
 
 /// What one run of a method would cost.
@@ -21,6 +18,8 @@ pub(crate) struct Estimate {
     pub(crate) bytes_down: u64,
     /// Bytes of a round from its clients to the server.
     pub(crate) bytes_up: u64,
+    /// Bytes of both, relative to FedAvg's.
+    pub(crate) traffic: f64,
     /// Seconds of all rounds.
     pub(crate) seconds: f64,
     /// Resident memory, where the system tells it.
@@ -34,53 +33,46 @@ const ROUNDS: usize = 100;
 /// Test samples that are timed.
 const TEST_SAMPLES: usize = 512;
 
-/// Trains one client of middle size for real, on as many of its samples as it takes, and tests a few samples; the rest
-/// is arithmetic.
-pub(crate) fn estimate(study: &Study, method: &Method, threads: usize) -> Result<Estimate> {
+/// Rehearses a few rounds, trains one client of middle size for real, on as many of its samples as it takes, and tests a
+/// few samples; the rest is arithmetic. None if training diverges before there is anything to measure.
+pub(crate) fn estimate(study: &Study, method: &Method, threads: usize) -> Result<Option<Estimate>> {
     let (settings, pool) = (&study.settings, &study.pool);
     let (clients, seed) = (&pool.partition.clients, settings.seeds[0]);
     let training = settings.training();
-    let mut coordinator = Coordinator::new(Federation {
+    let federation = Federation {
         model: Arc::clone(&study.model),
         method: Arc::clone(&method.method),
         training: training.clone(),
         weighting: settings.weighting,
         clients: clients.len(),
         seed,
-        server_data: ServerData::default(),
-    })?;
-    let broadcast = coordinator.open()?;
+        server_data: study.server_data.clone(),
+    };
     let before = resident();
     let scaling = Scaling::from(&pool.dataset.normalisation);
     let middle = middle(clients);
     let own = Samples { split: &pool.dataset.train, indices: &clients[middle], scaling: &scaling };
+    let rehearsal = match rehearse(federation, own, middle, study.per_round) {
+        Err(error) if is_divergence(&error) => return Ok(None),
+        other => other?,
+    };
+    let Rehearsal { broadcast, memory, bytes_up, server_seconds, .. } = &rehearsal;
     let mut trainer = Trainer::new(Arc::clone(&study.model));
-    let memory = Payload::new();
     let task = |n: usize| Task {
         method: method.method.as_ref(),
         training: &training,
         seed,
         client: middle,
         samples: own.at(&own.indices[..n]),
-        broadcast: &broadcast,
-        memory: &memory,
+        broadcast,
+        memory,
     };
     // The first step allocates and warms the caches.
-    let first = client(&mut trainer, &task(own.len().min(settings.batch)), Params::default());
-    let (mut bytes_up, mut buffer) = match first {
-        Ok(done) => (done.upload.bytes(), done.upload.params),
-        // A run may diverge; its cost is the same.
-        Err(error) if error.is_divergence() => (broadcast.bytes(), Params::default()),
-        Err(error) => return Err(error.into()),
-    };
+    let mut buffer = run(&mut trainer, &task(own.len().min(settings.batch)), Params::default())?;
     let mut samples = own.len().min(settings.batch);
     let per_sample = loop {
         let start = Instant::now();
-        match client(&mut trainer, &task(samples), buffer) {
-            Ok(done) => (bytes_up, buffer) = (done.upload.bytes(), done.upload.params),
-            Err(error) if error.is_divergence() => buffer = Params::default(),
-            Err(error) => return Err(error.into()),
-        }
+        buffer = run(&mut trainer, &task(samples), buffer)?;
         let elapsed = start.elapsed().as_secs_f64();
         if elapsed >= ENOUGH_SECS || samples == own.len() {
             break elapsed / samples as f64;
@@ -99,14 +91,29 @@ pub(crate) fn estimate(study: &Study, method: &Method, threads: usize) -> Result
     let train = longest_thread(study, threads) * per_sample;
     let weights = 4 * study.model.layout().len() as u64;
     let worker = resident().zip(before).map(|(after, before)| after.saturating_sub(before));
-    Ok(Estimate {
+    let remembered = memory.bytes() * clients.len().min(settings.rounds * study.per_round) as u64;
+    Ok(Some(Estimate {
         bytes_down: broadcast.bytes() * study.per_round as u64,
         bytes_up: bytes_up * study.per_round as u64,
-        seconds: train + tested * per_test / threads as f64,
+        traffic: (broadcast.bytes() + bytes_up) as f64 / (2 * weights) as f64,
+        seconds: train + tested * per_test / threads as f64 + settings.rounds as f64 * server_seconds,
         memory: before
             .zip(worker)
-            .map(|(before, worker)| before + threads as u64 * (worker + 2 * weights) + 4 * weights),
-    })
+            .map(|(before, worker)| before + threads as u64 * (worker + 2 * weights) + 4 * weights + remembered),
+    }))
+}
+
+/// One round of the client; the memory of its weights comes back. A run may diverge; its cost is the same.
+fn run(trainer: &mut Trainer, task: &Task<'_>, buffer: Params) -> Result<Params> {
+    match client(trainer, task, buffer) {
+        Ok(done) => Ok(done.upload.params),
+        Err(error) if error.is_divergence() => Ok(Params::default()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_divergence(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<fedelity_fl::Error>().is_some_and(fedelity_fl::Error::is_divergence)
 }
 
 /// A client of middle size.

@@ -24,6 +24,8 @@ pub(crate) struct Run<'a> {
 /// How a run ended.
 pub(crate) struct Outcome {
     pub(crate) summary: Summary,
+    /// Rounds that were evaluated, and their accuracy.
+    pub(crate) accuracies: Vec<(u64, f64)>,
     /// Why training left the finite numbers, if it did.
     pub(crate) divergence: Option<String>,
 }
@@ -43,7 +45,7 @@ impl Run<'_> {
         folder.write_config(&config)?;
         self.study.pool.partition.write(&folder.file(names::PARTITION), false)?;
         let mut rounds = folder.start_rounds(&self.header())?;
-        let mut summary = Summary::default();
+        let (mut summary, mut accuracies) = (Summary::default(), Vec::new());
         let (mut divergence, mut failed) = (None, None);
         while !simulation.done() {
             if interrupt.is_asked() {
@@ -61,6 +63,7 @@ impl Run<'_> {
             };
             rounds.append(&record)?;
             summary.add(&record);
+            accuracies.extend(record.accuracy.map(|accuracy| (record.round, accuracy)));
             if let Err(error) = each(&record) {
                 summary.status = Status::Interrupted;
                 failed = Some(error);
@@ -70,7 +73,7 @@ impl Run<'_> {
         rounds.finish()?;
         checkpoint::save(&folder.file(names::MODEL), self.study.model.layout(), simulation.global(), &self.metadata())?;
         folder.write_summary(&summary)?;
-        failed.map_or(Ok(Outcome { summary, divergence }), Err)
+        failed.map_or(Ok(Outcome { summary, accuracies, divergence }), Err)
     }
 
     fn header(&self) -> Header {

@@ -8,13 +8,17 @@ mod execution;
 mod folder;
 mod heatmap;
 mod interrupt;
+mod isa;
 mod printer;
 mod progress;
+mod rehearsal;
 mod results;
 mod status;
 mod study;
+mod synthetic;
 mod table;
 mod terminal;
+mod travel;
 mod units;
 
 use std::process::ExitCode;

@@ -6,16 +6,22 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use fedelity_data::partition::{PartitionFile, Skew};
 use fedelity_data::{Dataset, Kind, Partition, Spec, catalogue, partition};
-use fedelity_fl::ServerData;
-use fedelity_nn::{InputShape, Isa, Model, zoo};
+use fedelity_fl::{HeldOut, ServerData};
+use fedelity_nn::{InputShape, Model, zoo};
 use fedelity_sim::Experiment;
 
 use crate::config::{Document, Method, PerRound, Settings, Source, at_most};
+use crate::isa;
+use crate::units::plural;
 
 /// Data and who holds them.
 pub(crate) struct Pool {
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) partition: PartitionFile,
+    /// What the server holds. No client has any of it, unless the configuration says so.
+    pub(crate) held_out: HeldOut,
+    /// What was done that the configuration does not say.
+    pub(crate) notes: Vec<String>,
 }
 
 /// All that the runs of one configuration share.
@@ -26,24 +32,57 @@ pub(crate) struct Study {
     pub(crate) per_round: usize,
     /// SHA-256 of the data.
     pub(crate) fingerprint: String,
+    pub(crate) server_data: ServerData,
     partition: Arc<Partition>,
 }
 
 impl Pool {
-    /// Loads the data and makes or reads the partition.
+    /// Loads the data, draws what the server holds, and makes or reads the partition of the rest.
     pub(crate) fn load(document: &Document, settings: &mut Settings) -> Result<Self> {
         let dataset = dataset(document, settings)?;
-        let classes = dataset.classes.len();
-        let labels = &dataset.train.labels;
-        let partition = match &settings.partition {
-            Source::Made { spec, seed } => {
-                let made = partition(labels, classes, spec, *seed).map_err(|error| named(document, error))?;
-                PartitionFile::new(&dataset.name, labels, classes, &made)
-            }
-            Source::File(path) => PartitionFile::read_for(path, labels)
-                .map_err(|error| document.error("partition.file", format!("{error}")))?,
+        let (classes, labels) = (dataset.classes.len(), &dataset.train.labels);
+        let draw = |seed: u64| {
+            let held_out = settings.server.hold_out.draw(labels, classes, seed);
+            let withheld = held_out.withheld(labels.len());
+            (held_out, withheld)
         };
-        Ok(Self { dataset: Arc::new(dataset), partition })
+        let (partition, held_out, removed) = match &settings.partition {
+            Source::Made { spec, seed } => {
+                let (held_out, withheld) = draw(*seed);
+                let rest: Vec<u32> = (0..labels.len() as u32).filter(|&i| !withheld[i as usize]).collect();
+                if rest.is_empty() {
+                    return Err(nothing_left(document, labels.len()));
+                }
+                let rest_labels: Vec<u16> = rest.iter().map(|&i| labels[i as usize]).collect();
+                let mut made = partition(&rest_labels, classes, spec, *seed).map_err(|error| named(document, error))?;
+                made.clients.iter_mut().flatten().for_each(|i| *i = rest[*i as usize]);
+                (PartitionFile::new(&dataset.name, labels, classes, &made), held_out, 0)
+            }
+            Source::File(path) => {
+                let mut file = PartitionFile::read_for(path, labels)
+                    .map_err(|error| document.error("partition.file", format!("{error}")))?;
+                let (held_out, withheld) = draw(file.seed);
+                let before: usize = file.clients.iter().map(Vec::len).sum();
+                for (client, samples) in file.clients.iter_mut().enumerate() {
+                    samples.retain(|&i| !withheld[i as usize]);
+                    if samples.is_empty() {
+                        let message = format!("{}: client {client} is left with no samples", path.display());
+                        let message = format!("{message} once the server has taken those of [server]");
+                        return Err(document.error("partition.file", message));
+                    }
+                }
+                let after: usize = file.clients.iter().map(Vec::len).sum();
+                (file, held_out, before - after)
+            }
+        };
+        let mut notes = [&partition.notes[..], &held_out.notes].concat();
+        if removed > 0 {
+            notes.push(format!(
+                "{} of the partition file went to the server; the file itself is as it was",
+                plural(removed, "sample")
+            ));
+        }
+        Ok(Self { dataset: Arc::new(dataset), partition, held_out, notes })
     }
 
     /// Statistics of who holds what.
@@ -64,12 +103,16 @@ impl Study {
             let message = format!("clients.per-round = {count}: expected {}", at_most(clients));
             return Err(document.error("clients.per-round", message));
         }
+        let rule = settings.server.composition.rule;
+        rule.check_uploads(per_round)
+            .map_err(|reason| document.error("server.rule", format!("server.rule: {reason}")))?;
         let shape = pool.dataset.shape;
         let input = InputShape { channels: shape.channels, height: shape.height, width: shape.width };
         let model = model(document, &settings, &pool.dataset.name, input, pool.dataset.classes.len())?;
         let partition = Arc::new(for_simulation(&pool.partition));
         let fingerprint = pool.dataset.fingerprint();
-        Ok(Self { settings, pool, model: Arc::new(model), per_round, fingerprint, partition })
+        let server_data = pool.held_out.server_data(&pool.dataset);
+        Ok(Self { settings, pool, model: Arc::new(model), per_round, fingerprint, server_data, partition })
     }
 
     /// One method with one seed.
@@ -86,19 +129,23 @@ impl Study {
             seed,
             evaluate_every: self.settings.evaluate_every,
             threads,
-            server_data: ServerData::default(),
+            server_data: self.server_data.clone(),
         }
     }
 }
 
+/// The error that the server took everything.
+fn nothing_left(document: &Document, samples: usize) -> anyhow::Error {
+    let keys = "server.auxiliary, server.validation and server.unlabelled";
+    document.error("server", format!("{keys} leave none of the {samples} training samples for clients"))
+}
+
 /// The model of the configuration for these inputs.
 fn model(document: &Document, settings: &Settings, data: &str, input: InputShape, classes: usize) -> Result<Model> {
-    let name = &settings.model.name;
-    zoo::build(&settings.model, input, classes)
-        .and_then(|architecture| Model::compile(&architecture, Isa::detect()))
-        .map_err(|error| {
-            document.error("model.name", format!("model.name = \"{name}\" with data.name = \"{data}\": {error}"))
-        })
+    let (name, isa) = (&settings.model.name, isa::chosen()?);
+    zoo::build(&settings.model, input, classes).and_then(|architecture| Model::compile(&architecture, isa)).map_err(
+        |error| document.error("model.name", format!("model.name = \"{name}\" with data.name = \"{data}\": {error}")),
+    )
 }
 
 /// A partition as the simulation takes it, which reads the clients alone.

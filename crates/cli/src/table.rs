@@ -24,15 +24,42 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
+    /// The lines, in one block if they are at most `width` wide. Otherwise the columns from `at` on follow in a second
+    /// block, the first column before them again.
+    pub(crate) fn lines_within(&self, printer: &Printer, width: usize, at: usize) -> Vec<String> {
+        let whole = self.widths().iter().map(|width| width + 2).sum::<usize>();
+        // The last column may be empty, and no gap follows it.
+        if whole.saturating_sub(2) <= width || at >= self.columns.len() {
+            return self.lines(printer);
+        }
+        let (left, right): (Vec<usize>, Vec<usize>) = ((0..at).collect(), (at..self.columns.len()).collect());
+        let mut lines = self.some(&left).lines(printer);
+        lines.push(String::new());
+        lines.extend(self.some(&[&[0], &right[..]].concat()).lines(printer));
+        lines
+    }
+
+    /// The table with these columns.
+    fn some(&self, columns: &[usize]) -> Self {
+        let pick = |row: &Vec<String>| columns.iter().filter_map(|&i| row.get(i).cloned()).collect();
+        Self {
+            columns: columns.iter().map(|&i| self.columns[i].clone()).collect(),
+            rows: self.rows.iter().map(pick).collect(),
+        }
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let width = |(i, (name, _)): (usize, &(String, Align))| {
+            let cells = self.rows.iter().filter_map(|row| row.get(i));
+            cells.chain([name]).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        self.columns.iter().enumerate().map(width).collect()
+    }
+
     /// The lines, the heading first.
     pub(crate) fn lines(&self, printer: &Printer) -> Vec<String> {
         let heading: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
-        let widths: Vec<usize> = (0..self.columns.len())
-            .map(|i| {
-                let cells = self.rows.iter().filter_map(|row| row.get(i));
-                cells.chain([&heading[i]]).map(|cell| cell.chars().count()).max().unwrap_or(0)
-            })
-            .collect();
+        let widths = self.widths();
         let set = |row: &[String]| {
             let mut line = String::new();
             for (i, cell) in row.iter().enumerate() {
@@ -62,5 +89,14 @@ mod tests {
         table.row(["long name".to_string(), "3".to_string()]);
         let printer = Printer::new(When::Never, false, false);
         assert_eq!(table.lines(&printer), ["name        n", "a          12", "long name   3"]);
+    }
+
+    #[test]
+    fn a_wide_table_goes_on_below() {
+        let mut table = Table::new(&[("name", Align::Left), ("one", Align::Right), ("two", Align::Right)]);
+        table.row(["a", "1", "2"].map(String::from));
+        let printer = Printer::new(When::Never, false, false);
+        assert_eq!(table.lines_within(&printer, 14, 2), ["name  one  two", "a       1    2"]);
+        assert_eq!(table.lines_within(&printer, 13, 2), ["name  one", "a       1", "", "name  two", "a       2"]);
     }
 }

@@ -51,6 +51,21 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
+/// Lines of at most `width` characters, broken at spaces. A longer word stands alone.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,5 +85,7 @@ mod tests {
         check(thousands(12), "12");
         check(plural(1, "client"), "1 client");
         check(percent(0.8123), "81.23 %");
+        assert_eq!(wrap("one two  three fourteen x", 7), ["one two", "three", "fourteen", "x"]);
+        assert!(wrap(" ", 7).is_empty());
     }
 }

@@ -2,82 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod place;
+
 use std::fs;
-use std::path::{Path, PathBuf};
 
-use assert_cmd::Command;
+use place::{Place, TINY, files};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// Settings that make a run take a fraction of a second.
-const TINY: &[&str] = &[
-    "rounds=2",
-    "partition.clients=5",
-    "partition.alpha=1.0",
-    "clients.per-round=2",
-    "clients.epochs=1",
-    "model.name=logistic",
-];
-
-struct Answer {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-/// Runs the program in a folder of its own.
-struct Place(TempDir);
-
-impl Place {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.path(name), text).unwrap();
-    }
-
-    fn call(&self, args: &[&str]) -> Answer {
-        let mut command = Command::cargo_bin("fedelity").unwrap();
-        let output = command.current_dir(self.0.path()).env_remove("FEDELITY_DATA").args(args).output().unwrap();
-        Answer {
-            code: output.status.code().unwrap(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-
-    /// `run` with the tiny settings first.
-    fn tiny(&self, args: &[&str]) -> Answer {
-        let mut all = vec!["run"];
-        TINY.iter().for_each(|set| all.extend(["--set", set]));
-        all.extend(args);
-        self.call(&all)
-    }
-
-    fn refuses(&self, args: &[&str], expected: &[&str]) {
-        let answer = self.call(args);
-        assert_eq!(answer.code, 2, "{args:?}: {}{}", answer.out, answer.err);
-        assert_eq!(answer.out, "", "{args:?}");
-        for text in expected {
-            assert!(answer.err.contains(text), "{args:?} should say {text:?}: {}", answer.err);
-        }
-        assert!(answer.err.starts_with("error: "), "{}", answer.err);
-        assert_eq!(answer.err.trim_end().lines().count(), 1, "{}", answer.err);
-        assert!(!self.path("runs").exists(), "{args:?} left a run folder");
-    }
-}
-
-fn files(dir: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
-}
 
 #[test]
 fn help_of_every_command_teaches() {
@@ -172,6 +102,19 @@ fn wrong_values_are_refused_with_key_value_and_what_is_allowed() {
         ("seeds=1", &["seeds = 1", "list"]),
         ("seed=x", &["seed", "the string \"x\""]),
         ("evaluation.every=0", &["evaluation.every = 0"]),
+        ("clients.teacher-cache=1", &["clients.teacher-cache", "true or false"]),
+        ("server=3", &["server", "[server]", "the integer 3"]),
+        ("server.auxilary=3", &["unknown key 'server.auxilary'", "did you mean 'server.auxiliary'", "byzantine"]),
+        ("server.auxiliary=-1", &["server.auxiliary = -1", "at least 0"]),
+        ("server.auxiliary-keep=3", &["server.auxiliary-keep", "true or false"]),
+        ("server.auxiliary=6000", &["server.auxiliary", "none of the 6000 training samples"]),
+        ("server.validation=1", &["server.validation = 1", "below 1"]),
+        ("server.validation=nan", &["server.validation = nan"]),
+        ("server.unlabelled=many", &["server.unlabelled", "the string \"many\""]),
+        ("server.optimizer=fedadm", &["server.optimizer = \"fedadm\"", "fedadam"]),
+        ("server.lr=1.0", &["server.lr", "fedavgm, fedadam and fedyogi"]),
+        ("server.rule=3", &["server.rule = 3", "string"]),
+        ("server.trim=0.1", &["server.trim", "trimmed-mean"]),
         ("rounds", &["--set rounds", "KEY=VALUE"]),
         ("seeds=[1", &["--set seeds=[1", "not a TOML value"]),
     ];
@@ -183,6 +126,10 @@ fn wrong_values_are_refused_with_key_value_and_what_is_allowed() {
 #[test]
 fn pairs_that_exclude_each_other() {
     let place = Place::new();
+    let krum = ["run", "--set", "server.rule=krum", "--set", "clients.per-round=4"];
+    place.refuses(&krum, &["server.rule", "krum", "at least 5 uploads", "there are 4"]);
+    let range = ["run", "--set", "server.optimizer=fedavgm", "--set", "server.momentum=1"];
+    place.refuses(&range, &["server.momentum = 1", "below 1"]);
     let both = ["run", "--set", "clients.per-round=2", "--set", "clients.fraction=0.5"];
     place.refuses(&both, &["clients.fraction", "not both"]);
     place.refuses(&["run", "--set", "seed=1", "--set", "seeds=[1]"], &["seed", "not both"]);
@@ -239,7 +186,7 @@ fn a_run_writes_its_folder_and_prints_a_table() {
     let place = Place::new();
     let answer = place.tiny(&["--output", "out"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
-    assert!(answer.out.contains("fedavg") && answer.out.contains("accuracy"), "{}", answer.out);
+    assert!(answer.out.contains("fedavg") && answer.out.contains("final %"), "{}", answer.out);
     let names = files(&place.path("out"));
     for name in ["config.toml", "model.safetensors", "partition.json", "rounds.jsonl", "summary.json"] {
         assert!(names.iter().any(|found| found == name), "{name} is not in {names:?}");
@@ -493,6 +440,24 @@ fn bench_client_prints_one_object() {
     assert_eq!((&value["threads"], &value["model"], &value["batch"]), (&2.into(), &"simple-cnn".into(), &8.into()));
     Place::new().refuses(&["bench", "client", "--model", "nothing"], &["--model", "simple-cnn"]);
     Place::new().refuses(&["bench", "client", "--batch", "0"], &["--batch"]);
+}
+
+#[test]
+fn the_instruction_set_can_be_chosen() {
+    let place = Place::new();
+    let run = |isa: &str, args: &[&str]| place.call_with(&[("FEDELITY_ISA", isa)], args);
+    let answer = run("portable", &["bench", "peak", "--seconds", "0.01", "--json"]);
+    assert!(answer.out.contains("\"portable\""), "{}{}", answer.out, answer.err);
+    for command in [&["run"][..], &["bench", "client"], &["bench", "kernels"], &["methods"]] {
+        let answer = run("sse", command);
+        assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{command:?}");
+        assert!(
+            answer.err.contains("FEDELITY_ISA = \"sse\": this machine has portable-wide, portable"),
+            "{}",
+            answer.err
+        );
+    }
+    assert!(!place.path("runs").exists());
 }
 
 #[test]

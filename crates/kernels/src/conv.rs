@@ -40,6 +40,16 @@ pub struct Conv {
     output_gradient: Plane,
     forward: Pass,
     backward: Vec<Pass>,
+    /// The kernel's taps, row by row.
+    taps: Vec<Tap>,
+}
+
+/// One tap of the kernel: where it reads, and the outputs for which it reads inside the input.
+#[derive(Clone, Debug)]
+struct Tap {
+    offset: usize,
+    rows: Range<usize>,
+    columns: Range<usize>,
 }
 
 /// One dense correlation over a source with a border of zeros, all offsets in floats.
@@ -160,6 +170,13 @@ impl Conv {
             input,
             output,
             output_gradient,
+            taps: (0..kernel * kernel)
+                .map(|tap| Tap {
+                    offset: (tap / kernel * input.row() + tap % kernel) * lanes,
+                    rows: covered(tap / kernel, stride, pad, input.height, height),
+                    columns: covered(tap % kernel, stride, pad, input.width, width),
+                })
+                .collect(),
             forward,
             backward: Vec::new(),
         };
@@ -293,6 +310,9 @@ impl Conv {
         for pass in &self.backward {
             assert!(d_x.len() >= groups * pass.target.group);
             let (part, tail) = rest.split_at(pass.weights());
+            if add && part.is_empty() {
+                continue;
+            }
             self.isa.run(Correlate { pass, target: d_x, source: d_y, packed: part, start, groups });
             rest = tail;
         }
@@ -349,6 +369,13 @@ fn output_size(input: Plane, kernel: usize, stride: usize, pad: usize) -> Option
 fn phase_range(phase: usize, stride: usize, pad: usize, size: usize) -> Range<usize> {
     let first = pad.saturating_sub(phase).div_ceil(stride);
     let end = (pad + size).saturating_sub(phase).div_ceil(stride);
+    first..end.max(first)
+}
+
+/// The outputs along one axis for which a tap reads inside an input of `size` pixels.
+fn covered(tap: usize, stride: usize, pad: usize, size: usize, outputs: usize) -> Range<usize> {
+    let first = pad.saturating_sub(tap).div_ceil(stride).min(outputs);
+    let end = (size + pad).saturating_sub(tap).div_ceil(stride).min(outputs);
     first..end.max(first)
 }
 
@@ -542,6 +569,20 @@ unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
         }
         let pixel = pass.source.pixel;
         let (tap_rows, tap_columns) = (pass.row_taps.count, pass.column_taps.count);
+        if tap_rows * tap_columns == 1 && !row_taps.is_empty() && !column_taps.is_empty() {
+            // A single tap: the channels are the only loop.
+            for channel in 0..pass.source_channels {
+                let from = from.add(channel * pass.source.channel);
+                let x: [S::f32s; PX] = std::array::from_fn(|p| load::<S>(from.add(p * pixel)));
+                for o in 0..OC {
+                    let w = simd.splat_f32s(*weights.add(channel * OC + o));
+                    for p in 0..PX {
+                        sum[o][p] = fma(simd, w, x[p], sum[o][p]);
+                    }
+                }
+            }
+            return finish_tile::<S, OC, PX>(pass, to, &sum);
+        }
         let (row_offset, column_offset) = (pass.row_taps.offset, pass.column_taps.offset);
         for channel in 0..pass.source_channels {
             let from = from.add(channel * pass.source.channel).offset(column_taps.start as isize * column_offset);
@@ -562,10 +603,17 @@ unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
                 }
             }
         }
-        for o in 0..OC {
-            for p in 0..PX {
-                store::<S>(to.add(o * pass.target.channel + p * pass.target.pixel), sum[o][p]);
-            }
+        finish_tile::<S, OC, PX>(pass, to, &sum);
+    }
+}
+
+/// Writes a tile's sums.
+#[inline(always)]
+unsafe fn finish_tile<S: Simd, const OC: usize, const PX: usize>(pass: &Pass, to: *mut f32, sum: &[[S::f32s; PX]; OC]) {
+    for o in 0..OC {
+        for p in 0..PX {
+            // SAFETY: the caller's pixel has PX neighbours in OC channels.
+            unsafe { store::<S>(to.add(o * pass.target.channel + p * pass.target.pixel), sum[o][p]) };
         }
     }
 }
@@ -637,30 +685,43 @@ unsafe fn taps<S: Simd, const OC: usize, const TAPS: usize>(
     first: usize,
     region: &Region,
 ) {
-    let conv = job.conv;
-    let (per_channel, pass) = (conv.kernel * conv.kernel, &conv.forward);
-    let count = conv.in_channels * per_channel;
-    let offset = |q: usize| {
-        let (channel, tap) = (q / per_channel, q % per_channel);
-        channel * pass.source.channel
-            + tap / conv.kernel * pass.row_taps.offset as usize
-            + tap % conv.kernel * pass.column_taps.offset as usize
-    };
-    let mut q = 0;
-    while q < count {
-        // SAFETY: `q + n` does not pass `count`, so the offsets and the weights exist.
-        unsafe {
-            let d_w = d_w.add(first * count + q);
-            if count - q >= TAPS {
-                let x = std::array::from_fn(|i| job.x.as_ptr().add(pass.source.base + offset(q + i)));
-                weight_tile::<S, OC, TAPS>(simd, job, d_w, x, first, region);
-                q += TAPS;
-            } else {
-                weight_tile::<S, OC, 1>(simd, job, d_w, [job.x.as_ptr().add(pass.source.base + offset(q))], first, region);
-                q += 1;
-            }
+    let (channels, per_channel) = (job.conv.in_channels, job.conv.taps.len());
+    // The same tap of neighbouring channels goes together: both read inside the input for the same outputs.
+    let even = channels / TAPS * TAPS;
+    for channel in (0..even).step_by(TAPS) {
+        for tap in 0..per_channel {
+            // SAFETY: handed on; the weights exist.
+            unsafe { weight_tile::<S, OC, TAPS>(simd, job, d_w, std::array::from_fn(|i| (channel + i, tap)), first, region) };
         }
     }
+    // What is left goes by neighbouring taps.
+    let (mut left, mut at) = ((channels - even) * per_channel, (even, 0));
+    while left > 0 {
+        // SAFETY: as above.
+        let n = unsafe {
+            if left >= TAPS {
+                let at = std::array::from_fn(|i| advance(at, i, per_channel));
+                weight_tile::<S, OC, TAPS>(simd, job, d_w, at, first, region);
+                TAPS
+            } else {
+                weight_tile::<S, OC, 1>(simd, job, d_w, [at], first, region);
+                1
+            }
+        };
+        left -= n;
+        at = advance(at, n, per_channel);
+    }
+}
+
+/// The weight `n` after `(channel, tap)`.
+#[inline(always)]
+fn advance((mut channel, mut tap): (usize, usize), n: usize, per_channel: usize) -> (usize, usize) {
+    tap += n;
+    while tap >= per_channel {
+        tap -= per_channel;
+        channel += 1;
+    }
+    (channel, tap)
 }
 
 /// OC output channels by TAPS weights, in registers over a region.
@@ -669,24 +730,34 @@ unsafe fn weight_tile<S: Simd, const OC: usize, const TAPS: usize>(
     simd: S,
     job: &WeightGradient<'_>,
     d_w: *mut f32,
-    x: [*const f32; TAPS],
+    at: [(usize, usize); TAPS],
     first: usize,
     region: &Region,
 ) {
     let conv = job.conv;
     let (plane, lanes) = (conv.output_gradient, S::F32_LANES);
+    // Only output pixels for which one of the taps reads inside the input.
+    let (mut rows, mut columns) = (plane.height..0, plane.width..0);
+    let offsets: [usize; TAPS] = std::array::from_fn(|i| {
+        let (channel, tap) = (at[i].0, &conv.taps[at[i].1]);
+        rows = rows.start.min(tap.rows.start)..rows.end.max(tap.rows.end);
+        columns = columns.start.min(tap.columns.start)..columns.end.max(tap.columns.end);
+        conv.forward.source.base + channel * conv.forward.source.channel + tap.offset
+    });
+    let rows = rows.start.max(region.rows.start)..rows.end.min(region.rows.end);
     let gradient = walk(plane, conv.out_channels, lanes);
     let source = conv.forward.source;
-    let count = conv.in_channels * conv.kernel * conv.kernel;
+    let count = conv.in_channels * conv.taps.len();
     let mut sum = [[simd.splat_f32s(0.0); TAPS]; OC];
-    // SAFETY: the region lies inside both activations.
+    // SAFETY: rows and columns lie inside the output, and every tap of an output pixel lies inside the input's border.
     unsafe {
+        let x = offsets.map(|offset| job.x.as_ptr().add(offset));
         let d_y = job.d_y.as_ptr().add(gradient.base + first * gradient.channel);
         for group in region.groups.clone() {
-            for row in region.rows.clone() {
-                let mut d = d_y.add(group * gradient.group + row * gradient.row);
-                let mut at = group * source.group + row * source.row;
-                for _ in 0..plane.width {
+            for row in rows.clone() {
+                let mut d = d_y.add(group * gradient.group + row * gradient.row + columns.start * gradient.pixel);
+                let mut at = group * source.group + row * source.row + columns.start * source.pixel;
+                for _ in columns.clone() {
                     if OC <= TAPS {
                         let g: [S::f32s; OC] = std::array::from_fn(|o| load::<S>(d.add(o * gradient.channel)));
                         for t in 0..TAPS {
@@ -711,7 +782,8 @@ unsafe fn weight_tile<S: Simd, const OC: usize, const TAPS: usize>(
         }
         for o in 0..OC {
             for t in 0..TAPS {
-                *d_w.add(o * count + t) += simd.reduce_sum_f32s(sum[o][t]);
+                let weight = (first + o) * count + at[t].0 * conv.taps.len() + at[t].1;
+                *d_w.add(weight) += simd.reduce_sum_f32s(sum[o][t]);
             }
         }
     }

@@ -41,9 +41,9 @@ pub struct FedDf {
     /// Samples a step, 1 or more. The paper takes 128.
     pub batch: usize,
     /// eta, 0 or more: the first learning rate of Adam; it falls to 0 as half a cosine. The paper takes 0.001.
-    pub lr: f32,
+    pub lr: f64,
     /// The temperature of both softmaxes, above 0, without a factor. The paper takes 1.
-    pub temperature: f32,
+    pub temperature: f64,
     /// Steps between looks at the validation samples, 1 or more. The paper takes 100.
     pub evaluate_every: usize,
     /// Steps without a better validation accuracy after which to stop, 1 or more. The paper takes 1000.
@@ -59,7 +59,7 @@ impl Default for FedDf {
 impl FedDf {
     /// softmax of the teachers' mean logits against the student's; adds the gradient.
     fn distance(&self, z: &[f32], mean: &[f32], classes: usize, d_z: &mut [f32]) -> f32 {
-        loss::kl(z, mean, classes, &Kl { tau: self.temperature, ..Kl::default() }, d_z)
+        loss::kl(z, mean, classes, &Kl { tau: self.temperature as f32, ..Kl::default() }, d_z)
     }
 
     /// How the server trains on this many samples.
@@ -69,7 +69,7 @@ impl FedDf {
             epochs,
             batch: self.batch,
             optimizer: OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8 },
-            lr: self.lr,
+            lr: self.lr as f32,
             weight_decay: 0.0,
             lr_decay: 1.0,
             clip: Some(CLIP),

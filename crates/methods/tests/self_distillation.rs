@@ -1,6 +1,8 @@
 //! FedLSD, FedNTD, FedCAD, FedSSD and FedDistill: golden vectors through the real training step, identities over whole
 //! small federations, derivatives through a whole small network.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::sync::Arc;
@@ -101,7 +103,7 @@ fn golden_trajectories_through_the_training_step() {
         let images: Vec<f32> = (0..batch * input.len()).map(|_| rng.symmetric() as f32).collect();
         let mut rng = SplitMix(whole("seed_labels"));
         let labels = (0..batch).map(|_| (rng.next() % classes as u64) as u16).collect();
-        let diagonal = |at: usize| if at % (classes + 1) == 0 { 0.8 } else { 0.0 };
+        let diagonal = |at: usize| if at.is_multiple_of(classes + 1) { 0.8 } else { 0.0 };
         let credibility: Vec<f32> = (0..classes * classes).map(|at| diagonal(at) + 0.2 / classes as f32).collect();
         let down = Payload::new().with("class-alpha", floats(&setup["class_alpha"])).with("credibility", credibility);
         let scene = Scene {
@@ -340,6 +342,21 @@ fn the_true_logit_gets_only_the_cross_entropy_of_fedntd() {
             assert_eq!(class == usize::from(label), ntd.to_bits() == plain.to_bits());
         }
     }
+}
+
+#[test]
+fn a_class_with_its_even_share_is_few() {
+    let (mut scene, student) = scene(&[0, 1, 3], [2, 2, 2, 2]);
+    let of = |rich: f32, few: f32| FedDistill {
+        alpha_rich: Alpha::Number(rich),
+        alpha_few: Alpha::Number(few),
+        ..distill(1.0, 0.0, 0.0)
+    };
+    let loss = |scene: &Scene, method: &dyn Method| scene.gradient(method, &student).0;
+    let (plain, ntd) = (loss(&scene, &FedAvg {}), loss(&scene, &FedNtd::default()));
+    assert!((loss(&scene, &of(1.0, 0.0)) - plain).abs() < 1e-6 && (loss(&scene, &of(0.0, 1.0)) - ntd).abs() < 1e-5);
+    scene.counts = vec![3, 3, 3, 2];
+    assert!(loss(&scene, &of(1.0, 0.0)) > plain + 1e-3);
 }
 
 // Derivatives through a whole network.

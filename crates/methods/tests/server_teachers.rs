@@ -1,5 +1,7 @@
 //! FedGKD and its kin, FedDistill+, FedGen and FedDF over whole small federations.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::Arc;
 
 use fedelity_data::{Dataset, ImageShape, Normalisation, Split};
@@ -8,7 +10,9 @@ use fedelity_fl::{
     Broadcast, Coordinator, Error, Federation, Held, Job, Local, Method, Objective, Payload, Place, Purpose, Result,
     Samples, Scaling, Scratch, ServerData, Step, Task, Teacher, Terms, Trainer, Training, Weighting, client, stream,
 };
-use fedelity_methods::{Distance, FedAvg, FedDf, FedDistillPlus, FedGen, FedGkd, FedGkdPlus, FedGkdVote};
+use fedelity_methods::{
+    Composed, Distance, FedAvg, FedDf, FedDistillPlus, FedGen, FedGkd, FedGkdPlus, FedGkdVote, Rule, ServerOptimizer,
+};
 use fedelity_nn::loss::{self, Kl};
 use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, Node, OptimizerKind, Params};
 
@@ -76,13 +80,17 @@ fn server_data(data: &Arc<Dataset>) -> ServerData {
 
 impl Run {
     fn start(method: impl Method + 'static, training: Training) -> Self {
+        Self::shared(Arc::new(method), training)
+    }
+
+    fn shared(method: Arc<dyn Method>, training: Training) -> Self {
         let data = Arc::new(data());
         let given = server_data(&data);
         Self::with(method, training, data, given).unwrap()
     }
 
-    fn with(method: impl Method + 'static, training: Training, data: Arc<Dataset>, given: ServerData) -> Result<Self> {
-        let (model, method, weighting) = (model(), Arc::new(method), Weighting::Size);
+    fn with(method: Arc<dyn Method>, training: Training, data: Arc<Dataset>, given: ServerData) -> Result<Self> {
+        let (model, weighting) = (model(), Weighting::Size);
         let trainer = Trainer::new(model.clone());
         let clients = CLIENTS.len();
         let federation = Federation { model, method, training, weighting, clients, seed: SEED, server_data: given };
@@ -358,6 +366,31 @@ fn alone_there_is_nobody_to_learn_from() {
     assert_eq!(found.globals, plain.globals);
 }
 
+// With a rule and an optimiser of the server around them.
+
+#[test]
+fn they_go_with_server_settings() {
+    let optimizer = ServerOptimizer::FedAdam { lr: 0.01, beta1: 0.9, beta2: 0.99, tau: 1e-3 };
+    let methods: [Arc<dyn Method>; 5] = [
+        Arc::new(FedGkd { buffer: 2, ..FedGkd::default() }),
+        Arc::new(vote()),
+        Arc::new(FedDistillPlus::default()),
+        Arc::new(gen_small()),
+        Arc::new(df()),
+    ];
+    for inner in methods {
+        let name = inner.name();
+        for rule in [Rule::Mean, Rule::Median] {
+            let mut found = Run::shared(Composed::around(inner.clone(), rule, optimizer), training()).rounds(4);
+            assert!(found.globals[4].iter().chain(found.globals[1].iter()).all(|w| w.is_finite()), "{name} {rule:?}");
+            // The optimiser's memory in the state is not taken for a part of the method's.
+            let extra = found.coordinator.open().unwrap().payload.bytes();
+            let plain = Run::shared(inner.clone(), training()).rounds(4).coordinator.open().unwrap().payload.bytes();
+            assert_eq!(extra, plain, "{name} {rule:?}");
+        }
+    }
+}
+
 // FedGen.
 
 #[test]
@@ -376,7 +409,6 @@ fn the_generator_learns_and_depends_on_the_seed_alone() {
     let mut narrow = Run::start(gen_small(), training());
     narrow.round_of(&[2, 5]);
     assert_eq!(narrow.coordinator.state().get("labels").unwrap()[..], [1.0, 0.0, 0.0, 0.0]);
-    narrow.round_of(&[5]);
     narrow.round_of(&[4]);
     assert_eq!(narrow.coordinator.state().get("labels").unwrap()[..], [1.0, 1.0, 0.0, 0.0]);
 }
@@ -404,7 +436,7 @@ fn distance(run: &mut Run, uploads: &[Params], student: &[f32]) -> f32 {
 fn distilled(method: FedDf, training: Training) -> (Run, Vec<Params>) {
     let data = Arc::new(data());
     let given = ServerData { validation: None, ..server_data(&data) };
-    let mut run = Run::with(method, training, data, given).unwrap();
+    let mut run = Run::with(Arc::new(method), training, data, given).unwrap();
     // The uploads of the first round: the same for every method that trains as FedAvg.
     let broadcast = Broadcast { round: 0, global: run.globals[0].clone(), payload: Payload::new() };
     let scaling = Scaling::from(&run.data.normalisation);

@@ -235,11 +235,15 @@ impl<'a> Builder<'a> {
             self.at = At::Spatial(x);
             self.nodes(nodes)?;
             match self.at {
-                At::Spatial(value) => Ok(value),
+                At::Spatial(value) => Ok((value, self.ops.len())),
                 At::Rows(_) => Err(self.misfit("a residual block cannot flatten its input")),
             }
         };
-        let (a, b) = (end(body)?, end(shortcut)?);
+        let start = end(&[])?.1;
+        let ((a, middle), (b, _)) = (end(body)?, end(shortcut)?);
+        // The short way runs first, so that on the way back it comes last: a strided 1x1 convolution then adds its few
+        // pixels to a gradient that is already there, instead of writing zeros between them.
+        self.ops[start..].rotate_left(middle - start);
         if self.shapes[a] != self.shapes[b] {
             return Err(self.misfit("the two sides of a residual block have different shapes"));
         }

@@ -2,6 +2,8 @@
 //!
 //! `FEDELITY_GOLDEN` names another folder of vectors in the same form.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

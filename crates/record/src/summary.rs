@@ -29,6 +29,9 @@ pub struct Summary {
     pub bytes_down: u64,
     /// Bytes from clients to the server, all rounds.
     pub bytes_up: u64,
+    /// Bytes both ways, relative to FedAvg's: the mean over rounds. Older records lack it.
+    #[serde(default)]
+    pub traffic: Option<f64>,
     /// Where the time went, all rounds.
     pub seconds: Seconds,
 }
@@ -74,6 +77,7 @@ impl Default for Summary {
             forgetting: None,
             bytes_down: 0,
             bytes_up: 0,
+            traffic: None,
             seconds: Seconds::default(),
         }
     }
@@ -85,6 +89,10 @@ impl Summary {
         self.rounds = round.round;
         self.bytes_down += round.bytes_down;
         self.bytes_up += round.bytes_up;
+        self.traffic = round.traffic.map(|new| {
+            let mean = self.traffic.unwrap_or(new);
+            mean + (new - mean) / round.round as f64
+        });
         self.seconds.train += round.seconds.train;
         self.seconds.aggregate += round.seconds.aggregate;
         self.seconds.evaluate += round.seconds.evaluate;
@@ -113,6 +121,7 @@ mod tests {
                 accuracy,
                 bytes_down: 3,
                 bytes_up: 2,
+                traffic: Some(round as f64),
                 seconds,
                 ..RoundRecord::default()
             });
@@ -120,6 +129,7 @@ mod tests {
         assert_eq!(summary.best, Some(Best { accuracy: 0.7, round: 2 }));
         assert_eq!((summary.final_accuracy, summary.rounds), (Some(0.6), 5));
         assert_eq!((summary.bytes_down, summary.bytes_up, summary.seconds.total()), (15, 10, 8.75));
+        assert_eq!(summary.traffic, Some(3.0));
         let text = serde_json::to_string(&Status::Diverged { round: 3, client: Some(7) }).unwrap();
         assert_eq!(text, r#"{"kind":"diverged","round":3,"client":7}"#);
     }

@@ -18,6 +18,8 @@ pub struct Round {
     pub bytes_down: u64,
     /// Bytes from all clients of the round to the server.
     pub bytes_up: u64,
+    /// Bytes both ways, relative to FedAvg's, which sends the weights down and up.
+    pub traffic: f64,
     /// Where the time went.
     pub seconds: Seconds,
     /// The global model on the test split, if this round was evaluated.
@@ -45,6 +47,7 @@ impl Round {
                 .collect(),
             bytes_down: self.bytes_down,
             bytes_up: self.bytes_up,
+            traffic: Some(self.traffic),
             seconds: self.seconds,
             clients: self.clients.iter().map(|&client| client as u64).collect(),
         }

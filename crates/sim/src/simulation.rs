@@ -68,10 +68,13 @@ impl Simulation {
             aggregate: (closed - training).as_secs_f64(),
             evaluate: (start.elapsed() - closed).as_secs_f64(),
         };
+        let bytes_down = broadcast.bytes() * clients.len() as u64;
+        let weights_both_ways = 2 * 4 * broadcast.global.len() * clients.len();
         Ok(Round {
             round: number + 1,
-            bytes_down: broadcast.bytes() * clients.len() as u64,
+            bytes_down,
             bytes_up: tally.bytes_up,
+            traffic: (bytes_down + tally.bytes_up) as f64 / weights_both_ways as f64,
             clients,
             terms: tally.terms,
             steps: tally.steps,

@@ -72,7 +72,7 @@ impl Check {
         for line in statistics(&study.pool, &skew) {
             printer.line(line)?;
         }
-        for note in &study.pool.partition.notes {
+        for note in &study.pool.notes {
             printer.line(format!("Note: {note}"))?;
         }
         printer.line("")?;
@@ -88,8 +88,11 @@ impl Check {
             study.settings.model.name
         ))?;
         for method in &study.settings.methods {
-            let found = estimate(&study, method, threads)?;
             let name = if study.settings.methods.len() > 1 { format!("{}: ", method.name) } else { String::new() };
+            let Some(found) = estimate(&study, method, threads)? else {
+                printer.line(format!("Time        {name}not known: training diverges in its first steps"))?;
+                continue;
+            };
             for line in cost(&study, &found, threads) {
                 let (what, text) = line.split_once('\t').unwrap_or(("", &line));
                 printer.line(format!("{what:<11} {name}{text}"))?;
@@ -131,11 +134,12 @@ fn cost(study: &Study, found: &Estimate, threads: usize) -> Vec<String> {
     let memory = found.memory.map_or("not told by this system".to_string(), |n| format!("about {}", bytes(n)));
     vec![
         format!(
-            "Traffic\t{} down and {} up a round of {}, {} in all",
+            "Traffic\t{} down and {} up a round of {}, {} in all, {:.2} times FedAvg's",
             bytes(found.bytes_down),
             bytes(found.bytes_up),
             plural(study.per_round, "client"),
-            bytes(all)
+            bytes(all),
+            found.traffic
         ),
         format!(
             "Time\tabout {} for {} on {}{runs} (an estimate, measured on this machine)",

@@ -3,16 +3,26 @@
 use anyhow::{Result, anyhow};
 use fedelity_fl::Needs;
 use fedelity_methods::registry::{self, Entry};
+use fedelity_nn::{InputShape, ModelSpec};
+use serde_json::json;
 
 use crate::config::nearest;
 use crate::printer::{Printer, Style};
 use crate::status::Status;
 use crate::table::{Align, Table};
+use crate::terminal;
+use crate::travel::{Travel, Trial};
+use crate::units::{thousands, wrap};
 
 const EXAMPLES: &str = "\
 Examples:
   fedelity methods            all of them, and what each one needs
-  fedelity methods fedavg     one of them: its equation, its keys and their defaults";
+  fedelity methods fedntd     one of them: its equation, its keys and their defaults
+  fedelity methods --json     one object a method, with all numbers that travel
+
+The list, from left to right: samples that the server must hold; what a client keeps from round to
+round, in models; what it sends beside its weights; forward passes a step beyond its own; bytes both
+ways relative to FedAvg. What travels is counted, with default keys, on the default model.";
 
 /// List the methods, or explain one
 #[derive(Debug, clap::Args)]
@@ -20,13 +30,30 @@ Examples:
 pub(crate) struct Methods {
     /// The method to explain.
     name: Option<String>,
+
+    /// Print one JSON object a method.
+    #[arg(long)]
+    json: bool,
 }
+
+/// The default model on the default data: small enough to try all methods in a moment.
+const MODEL: &str = "simple-cnn";
+const INPUT: InputShape = InputShape { channels: 1, height: 28, width: 28 };
+const CLASSES: usize = 10;
 
 impl Methods {
     pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
-        match self.name {
-            None => list(printer)?,
-            Some(name) => explain(printer, find(&name)?)?,
+        let trial = Trial::new(&ModelSpec { name: MODEL.to_string(), projection: false }, INPUT, CLASSES)?;
+        let entry = self.name.as_deref().map(find).transpose()?;
+        let all: Vec<&Entry> = entry.map_or_else(|| registry::entries().iter().collect(), |entry| vec![entry]);
+        if self.json {
+            for entry in all {
+                as_json(printer, entry, &trial)?;
+            }
+        } else if let Some(entry) = entry {
+            explain(printer, entry, &trial)?;
+        } else {
+            list(printer, &all, &trial)?;
         }
         Ok(Status::Done)
     }
@@ -40,72 +67,154 @@ fn find(name: &str) -> Result<&'static Entry> {
     })
 }
 
-fn list(printer: &Printer) -> Result<()> {
-    let mut table = Table::new(&[("method", Align::Left), ("what it does", Align::Left), ("needs", Align::Left)]);
-    for entry in registry::entries() {
-        let needs = needs(&entry.needs()?);
-        let needs = if needs.is_empty() { "nothing more".to_string() } else { needs.join(", ") };
-        table.row([entry.id.to_string(), entry.summary.to_string(), needs]);
-    }
-    for line in table.lines(printer) {
-        printer.line(line)?;
-    }
-    Ok(())
-}
-
-fn explain(printer: &Printer, entry: &Entry) -> Result<()> {
-    printer.line(printer.paint(Style::Heading, entry.id))?;
-    printer.line(entry.summary)?;
-    printer.line("")?;
-    for line in entry.equation.lines() {
-        printer.line(format!("    {line}"))?;
-    }
-    printer.line("")?;
-    printer.line(format!("Published   {}", entry.reference))?;
-    let needs = needs(&entry.needs()?);
-    let needs = if needs.is_empty() { "nothing beyond the clients' own data".to_string() } else { needs.join(", ") };
-    printer.line(format!("Needs       {needs}"))?;
-    if entry.parameters.is_empty() {
-        return printer.line("Keys        none of its own");
-    }
-    printer.line("")?;
+fn list(printer: &Printer, entries: &[&Entry], trial: &Trial) -> Result<()> {
     let columns = [
-        ("key", Align::Left),
-        ("symbol", Align::Left),
-        ("default", Align::Right),
-        ("paper", Align::Right),
-        ("allowed", Align::Left),
-        ("what it does", Align::Left),
+        ("method", Align::Left),
+        ("server data", Align::Left),
+        ("keeps", Align::Right),
+        ("sends beside weights", Align::Left),
+        ("passes", Align::Right),
+        ("traffic", Align::Right),
     ];
     let mut table = Table::new(&columns);
-    for parameter in entry.parameters {
-        let at_zero =
-            if parameter.at_zero.is_empty() { String::new() } else { format!(" (at 0: {})", parameter.at_zero) };
+    let or_none = |text: String| if text.is_empty() { "-".to_string() } else { text };
+    for entry in entries {
+        let built = entry.build(&toml::Table::new())?;
+        let (needs, travel) = (built.method.needs(), trial.count(built.method)?);
         table.row([
-            parameter.name.to_string(),
-            parameter.symbol.to_string(),
-            parameter.default.to_string(),
-            parameter.paper.to_string(),
-            parameter.range.to_string(),
-            format!("{}{at_zero}", parameter.summary),
+            entry.id.to_string(),
+            or_none(server_data(&needs).join(", ")),
+            if travel.memory == 0 { "-".to_string() } else { models(travel.memory, trial) },
+            or_none(travel.leaves.join(", ")),
+            if needs.extra_passes == 0 { "-".to_string() } else { needs.extra_passes.to_string() },
+            format!("{:.2}x", traffic(&travel, trial)),
         ]);
     }
     for line in table.lines(printer) {
         printer.line(line)?;
     }
+    printer.line("")?;
+    printer.line("fedelity methods NAME explains one; fedelity methods --help explains the columns.")
+}
+
+fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
+    let built = entry.build(&toml::Table::new())?;
+    let (needs, travel) = (built.method.needs(), trial.count(built.method)?);
+    let width = terminal::width().min(100);
+    // Text beside a label, all its lines below the first one.
+    let paragraph = |indent: usize, label: &str, text: &str| {
+        for (i, line) in wrap(text, width.saturating_sub(indent)).iter().enumerate() {
+            let lead = if i == 0 { label } else { "" };
+            printer.line(format!("{lead:<indent$}{line}"))?;
+        }
+        anyhow::Ok(())
+    };
+    printer.line(printer.paint(Style::Heading, entry.id))?;
+    paragraph(0, "", entry.summary)?;
+    printer.line("")?;
+    for line in entry.equation.lines() {
+        paragraph(4, "", line)?;
+    }
+    printer.line("")?;
+    let fact = |label: &str, text: &str| paragraph(12, label, text);
+    fact("Published", entry.reference)?;
+    fact("Needs", &in_words(&needs))?;
+    let sends = match travel.leaves.len() {
+        0 => "its weights".to_string(),
+        _ => format!("its weights and {}", travel.leaves.join(", ")),
+    };
+    fact("Sends", &format!("{sends}: what leaves a client"))?;
+    fact(
+        "Traffic",
+        &format!(
+            "{:.2} times FedAvg's: {} numbers down and {} up, on a model of {} with {CLASSES} classes",
+            traffic(&travel, trial),
+            thousands(travel.down as usize),
+            thousands(travel.up as usize),
+            thousands(trial.weights() as usize)
+        ),
+    )?;
+    if entry.parameters.is_empty() {
+        return fact("Keys", "none of its own");
+    }
+    printer.line("")?;
+    printer.line(printer.paint(Style::Heading, "Keys of [method]"))?;
+    for parameter in entry.parameters {
+        let symbol = if parameter.symbol.is_empty() || parameter.symbol == parameter.name {
+            String::new()
+        } else {
+            format!(" ({})", parameter.symbol)
+        };
+        printer.line(format!("  {} = {}{symbol}", parameter.name, parameter.default))?;
+        paragraph(6, "", &capital(parameter.summary))?;
+        let mut facts = vec![format!("allowed: {}", parameter.range)];
+        for (what, text) in [("paper", parameter.paper), ("at 0", parameter.at_zero)] {
+            if !["", "not allowed", "refused"].contains(&text) {
+                facts.push(format!("{what}: {text}"));
+            }
+        }
+        paragraph(6, "", &facts.join("; "))?;
+    }
     Ok(())
 }
 
+fn as_json(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
+    let built = entry.build(&toml::Table::new())?;
+    let (needs, travel) = (built.method.needs(), trial.count(built.method)?);
+    printer.json(&json!({
+        "method": entry.id,
+        "summary": entry.summary,
+        "reference": entry.reference,
+        "equation": entry.equation,
+        "defaults": built.settings,
+        "server-data": server_data(&needs),
+        "client-memory": needs.client_memory,
+        "each-upload": needs.each_upload,
+        "label-counts-leave-client": needs.label_counts_leave_client,
+        "projection": needs.projection,
+        "extra-passes": needs.extra_passes,
+        "sends-beside-weights": travel.leaves,
+        "weights": trial.weights(),
+        "classes": CLASSES,
+        "numbers-down": travel.down,
+        "numbers-up": travel.up,
+        "numbers-kept": travel.memory,
+        "traffic": traffic(&travel, trial),
+    }))
+}
+
+/// Both ways, relative to FedAvg's.
+fn traffic(travel: &Travel, trial: &Trial) -> f64 {
+    (travel.down + travel.up) as f64 / (2 * trial.weights()) as f64
+}
+
+/// Numbers in models.
+fn models(numbers: u64, trial: &Trial) -> String {
+    let models = numbers as f64 / trial.weights() as f64;
+    if models < 0.005 { "<0.01".to_string() } else { format!("{models:.2}") }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The samples that the server must hold.
+fn server_data(needs: &Needs) -> Vec<&'static str> {
+    let sets = [(needs.auxiliary, "auxiliary"), (needs.validation, "validation"), (needs.unlabelled, "unlabelled")];
+    sets.into_iter().filter(|(needed, _)| *needed).map(|(_, name)| name).collect()
+}
+
 /// What a method needs, in words.
-fn needs(needs: &Needs) -> Vec<String> {
+fn in_words(needs: &Needs) -> String {
     let mut words: Vec<String> = [
-        (needs.auxiliary, "labelled samples on the server"),
-        (needs.validation, "validation samples on the server"),
-        (needs.unlabelled, "unlabelled samples on the server"),
+        (needs.auxiliary, "labelled samples on the server (server.auxiliary)"),
+        (needs.validation, "validation samples on the server (server.validation)"),
+        (needs.unlabelled, "unlabelled samples on the server (server.unlabelled)"),
         (needs.client_memory, "clients that remember"),
-        (needs.each_upload, "every upload by itself"),
-        (needs.label_counts_leave_client, "label counts of clients"),
-        (needs.projection, "a projection head"),
+        (needs.each_upload, "every upload by itself on the server"),
+        (needs.label_counts_leave_client, "the label counts of clients"),
+        (needs.projection, "a projection head, as published (model.projection)"),
     ]
     .iter()
     .filter(|(needed, _)| *needed)
@@ -113,8 +222,8 @@ fn needs(needs: &Needs) -> Vec<String> {
     .collect();
     match needs.extra_passes {
         0 => {}
-        1 => words.push("1 more forward pass".to_string()),
-        n => words.push(format!("{n} more forward passes")),
+        1 => words.push("1 more forward pass a step, or a round with the teacher cache".to_string()),
+        n => words.push(format!("{n} more forward passes a step, or a round with the teacher cache")),
     }
-    words
+    if words.is_empty() { "nothing beyond the clients' own data".to_string() } else { words.join(", ") }
 }

@@ -91,17 +91,17 @@ impl Show {
         for line in statistics(pool, skew) {
             printer.line(line)?;
         }
-        for note in &pool.partition.notes {
+        for note in &pool.notes {
             printer.line(format!("Note: {note}"))?;
         }
         Ok(())
     }
 }
 
-/// Sizes and skew in three lines.
+/// Sizes and skew in three lines, and one on what the server holds if it holds something.
 pub(crate) fn statistics(pool: &Pool, skew: &Skew) -> Vec<String> {
     let (sizes, classes) = (skew.sizes, pool.dataset.classes.len());
-    vec![
+    let mut lines = vec![
         format!(
             "Clients   {}, {} to {} samples, mean {:.1}, sd {:.1}",
             thousands(pool.partition.clients.len()),
@@ -119,7 +119,15 @@ pub(crate) fn statistics(pool: &Pool, skew: &Skew) -> Vec<String> {
             skew.mean_total_variation,
             plural(pool.partition.draws as usize, "draw")
         ),
-    ]
+    ];
+    let held = &pool.held_out;
+    if !held.is_empty() {
+        let sets = [(&held.auxiliary, "auxiliary"), (&held.validation, "validation"), (&held.unlabelled, "unlabelled")];
+        let held = sets.iter().filter(|(set, _)| !set.is_empty());
+        let held: Vec<String> = held.map(|(set, what)| format!("{} {what}", thousands(set.len()))).collect();
+        lines.push(format!("Server    {} samples", held.join(", ")));
+    }
+    lines
 }
 
 fn as_json(pool: &Pool, skew: &Skew) -> serde_json::Value {
@@ -141,6 +149,11 @@ fn as_json(pool: &Pool, skew: &Skew) -> serde_json::Value {
         "mean_classes": skew.mean_classes,
         "mean_effective_classes": skew.mean_effective_classes,
         "mean_total_variation": skew.mean_total_variation,
-        "notes": partition.notes,
+        "server": {
+            "auxiliary": pool.held_out.auxiliary,
+            "validation": pool.held_out.validation,
+            "unlabelled": pool.held_out.unlabelled,
+        },
+        "notes": pool.notes,
     })
 }

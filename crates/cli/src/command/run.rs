@@ -13,9 +13,10 @@ use crate::folder;
 use crate::interrupt::Interrupt;
 use crate::printer::Printer;
 use crate::progress::Progress;
-use crate::results::{self, Row};
+use crate::results::{self, Ended, Row};
 use crate::status::Status;
 use crate::study::Study;
+use crate::terminal;
 use crate::units::{plural, thousands};
 
 const EXAMPLES: &str = "\
@@ -25,10 +26,15 @@ Examples:
   fedelity run --set rounds=5 --set partition.alpha=1.0
   fedelity run experiment.toml --set seeds=[1,2,3] --output runs/three-seeds
   fedelity run runs/three-seeds/config.toml repeat a run, bit for bit
+  fedelity run examples/methods.toml        several methods on the same clients, one table
   fedelity run --json | jq .accuracy        one object a round
 
 A run folder holds config.toml (all keys), partition.json, rounds.jsonl (one line a round),
-summary.json and model.safetensors. Several methods or seeds get a folder each inside it.";
+summary.json and model.safetensors. Several methods or seeds get a folder each inside it.
+
+The table has means over seeds and their standard deviation. 'to fedavg' is the first round with
+FedAvg's final accuracy of the same seed, '-' if a seed never has it. 'traffic' is the bytes both
+ways, relative to FedAvg's.";
 
 /// Train a federation and record it
 #[derive(Debug, clap::Args)]
@@ -71,7 +77,7 @@ impl Run {
         let threads = threads(self.threads)?;
         let (document, settings) = self.settings(printer)?;
         let study = Study::load(&document, settings)?;
-        for note in &study.pool.partition.notes {
+        for note in &study.pool.notes {
             printer.warn(note);
         }
         // What cannot run is refused before anything is written.
@@ -84,7 +90,7 @@ impl Run {
         printer.say(title(&study, threads));
         let rows = self.execute(printer, &study, &labels, threads, &folder, &interrupt)?;
         if !self.json {
-            for line in results::lines(&rows, printer) {
+            for line in results::lines(&rows, printer, terminal::width()) {
                 printer.line(line)?;
             }
         }
@@ -124,7 +130,7 @@ impl Run {
         let mut progress = Progress::new(printer, runs, settings.rounds);
         let mut rows = Vec::new();
         for (method, label) in settings.methods.iter().zip(labels) {
-            let mut row = Row { label: label.clone(), summaries: Vec::new() };
+            let mut row = Row { label: label.clone(), runs: Vec::new() };
             for &seed in &settings.seeds {
                 if interrupt.is_asked() {
                     break;
@@ -144,9 +150,9 @@ impl Run {
                 if let Some(reason) = outcome.divergence {
                     progress.pause(|| printer.error(format_args!("{label}, seed {seed}: {reason}")));
                 }
-                row.summaries.push(outcome.summary);
+                row.runs.push(Ended { seed, summary: outcome.summary, accuracies: outcome.accuracies });
             }
-            if !row.summaries.is_empty() {
+            if !row.runs.is_empty() {
                 rows.push(row);
             }
         }
@@ -204,7 +210,7 @@ fn title(study: &Study, threads: usize) -> String {
 }
 
 fn status(printer: &Printer, rows: &[Row]) -> Status {
-    let endings = || rows.iter().flat_map(|row| &row.summaries).map(|summary| summary.status);
+    let endings = || rows.iter().flat_map(|row| &row.runs).map(|run| run.summary.status);
     if endings().any(|ending| ending == Ending::Interrupted) {
         printer.say("Interrupted; what was recorded is kept");
         Status::Interrupted

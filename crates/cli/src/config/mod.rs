@@ -4,6 +4,7 @@ mod defaults;
 mod document;
 mod resolved;
 mod section;
+mod server;
 mod settings;
 
 use std::path::{Path, PathBuf};

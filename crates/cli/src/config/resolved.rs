@@ -29,6 +29,7 @@ impl Settings {
         let model =
             vec![pair("name", text(&self.model.name)), pair("projection", Value::Boolean(self.model.projection))];
         write(&mut out, "[model]", model);
+        write(&mut out, "[server]", self.server.pairs());
         for method in methods {
             let mut pairs = vec![pair("name", text(method.name))];
             pairs.extend(method.keys.iter().map(|(key, value)| (key.clone(), value.clone())));
@@ -78,6 +79,7 @@ impl Settings {
         pairs.push(pair("epochs", whole(self.epochs)));
         pairs.push(pair("batch", whole(self.batch)));
         pairs.push(pair("weighting", text(self.weighting.name())));
+        pairs.push(pair("teacher-cache", Value::Boolean(self.teacher_cache)));
         pairs
     }
 
@@ -134,7 +136,10 @@ mod tests {
             &["partition.kind=labels-per-client", "model.projection=true", "evaluation.every=7"],
             &["partition.kind=dirichlet-equal", "partition.alpha=3", "partition.clients=4"],
             &["partition.file=a b.json", "data.name=cifar10", "data.dir=/x \"y\""],
-            &["method=[{name=\"fedavg\"}, {name=\"fedavg\"}]"],
+            &["method=[{name=\"fedavg\"}, {name=\"fedavg\"}]", "clients.teacher-cache=false"],
+            &["server.auxiliary=32", "server.auxiliary-keep=true", "server.validation=0.1", "server.unlabelled=7"],
+            &["server.optimizer=fedyogi", "server.tau=0.1", "server.rule=krum", "server.keep=2"],
+            &["server.optimizer=fedavgm", "server.lr=0.7", "server.rule=trimmed-mean", "server.trim=0.2"],
         ];
         for sets in cases {
             let mut document = Document::default();

@@ -14,6 +14,7 @@ use toml::{Table, Value};
 use super::defaults;
 use super::document::{Document, Origin, describe};
 use super::section::{Section, nearest, unknown};
+use super::server::Server;
 
 /// What is to be run.
 #[derive(Clone, Debug)]
@@ -26,8 +27,10 @@ pub(crate) struct Settings {
     pub(crate) epochs: usize,
     pub(crate) batch: usize,
     pub(crate) weighting: Weighting,
+    pub(crate) teacher_cache: bool,
     pub(crate) optimizer: Optimizer,
     pub(crate) model: ModelSpec,
+    pub(crate) server: Server,
     pub(crate) methods: Vec<Method>,
     pub(crate) evaluate_every: usize,
     /// What was decided that the user may not expect.
@@ -90,11 +93,22 @@ pub(crate) struct Method {
     pub(crate) method: Arc<dyn fedelity_fl::Method>,
 }
 
-const TOP: &[&str] =
-    &["rounds", "seeds", "seed", "data", "partition", "clients", "optimizer", "model", "method", "evaluation"];
+const TOP: &[&str] = &[
+    "rounds",
+    "seeds",
+    "seed",
+    "data",
+    "partition",
+    "clients",
+    "optimizer",
+    "model",
+    "server",
+    "method",
+    "evaluation",
+];
 const DATA: &[&str] = &["name", "dir"];
 const PARTITION: &[&str] = &["kind", "clients", "alpha", "min-size", "shards", "labels", "seed", "file"];
-const CLIENTS: &[&str] = &["per-round", "fraction", "epochs", "batch", "weighting"];
+const CLIENTS: &[&str] = &["per-round", "fraction", "epochs", "batch", "weighting", "teacher-cache"];
 const OPTIMIZER: &[&str] = &["kind", "lr", "momentum", "weight-decay", "lr-decay", "clip", "beta1", "beta2", "eps"];
 const MODEL: &[&str] = &["name", "projection"];
 const EVALUATION: &[&str] = &["every"];
@@ -111,6 +125,7 @@ impl Settings {
         let data = data(document)?;
         let partition = source(document, &mut notes)?;
         let per_round = per_round(&clients, &partition)?;
+        let (model, server) = (model(document)?, Server::check(document, &mut notes)?);
         let weighting = clients.choice("weighting", &Weighting::NAMES)?.and_then(Weighting::from_name);
         Ok(Self {
             rounds,
@@ -121,9 +136,11 @@ impl Settings {
             epochs: clients.count("epochs", 1)?.unwrap_or(defaults::EPOCHS),
             batch: clients.count("batch", 1)?.unwrap_or(defaults::BATCH),
             weighting: weighting.unwrap_or_default(),
+            teacher_cache: clients.flag("teacher-cache")?.unwrap_or(defaults::TEACHER_CACHE),
             optimizer: optimizer(document, &mut notes)?,
-            model: model(document)?,
-            methods: methods(document, &mut notes)?,
+            methods: methods(document, &model, &server, &mut notes)?,
+            model,
+            server,
             evaluate_every: evaluation.count("every", 1)?.unwrap_or(defaults::EVALUATE_EVERY),
             notes,
         })
@@ -147,7 +164,7 @@ impl Settings {
             weight_decay: optimizer.weight_decay as f32,
             lr_decay: optimizer.lr_decay as f32,
             clip: optimizer.clip.map(|clip| clip as f32),
-            teacher_cache: true,
+            teacher_cache: self.teacher_cache,
         }
     }
 }
@@ -237,7 +254,7 @@ fn refuse_foreign(
 }
 
 /// Whether the command line chose the kind and the file the key that does not belong to it.
-fn left_out(document: &Document, selector: &str, key: &str) -> bool {
+pub(super) fn left_out(document: &Document, selector: &str, key: &str) -> bool {
     matches!(document.origin(selector), Some(Origin::Option(_)))
         && matches!(document.origin(key), Some(Origin::File { .. }))
 }
@@ -306,7 +323,7 @@ fn model(document: &Document) -> Result<ModelSpec> {
 }
 
 /// `[method]` or a list of `[[method]]`. Names and keys are checked against the registry.
-fn methods(document: &Document, notes: &mut Vec<String>) -> Result<Vec<Method>> {
+fn methods(document: &Document, model: &ModelSpec, server: &Server, notes: &mut Vec<String>) -> Result<Vec<Method>> {
     let none = Table::new();
     let tables: Vec<(String, &Table)> = match document.table().get("method") {
         None => vec![("method".to_string(), &none)],
@@ -320,7 +337,22 @@ fn methods(document: &Document, notes: &mut Vec<String>) -> Result<Vec<Method>> 
             return Err(document.error("method", message));
         }
     };
-    tables.into_iter().map(|(path, table)| method(document, &path, table, notes)).collect()
+    let mut methods = Vec::new();
+    for (path, table) in tables {
+        let Method { name, keys, method } = method(document, &path, table, notes)?;
+        let needs = method.needs();
+        if let Some((what, key, example)) = server.missing(&needs) {
+            let message = format!("the method '{name}' needs {what}: set {key}, such as {key} = {example}");
+            return Err(document.error(&format!("{path}.name"), message));
+        }
+        if needs.projection && !model.projection {
+            notes.push(format!(
+                "{name} was published with a projection head before the classifier; model.projection = true adds it"
+            ));
+        }
+        methods.push(Method { name, keys, method: server.composition.around(method) });
+    }
+    Ok(methods)
 }
 
 fn method(document: &Document, path: &str, table: &Table, notes: &mut Vec<String>) -> Result<Method> {

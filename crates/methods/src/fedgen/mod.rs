@@ -39,7 +39,7 @@ use crate::registry::{Entry, Hyper, Parameter};
 /// The last local epoch, counted from 1, in which the generator teaches. As in the authors' code.
 const TEACHING_EPOCHS: usize = 20;
 /// A coefficient does not decay below this. As in the authors' code.
-const LEAST: f32 = 1e-4;
+const LEAST: f64 = 1e-4;
 /// Factor on the generator's learning rate from one round to the next, and Adam's constants. As in the authors' code.
 const LR_DECAY: f64 = 0.98;
 const BETAS: (f32, f32) = (0.9, 0.999);
@@ -55,15 +55,15 @@ const TRAINING: Purpose = Purpose::Method(2);
 pub struct FedGen {
     /// alpha, 0 or more: the first factor on the cross-entropy of generated features. The authors take 10 on MNIST,
     /// Yao et al. 0.1 on CIFAR-10 and 1 on CIFAR-100. 0 leaves the term out.
-    pub alpha: f32,
+    pub alpha: f64,
     /// beta, 0 or more: the first factor on the KL divergence from the answers to generated features. The authors take
     /// 10 on MNIST and 1 on EMNIST. 0 leaves the term out; with alpha = 0 as well this is FedAvg.
-    pub beta: f32,
+    pub beta: f64,
     /// Factor on alpha and beta from one round to the next, above 0 and at most 1. The authors take 0.98.
-    pub decay: f32,
+    pub decay: f64,
     /// eta, 0 or more: the factor on the diversity of generated features. The authors take 1. At 0 the noise may lose
     /// its meaning.
-    pub diversity: f32,
+    pub diversity: f64,
     /// B', 2 or more: generated features a step. The authors take 32.
     pub batch: usize,
     /// Hidden units of the generator, 1 or more. The authors take 256 on MNIST and 512 on CIFAR.
@@ -73,9 +73,9 @@ pub struct FedGen {
     /// Steps of the generator a round, 0 or more. The authors take 50. 0 keeps it random.
     pub iterations: usize,
     /// The generator's learning rate in the first round, 0 or more. The authors take 0.0001, on MNIST 0.0003.
-    pub lr: f32,
+    pub lr: f64,
     /// The generator's weight decay, 0 or more. The authors take 0.01.
-    pub weight_decay: f32,
+    pub weight_decay: f64,
 }
 
 impl Default for FedGen {
@@ -105,12 +105,11 @@ impl FedGen {
     }
 
     /// A coefficient in a round.
-    fn in_round(&self, coefficient: f32, round: usize) -> f32 {
+    fn in_round(&self, coefficient: f64, round: usize) -> f32 {
         if coefficient == 0.0 {
             return 0.0;
         }
-        let decayed = f64::from(coefficient) * f64::from(self.decay).powf(round as f64);
-        (decayed as f32).max(LEAST)
+        (coefficient * self.decay.powf(round as f64)).max(LEAST) as f32
     }
 
     /// Trains the generator on the heads of this round's uploads.
@@ -132,7 +131,7 @@ impl FedGen {
         let mut first = state.get_sized("adam-first", shape.trainable())?.to_vec();
         let mut second = state.get_sized("adam-second", shape.trainable())?.to_vec();
         let before = state.get_sized("adam-steps", 1)?[0] as usize;
-        let lr = (f64::from(self.lr) * LR_DECAY.powf(server.round as f64)) as f32;
+        let lr = (self.lr * LR_DECAY.powf(server.round as f64)) as f32;
         let mut rng = stream(server.seed, TRAINING, server.round as u64, SERVER, 0);
         let mut generator = Generator::new(shape);
         let mut grad = vec![0.0; shape.trainable()];
@@ -145,7 +144,7 @@ impl FedGen {
             generator.draw_noise(|| uniform(below(&mut rng, STEPS)));
             generator.train(&mut params);
             d_z.fill(0.0);
-            let mut loss = diversity(&generator.noise, &generator.z, self.batch, self.diversity, &mut d_z);
+            let mut loss = diversity(&generator.noise, &generator.z, self.batch, self.diversity as f32, &mut d_z);
             for upload in uploads {
                 let counts = upload.extra.get_sized("label-counts", classes)?;
                 let share = |&y: &u16| counts[usize::from(y)] / totals[usize::from(y)];
@@ -163,7 +162,7 @@ impl FedGen {
             grad.fill(0.0);
             generator.backward(&params, &d_z, &mut grad);
             let (w, t) = (&mut params[..shape.trainable()], i32::try_from(before + step).unwrap_or(i32::MAX));
-            let decay = self.weight_decay;
+            let decay = self.weight_decay as f32;
             elementwise::adam_step(model.isa(), w, &mut first, &mut second, &grad, lr, BETAS, EPS, decay, t);
         }
         state.put("generator", params);
@@ -404,3 +403,74 @@ const PARAMETERS: &[Parameter] = &[
         at_zero: "no decay",
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use fedelity_fl::{Trainer, Training};
+
+    use super::*;
+    use crate::trial;
+
+    /// What the heads of the uploads make of generated features: the server's loss without the diversity.
+    fn surprise(method: &FedGen, model: &Model, state: &Payload, uploads: &[Upload]) -> f32 {
+        let mut generator = Generator::new(method.shape(model));
+        generator.labels.extend((0..200).map(|i| i % 3));
+        let mut rng = stream(1, TRAINING, 9, 9, 9);
+        generator.draw_noise(|| uniform(below(&mut rng, STEPS)));
+        generator.generate(state.get("generator").unwrap());
+        let mut logits = vec![0.0; 200 * model.classes()];
+        let mut of = |upload: &Upload| {
+            model.head_forward(&upload.params, &generator.z, &mut logits);
+            let d_logits = &mut vec![0.0; logits.len()];
+            loss::cross_entropy(&logits, &generator.labels, model.classes(), 1.0, d_logits)
+        };
+        uploads.iter().map(&mut of).sum::<f32>() / uploads.len() as f32
+    }
+
+    #[test]
+    fn the_generator_learns_what_the_heads_agree_on() {
+        let method = FedGen { hidden: 24, noise: 4, lr: 1e-2, iterations: 100, ..FedGen::default() };
+        let model = trial::model(false);
+        // Two heads that differ a little; nobody holds class 3, and only the first client class 0.
+        let upload = |seed: u64, counts: [f32; 4]| {
+            let params = model.init(&mut stream(seed, Purpose::Init, 0, 0, 0)).0;
+            trial::upload(9, params, Payload::new().with("label-counts", counts.to_vec()))
+        };
+        let uploads = [upload(1, [5.0, 2.0, 2.0, 0.0]), upload(2, [0.0, 8.0, 1.0, 0.0])];
+        let training = Training::default();
+        let mut trainer = Trainer::new(model.clone());
+        let mut server = Server {
+            model: &model,
+            training: &training,
+            clients: 2,
+            round: 0,
+            seed: 4,
+            auxiliary: None,
+            validation: None,
+            unlabelled: None,
+            trainer: &mut trainer,
+        };
+        let mut state = method.init(&mut server, &uploads[0].params).unwrap();
+        let before = surprise(&method, &model, &state, &uploads[..1]);
+        for _ in 0..3 {
+            method.train_generator(&server, &mut state, &uploads).unwrap();
+        }
+        let after = surprise(&method, &model, &state, &uploads[..1]);
+        assert!(after < 0.5 * before, "{before} to {after}");
+        assert_eq!(state.get("labels").unwrap()[..], [1.0, 1.0, 1.0, 0.0]);
+        // Nobody holds anything: nothing to learn, nothing changes.
+        let idle = [upload(1, [0.0; 4])];
+        let kept = state.clone();
+        method.train_generator(&server, &mut state, &idle).unwrap();
+        assert_eq!(state, kept);
+    }
+
+    #[test]
+    fn coefficients_decay_to_a_floor_and_0_stays_0() {
+        let method = FedGen::default();
+        assert_eq!(method.in_round(0.0, 3), 0.0);
+        assert_eq!(method.in_round(10.0, 0), 10.0);
+        assert_eq!(method.in_round(10.0, 2), 9.604);
+        assert_eq!(method.in_round(10.0, 100_000), 1e-4);
+    }
+}

@@ -1,6 +1,6 @@
 //! Group distillation: the divergence in parts, by how many samples of a class a client holds.
 
-use super::rows::{log_sum_exp, softplus};
+use super::rows::{exp, log_sum_exp, softplus};
 
 /// The weight of one part.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,8 +54,12 @@ struct Split {
 impl Split {
     /// `None` if there is nothing but the true class.
     fn new(row: &[f32], label: usize, rich: &[bool]) -> Option<Self> {
-        let sum_rich = log_sum_exp(row, 1.0, |class| class != label && rich[class]);
-        let sum_few = log_sum_exp(row, 1.0, |class| class != label && !rich[class]);
+        let others = |of_rich: bool| {
+            let classes = row.iter().zip(rich).enumerate();
+            let chosen = classes.filter(move |&(class, (_, &rich))| class != label && rich == of_rich);
+            chosen.map(|(_, (&logit, _))| logit)
+        };
+        let (sum_rich, sum_few) = (log_sum_exp(others(true), 1.0), log_sum_exp(others(false), 1.0));
         let top = sum_rich.max(sum_few);
         if top == f64::NEG_INFINITY {
             return None;
@@ -136,9 +140,9 @@ pub fn group_distillation(
             } else {
                 (a_few, a_rich, v - to.sum_few, excess_few)
             };
-            let (r, r_from) = (log_to.exp(), log_from.exp());
+            let (r, r_from) = (exp(log_to), exp(log_from));
             value += own * r_from * (log_from - log_to);
-            let slope = a_true * r * excess_others + own * (r - r_from) + (other - twice) * in_group.exp() * excess;
+            let slope = a_true * r * excess_others + own * (r - r_from) + (other - twice) * exp(in_group) * excess;
             *d_z += (share * slope) as f32;
         }
         loss += share * value;

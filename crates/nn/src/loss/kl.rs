@@ -1,6 +1,6 @@
 //! The divergence of a student's classes from a teacher's.
 
-use super::rows::log_sum_exp;
+use super::rows::{exp, log_sum_exp};
 
 /// How [`kl`] compares.
 ///
@@ -40,6 +40,7 @@ pub fn kl(z: &[f32], teacher: &[f32], classes: usize, how: &Kl<'_>, d_z: &mut [f
     assert!(per_sample(how.exclude.map(<[u16]>::len)) && per_sample(how.rows.map(<[u16]>::len)));
 
     let tau = f64::from(how.tau);
+    let scale = 1.0 / tau;
     let power = if how.tau_squared { tau * tau } else { 1.0 };
     let mut loss = 0.0;
     for (i, (z, d_z)) in z.chunks_exact(classes).zip(d_z.chunks_exact_mut(classes)).enumerate() {
@@ -51,17 +52,23 @@ pub fn kl(z: &[f32], teacher: &[f32], classes: usize, how: &Kl<'_>, d_z: &mut [f
             continue;
         }
         let share = weight * power / samples as f64;
-        let all_t = log_sum_exp(teacher, tau, |class| class != out);
-        let all_z = log_sum_exp(z, tau, |class| class != out);
+        let all_t = log_sum_exp(without(teacher, out), tau);
+        let all_z = log_sum_exp(without(z, out), tau);
         for (class, ((d_z, &v), &t)) in d_z.iter_mut().zip(z).zip(teacher).enumerate() {
             if class == out {
                 continue;
             }
-            let (log_q, log_p) = (f64::from(v) / tau - all_z, f64::from(t) / tau - all_t);
-            let p = log_p.exp();
-            *d_z += (share / tau * (log_q.exp() - p)) as f32;
+            let (log_q, log_p) = (f64::from(v) * scale - all_z, f64::from(t) * scale - all_t);
+            let p = exp(log_p);
+            *d_z += (share * scale * (exp(log_q) - p)) as f32;
             loss += share * p * (log_p - log_q);
         }
     }
     loss as f32
+}
+
+/// All entries of a row but this one.
+fn without(row: &[f32], class: usize) -> impl Iterator<Item = f32> + Clone + '_ {
+    let (before, after) = row.split_at(class.min(row.len()));
+    before.iter().chain(after.get(1..).unwrap_or_default()).copied()
 }

@@ -4,24 +4,23 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use fedelity_data::Split;
-use fedelity_fl::{
-    Broadcast, Coordinator, Federation, Payload, Purpose, Samples, Scaling, ServerData, Task, Trainer, Training,
-    Weighting, client, stream,
-};
+use fedelity_fl::{Federation, Samples, Scaling, Task, Trainer, Training, Weighting, client};
 use fedelity_kernels::peak;
-use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, ModelSpec, OptimizerKind, Params, zoo};
-use rand_chacha::rand_core::Rng;
+use fedelity_nn::{Architecture, InputShape, Layer, Model, ModelSpec, OptimizerKind, Params, zoo};
 use serde_json::json;
 use toml::Table;
 
 use super::check_seconds;
+use crate::isa;
 use crate::printer::Printer;
+use crate::rehearsal::{Rehearsal, rehearse};
+use crate::synthetic::Synthetic;
 
 /// Measure the local training of a client
 ///
 /// Random images of 3x32x32 and 10 classes. T threads train T clients at once; samples a second are those of all of
-/// them, every epoch counted. A teacher's own pass is part of the time. Set-up and the first round are not.
+/// them, every epoch counted. A teacher's own pass, once a client and round, is part of the time. Set-up and the first
+/// rounds are not: what the server sends and what clients remember is there before the clock starts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Client {
     /// The model.
@@ -64,8 +63,8 @@ const CLASSES: usize = 10;
 struct Work {
     model: Arc<Model>,
     federation: Federation,
-    broadcast: Broadcast,
-    split: Split,
+    rehearsal: Rehearsal,
+    data: Synthetic,
     indices: Vec<u32>,
     scaling: Scaling,
 }
@@ -115,7 +114,7 @@ impl Client {
     }
 
     fn work(&self, architecture: &Architecture) -> Result<Work> {
-        let model = Arc::new(Model::compile(architecture, Isa::detect())?);
+        let model = Arc::new(Model::compile(architecture, isa::chosen()?)?);
         let method = fedelity_methods::build(&self.method, &Table::new())
             .with_context(|| format!("--method {}", self.method))?
             .method;
@@ -127,6 +126,7 @@ impl Client {
             weight_decay: 1e-5,
             ..Training::default()
         };
+        let data = Synthetic::new(INPUT, CLASSES, self.samples);
         let federation = Federation {
             model: Arc::clone(&model),
             method,
@@ -134,22 +134,13 @@ impl Client {
             weighting: Weighting::Size,
             clients: self.threads,
             seed: 1,
-            server_data: ServerData::default(),
+            server_data: data.server_data(),
         };
-        let broadcast = Coordinator::new(federation.clone())?.open()?;
-        let mut pixels = vec![0; self.samples * INPUT.len()];
-        stream(1, Purpose::ServerData, 0, 0, 0).fill_bytes(&mut pixels);
-        let labels = (0..self.samples).map(|i| (i % CLASSES) as u16).collect();
-        // Bytes become numbers of mean 0 and standard deviation about 1.
-        let scaling = Scaling { scale: vec![1.0 / 73.9; INPUT.channels], shift: vec![-127.5 / 73.9; INPUT.channels] };
-        Ok(Work {
-            model,
-            federation,
-            broadcast,
-            split: Split { pixels, labels },
-            indices: (0..self.samples as u32).collect(),
-            scaling,
-        })
+        let scaling = data.scaling();
+        let indices = data.client();
+        let samples = Samples { split: &data.dataset.train, indices: &indices, scaling: &scaling };
+        let rehearsal = rehearse(federation.clone(), samples, 0, 1)?;
+        Ok(Work { model, federation, rehearsal, data, indices, scaling })
     }
 
     /// Samples a second of each thread, which all measure at the same time.
@@ -175,9 +166,9 @@ impl Client {
             training: &work.federation.training,
             seed: 1,
             client: number,
-            samples: Samples { split: &work.split, indices: &work.indices, scaling: &work.scaling },
-            broadcast: &work.broadcast,
-            memory: &Payload::new(),
+            samples: Samples { split: &work.data.dataset.train, indices: &work.indices, scaling: &work.scaling },
+            broadcast: &work.rehearsal.broadcast,
+            memory: &work.rehearsal.memory,
         };
         let warm = client(&mut trainer, &task, Params::default());
         barrier.wait();

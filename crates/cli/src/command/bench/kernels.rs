@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::check_seconds;
+use crate::isa;
 use crate::printer::Printer;
 use crate::table::{Align, Table};
 
@@ -76,7 +77,7 @@ struct Speed {
 impl Kernels {
     pub(crate) fn run(self, printer: &Printer) -> Result<()> {
         check_seconds(self.seconds)?;
-        let isa = Isa::detect();
+        let isa = isa::chosen()?;
         let top = peak(isa, 0.5);
         let mut speeds = Vec::new();
         for shape in &SHAPES {

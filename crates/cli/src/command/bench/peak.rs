@@ -1,10 +1,11 @@
 //! `fedelity bench peak`.
 
 use anyhow::Result;
-use fedelity_kernels::{Isa, peak};
+use fedelity_kernels::peak;
 use serde_json::json;
 
 use super::check_seconds;
+use crate::isa;
 use crate::printer::Printer;
 
 /// Measure the multiply-add peak of one core
@@ -22,7 +23,7 @@ pub(crate) struct Peak {
 impl Peak {
     pub(crate) fn run(self, printer: &Printer) -> Result<()> {
         check_seconds(self.seconds)?;
-        let isa = Isa::detect();
+        let isa = isa::chosen()?;
         let gflops = peak(isa, self.seconds);
         if self.json {
             return printer.json(&json!({ "peak_gflops": gflops, "isa": isa.name(), "lanes": isa.lanes() }));

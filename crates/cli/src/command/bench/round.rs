@@ -7,12 +7,13 @@ use anyhow::Result;
 use fedelity_data::partition::partition;
 use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Spec, Split, catalogue};
 use fedelity_fl::{ServerData, Training, Weighting};
-use fedelity_nn::{InputShape, Isa, Model, ModelSpec, zoo};
+use fedelity_nn::{InputShape, Model, ModelSpec, zoo};
 use fedelity_sim::{Experiment, Simulation};
 use serde::Serialize;
 use toml::Table;
 
 use crate::config::{Document, Settings};
+use crate::isa;
 use crate::printer::Printer;
 use crate::study::Study;
 use crate::units::{seconds, thousands};
@@ -140,7 +141,7 @@ fn logistic_regression(
     let shape = data.shape;
     let input = InputShape { channels: shape.channels, height: shape.height, width: shape.width };
     let spec = ModelSpec { name: "logistic".to_string(), projection: false };
-    let model = Model::compile(&zoo::build(&spec, input, data.classes.len())?, Isa::detect())?;
+    let model = Model::compile(&zoo::build(&spec, input, data.classes.len())?, isa::chosen()?)?;
     let parameters = model.layout().trainable_len();
     let split: Partition = partition(&data.train.labels, data.classes.len(), &Spec { kind: Kind::Iid, clients }, 1)?;
     let simulation = Simulation::new(Experiment {

@@ -1,0 +1,67 @@
+//! What a method sends and keeps: counted in a short federation on random images, not worked out.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use fedelity_fl::{Federation, Method, Samples, Training, Weighting};
+use fedelity_nn::{InputShape, Model, ModelSpec, zoo};
+
+use crate::isa;
+use crate::rehearsal::rehearse;
+use crate::synthetic::Synthetic;
+
+/// Numbers (of 4 bytes) of one client in one round, once the first rounds are over.
+pub(crate) struct Travel {
+    /// From the server to the client, the weights included.
+    pub(crate) down: u64,
+    /// From the client to the server, the weights included.
+    pub(crate) up: u64,
+    /// What the client keeps until its next round.
+    pub(crate) memory: u64,
+    /// The names of what leaves the client beside the weights.
+    pub(crate) leaves: Vec<String>,
+}
+
+/// Where methods are tried: a model, and images that fit it.
+pub(crate) struct Trial {
+    model: Arc<Model>,
+    data: Synthetic,
+}
+
+/// Clients of the federation.
+const CLIENTS: usize = 10;
+const SAMPLES: usize = 10;
+
+impl Trial {
+    /// Inputs of this shape.
+    pub(crate) fn new(spec: &ModelSpec, input: InputShape, classes: usize) -> Result<Self> {
+        let model = Arc::new(Model::compile(&zoo::build(spec, input, classes)?, isa::chosen()?)?);
+        Ok(Self { model, data: Synthetic::new(input, classes, SAMPLES) })
+    }
+
+    /// The numbers of the model's weights.
+    pub(crate) fn weights(&self) -> u64 {
+        self.model.layout().len() as u64
+    }
+
+    pub(crate) fn count(&self, method: Arc<dyn Method>) -> Result<Travel> {
+        let federation = Federation {
+            model: Arc::clone(&self.model),
+            method,
+            training: Training { batch: SAMPLES, ..Training::default() },
+            weighting: Weighting::Size,
+            clients: CLIENTS,
+            seed: 1,
+            server_data: self.data.server_data(),
+        };
+        let (indices, scaling) = (self.data.client(), self.data.scaling());
+        let samples = Samples { split: &self.data.dataset.train, indices: &indices, scaling: &scaling };
+        let found = rehearse(federation, samples, 0, 1)?;
+        Ok(Travel {
+            down: found.broadcast.bytes() / 4,
+            up: found.bytes_up / 4,
+            memory: found.memory.bytes() / 4,
+            leaves: found.extra.keys().map(String::from).collect(),
+        })
+    }
+}

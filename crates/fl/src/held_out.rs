@@ -1,0 +1,187 @@
+//! Which training samples the server keeps for itself.
+//!
+//! The sets depend on the labels, on what is asked for and on one seed, never on the method, so that all methods of a
+//! comparison learn from the same samples.
+
+use std::sync::Arc;
+
+use fedelity_data::Dataset;
+use rand_chacha::ChaCha8Rng;
+
+use crate::rng::{Purpose, SERVER, shuffle, stream};
+use crate::{Held, ServerData};
+
+/// How many training samples the server keeps for itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HoldOut {
+    /// Labelled auxiliary samples of each class.
+    pub auxiliary: usize,
+    /// Whether clients hold the auxiliary samples too.
+    pub keep_auxiliary: bool,
+    /// The share of the training samples that is for validation, below 1.
+    pub validation: f64,
+    /// Samples whose labels nobody reads.
+    pub unlabelled: usize,
+}
+
+/// Training samples of the server, by index. The sets have no sample in common.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HeldOut {
+    /// Labelled auxiliary samples, class by class.
+    pub auxiliary: Vec<u32>,
+    /// Labelled validation samples.
+    pub validation: Vec<u32>,
+    /// Samples whose labels nobody reads.
+    pub unlabelled: Vec<u32>,
+    /// What could not be given in full.
+    pub notes: Vec<String>,
+    keep_auxiliary: bool,
+}
+
+impl HoldOut {
+    /// Draws the sets: first the auxiliary samples, then the others from what is left. A set that is asked for larger
+    /// than what there is gets what there is, and a note.
+    pub fn draw(&self, labels: &[u16], classes: usize, seed: u64) -> HeldOut {
+        let mut taken = vec![false; labels.len()];
+        let mut held = HeldOut { keep_auxiliary: self.keep_auxiliary, ..HeldOut::default() };
+        let mut rng = own_stream(seed, 0);
+        for class in 0..classes {
+            if self.auxiliary == 0 {
+                break;
+            }
+            let of_class = |&i: &u32| usize::from(labels[i as usize]) == class;
+            let drawn = draw(&mut rng, &taken, of_class, self.auxiliary);
+            if drawn.len() < self.auxiliary {
+                let (found, asked) = (drawn.len(), self.auxiliary);
+                held.notes.push(format!("class {class} has {found} samples for the {asked} auxiliary ones asked for"));
+            }
+            held.auxiliary.extend(drawn);
+        }
+        take(&mut taken, &held.auxiliary);
+
+        let share = self.validation * labels.len() as f64;
+        let validation = if self.validation > 0.0 { (share.round() as usize).max(1) } else { 0 };
+        held.validation = draw(&mut own_stream(seed, 1), &taken, |_| true, validation);
+        take(&mut taken, &held.validation);
+        held.unlabelled = draw(&mut own_stream(seed, 2), &taken, |_| true, self.unlabelled);
+        let sets = [("validation", &held.validation, validation), ("unlabelled", &held.unlabelled, self.unlabelled)];
+        for (what, drawn, asked) in sets {
+            if drawn.len() < asked {
+                held.notes.push(format!("{} samples are left for the {asked} {what} ones asked for", drawn.len()));
+            }
+        }
+        held
+    }
+}
+
+impl HeldOut {
+    /// Whether the server keeps nothing.
+    pub fn is_empty(&self) -> bool {
+        self.auxiliary.is_empty() && self.validation.is_empty() && self.unlabelled.is_empty()
+    }
+
+    /// Which of the training samples clients must not hold.
+    pub fn withheld(&self, samples: usize) -> Vec<bool> {
+        let mut withheld = vec![false; samples];
+        take(&mut withheld, &self.validation);
+        take(&mut withheld, &self.unlabelled);
+        if !self.keep_auxiliary {
+            take(&mut withheld, &self.auxiliary);
+        }
+        withheld
+    }
+
+    /// The samples as the server gets them; an empty set counts as none.
+    pub fn server_data(&self, data: &Arc<Dataset>) -> ServerData {
+        let held = |set: &[u32]| (!set.is_empty()).then(|| Held::new(data.clone(), set.to_vec()));
+        ServerData {
+            auxiliary: held(&self.auxiliary),
+            validation: held(&self.validation),
+            unlabelled: held(&self.unlabelled),
+        }
+    }
+}
+
+fn own_stream(seed: u64, set: u64) -> ChaCha8Rng {
+    stream(seed, Purpose::ServerData, 0, SERVER, set)
+}
+
+fn take(taken: &mut [bool], indices: &[u32]) {
+    indices.iter().for_each(|&i| taken[i as usize] = true);
+}
+
+/// At most `most` random samples that fit and are not taken.
+fn draw(rng: &mut ChaCha8Rng, taken: &[bool], fits: impl Fn(&u32) -> bool, most: usize) -> Vec<u32> {
+    if most == 0 {
+        return Vec::new();
+    }
+    let mut free: Vec<u32> = (0..taken.len() as u32).filter(|i| !taken[*i as usize] && fits(i)).collect();
+    shuffle(rng, &mut free);
+    free.truncate(most);
+    free
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100 samples of class 0, 50 of class 1, 3 of class 2, none of class 3.
+    fn labels() -> Vec<u16> {
+        (0..153).map(|i| if i % 51 == 50 { 2 } else { u16::from(i % 3 == 2) }).collect()
+    }
+
+    fn counts(set: &[u32]) -> [usize; 4] {
+        let mut counts = [0; 4];
+        set.iter().for_each(|&i| counts[usize::from(labels()[i as usize])] += 1);
+        counts
+    }
+
+    const ASKED: HoldOut = HoldOut { auxiliary: 5, keep_auxiliary: false, validation: 0.1, unlabelled: 20 };
+
+    #[test]
+    fn sets_are_balanced_disjoint_and_noted() {
+        let held = ASKED.draw(&labels(), 4, 7);
+        assert_eq!(counts(&held.auxiliary), [5, 5, 3, 0]);
+        assert_eq!((held.validation.len(), held.unlabelled.len()), (15, 20));
+        assert_eq!(
+            held.notes,
+            [
+                "class 2 has 3 samples for the 5 auxiliary ones asked for",
+                "class 3 has 0 samples for the 5 auxiliary ones asked for"
+            ]
+        );
+        let all = || held.auxiliary.iter().chain(&held.validation).chain(&held.unlabelled);
+        assert_eq!(all().collect::<std::collections::BTreeSet<_>>().len(), all().count());
+        let withheld = held.withheld(153);
+        assert_eq!(withheld.iter().filter(|&&withheld| withheld).count(), all().count());
+        assert!(all().all(|&i| withheld[i as usize]));
+    }
+
+    #[test]
+    fn the_seed_and_what_is_asked_for_decide() {
+        let held = ASKED.draw(&labels(), 4, 7);
+        assert_eq!(held, ASKED.draw(&labels(), 4, 7));
+        assert_ne!(held.auxiliary, ASKED.draw(&labels(), 4, 8).auxiliary);
+        let other = HoldOut { unlabelled: 3, ..ASKED }.draw(&labels(), 4, 7);
+        assert_eq!((&held.auxiliary, &held.validation), (&other.auxiliary, &other.validation));
+        assert_eq!(held.unlabelled[..3], other.unlabelled[..]);
+    }
+
+    #[test]
+    fn kept_auxiliary_samples_stay_with_clients() {
+        let held = HoldOut { keep_auxiliary: true, ..ASKED }.draw(&labels(), 4, 7);
+        let withheld = held.withheld(153);
+        assert!(held.auxiliary.iter().all(|&i| !withheld[i as usize]));
+        assert_eq!(withheld.iter().filter(|&&withheld| withheld).count(), 35);
+    }
+
+    #[test]
+    fn nothing_and_everything() {
+        let none = HoldOut::default().draw(&labels(), 4, 7);
+        assert!(none.is_empty() && none.notes.is_empty());
+        let all = HoldOut { unlabelled: 1_000, validation: 1e-9, ..HoldOut::default() }.draw(&labels(), 4, 7);
+        assert_eq!((all.validation.len(), all.unlabelled.len()), (1, 152));
+        assert_eq!(all.notes, ["152 samples are left for the 1000 unlabelled ones asked for"]);
+        assert!(all.withheld(153).iter().all(|&withheld| withheld));
+    }
+}
