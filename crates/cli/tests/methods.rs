@@ -105,7 +105,7 @@ fn the_list_and_every_explanation_fit_a_terminal() {
         }
         assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
     }
-    assert!(list.out.lines().all(|line| line.chars().count() <= 82), "{}", list.out);
+    assert!(list.out.lines().all(|line| line.chars().count() <= 80), "{}", list.out);
 }
 
 #[test]
@@ -279,8 +279,9 @@ fn check_counts_the_traffic_of_later_rounds() {
     args[0] = "check";
     let answer = place.call(&args);
     assert_eq!(answer.code, 0, "{}", answer.err);
-    let line = |name: &str| answer.out.lines().find(|line| line.starts_with("Traffic") && line.contains(name)).unwrap();
-    assert!(line("fedgkd-vote").ends_with("3.00 times FedAvg's"), "{}", answer.out);
-    assert!(line("fedcurv").ends_with("3.00 times FedAvg's"), "{}", answer.out);
+    for name in ["fedgkd-vote", "fedcurv"] {
+        let line = answer.out.lines().find(|line| line.starts_with(name)).unwrap();
+        assert!(line.contains("3.00x"), "{}", answer.out);
+    }
     assert!(answer.out.contains("Server    40 auxiliary, 60 validation, 16 unlabelled samples"), "{}", answer.out);
 }

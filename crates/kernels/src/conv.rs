@@ -131,7 +131,9 @@ impl Conv {
         }
         let lanes = isa.lanes();
         let output = Plane { height, width, halo: output_halo };
-        let output_gradient = output.with_halo(gradient_halo(input, output, kernel, stride, pad));
+        // A tile skips the taps that no pixel of it needs; what is left reaches over the edge by less than its width.
+        let reach = blocks(in_channels).map(|block| tile_width(isa, block) - 1).max().unwrap_or(0);
+        let output_gradient = output.with_halo(gradient_halo(input, output, kernel, stride, pad).min(reach));
         let corner = input.origin() - pad * (input.row() + 1);
         let source = Walk {
             base: corner * lanes,
@@ -474,7 +476,17 @@ impl Kernel for Correlate<'_> {
     }
 }
 
-/// All rows of one block of target channels, with tiles as wide as the registers allow.
+/// Pixels of a tile with this many channels.
+fn tile_width(isa: Isa, channels: usize) -> usize {
+    match (isa.has_many_registers(), channels <= 3, channels <= 4) {
+        (true, _, true) => 6,
+        (true, _, false) => 4,
+        (false, true, _) => 3,
+        (false, false, _) => 2,
+    }
+}
+
+/// All rows of one block of target channels, with tiles as wide as the registers allow: see [`tile_width`].
 #[inline(always)]
 unsafe fn sweep<S: Simd, const OC: usize>(
     simd: S,
@@ -804,15 +816,23 @@ impl Kernel for BiasGradient<'_> {
         let walk = walk(self.plane, self.d_b.len(), S::F32_LANES);
         for group in 0..self.groups {
             for (channel, d_b) in self.d_b.iter_mut().enumerate() {
-                let mut sum = simd.splat_f32s(0.0);
+                // Four sums, so that one addition need not wait for the one before.
+                let mut sums = [simd.splat_f32s(0.0); 4];
                 for row in 0..self.plane.height {
                     let start = group * walk.group + channel * walk.channel + walk.base + row * walk.row;
                     let line = &self.d_y[start..start + self.plane.width * S::F32_LANES];
-                    for &v in S::as_simd_f32s(line).0 {
-                        sum = simd.add_f32s(sum, v);
+                    let (fours, rest) = S::as_simd_f32s(line).0.as_chunks::<4>();
+                    for four in fours {
+                        for (sum, &v) in sums.iter_mut().zip(four) {
+                            *sum = simd.add_f32s(*sum, v);
+                        }
+                    }
+                    for (sum, &v) in sums.iter_mut().zip(rest) {
+                        *sum = simd.add_f32s(*sum, v);
                     }
                 }
-                *d_b += simd.reduce_sum_f32s(sum);
+                let [a, b, c, d] = sums;
+                *d_b += simd.reduce_sum_f32s(simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d)));
             }
         }
     }

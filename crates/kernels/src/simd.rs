@@ -91,6 +91,20 @@ impl Isa {
         }
     }
 
+    /// Whether there are 32 vector registers instead of 16.
+    pub(crate) fn has_many_registers(self) -> bool {
+        match self {
+            Self::Portable => pulp::Scalar256b::REGISTER_COUNT >= 32,
+            Self::PortableWide => pulp::Scalar512b::REGISTER_COUNT >= 32,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => pulp::x86::V3::REGISTER_COUNT >= 32,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => pulp::x86::V4::REGISTER_COUNT >= 32,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => pulp::aarch64::Neon::REGISTER_COUNT >= 32,
+        }
+    }
+
     /// Runs a kernel with this instruction set. One that the machine lacks is replaced by plain Rust of the same width.
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {

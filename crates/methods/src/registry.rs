@@ -143,8 +143,19 @@ fn build_as<M: Hyper>(entry: &Entry, settings: &Table) -> Result<Built, Error> {
     }
     let method: M = settings.clone().try_into().map_err(|error| name_the_key::<M>(settings, &error))?;
     method.check().map_err(|Range { key, value, allowed }| Error::Range { key, value, allowed })?;
-    let all = Table::try_from(&method).expect("hyper-parameters are plain numbers and names");
+    let mut all = Table::try_from(&method).expect("hyper-parameters are plain numbers and names");
+    all.iter_mut().for_each(|(_, value)| shorten(value));
     Ok(Built { method: Arc::new(method), settings: all })
+}
+
+/// Writes a number that came from an f32 with the digits an f32 has: 0.3, not 0.30000001192092896.
+fn shorten(value: &mut toml::Value) {
+    if let toml::Value::Float(number) = value
+        && f64::from(*number as f32) == *number
+        && let Ok(short) = (*number as f32).to_string().parse()
+    {
+        *number = short;
+    }
 }
 
 /// The first key that cannot be read by itself: every other one has a default.
@@ -204,9 +215,9 @@ mod tests {
 
     #[test]
     fn keys_keep_their_defaults() {
-        let built = sample("beta = 0.5\nhow-many = 2").unwrap();
-        assert_eq!(format!("{:?}", built.method), "Sample { beta: 0.5, tau: 3.0, how_many: 2 }");
-        assert_eq!(built.settings.to_string(), "beta = 0.5\nhow-many = 2\ntau = 3.0\n");
+        let built = sample("beta = 0.3\nhow-many = 2").unwrap();
+        assert_eq!(format!("{:?}", built.method), "Sample { beta: 0.3, tau: 3.0, how_many: 2 }");
+        assert_eq!(built.settings.to_string(), "beta = 0.3\nhow-many = 2\ntau = 3.0\n");
         assert_eq!(format!("{:?}", sample("beta = 1").unwrap().method), format!("{:?}", Sample::default()));
     }
 

@@ -1,6 +1,7 @@
 //! Six SGD steps of whole models against trajectories computed in float64 by PyTorch from the equations.
 //!
 //! `FEDELITY_GOLDEN` names another folder of vectors in the same form.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 

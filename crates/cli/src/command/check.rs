@@ -87,16 +87,14 @@ impl Check {
             thousands(trainable),
             study.settings.model.name
         ))?;
-        for method in &study.settings.methods {
-            let name = if study.settings.methods.len() > 1 { format!("{}: ", method.name) } else { String::new() };
-            let Some(found) = estimate(&study, method, threads)? else {
-                printer.line(format!("Time        {name}not known: training diverges in its first steps"))?;
-                continue;
-            };
-            for line in cost(&study, &found, threads) {
-                let (what, text) = line.split_once('\t').unwrap_or(("", &line));
-                printer.line(format!("{what:<11} {name}{text}"))?;
-            }
+        let methods = &study.settings.methods;
+        let found = methods.iter().map(|method| estimate(&study, method, threads)).collect::<Result<Vec<_>>>()?;
+        let lines = match &found[..] {
+            [one] => cost(&study, one.as_ref(), threads),
+            all => costs(&study, all, threads, printer),
+        };
+        for line in lines {
+            printer.line(line)?;
         }
         Ok(Status::Done)
     }
@@ -122,7 +120,9 @@ fn clients(skew: &Skew) -> Table {
     table
 }
 
-fn cost(study: &Study, found: &Estimate, threads: usize) -> Vec<String> {
+/// The cost of the one method.
+fn cost(study: &Study, found: Option<&Estimate>, threads: usize) -> Vec<String> {
+    let Some(found) = found else { return vec![format!("Time        {UNKNOWN}")] };
     let settings = &study.settings;
     let (rounds, seeds) = (settings.rounds, settings.seeds.len());
     let all = rounds as u64 * (found.bytes_down + found.bytes_up);
@@ -131,10 +131,9 @@ fn cost(study: &Study, found: &Estimate, threads: usize) -> Vec<String> {
     } else {
         format!(", {} for {}", seconds(found.seconds * seeds as f64), plural(seeds, "seed"))
     };
-    let memory = found.memory.map_or("not told by this system".to_string(), |n| format!("about {}", bytes(n)));
     vec![
         format!(
-            "Traffic\t{} down and {} up a round of {}, {} in all, {:.2} times FedAvg's",
+            "Traffic     {} down and {} up a round of {}, {} in all, {:.2}x FedAvg's",
             bytes(found.bytes_down),
             bytes(found.bytes_up),
             plural(study.per_round, "client"),
@@ -142,11 +141,62 @@ fn cost(study: &Study, found: &Estimate, threads: usize) -> Vec<String> {
             found.traffic
         ),
         format!(
-            "Time\tabout {} for {} on {}{runs} (an estimate, measured on this machine)",
+            "Time        about {} for {} on {}{runs} (an estimate, measured on this machine)",
             seconds(found.seconds),
             plural(rounds, "round"),
             plural(threads, "thread"),
         ),
-        format!("Memory\t{memory} (an estimate)"),
+        format!("Memory      {} (an estimate)", memory(found)),
     ]
+}
+
+/// The costs of several methods: a table.
+fn costs(study: &Study, found: &[Option<Estimate>], threads: usize, printer: &Printer) -> Vec<String> {
+    let columns = [
+        ("method", Align::Left),
+        ("down", Align::Right),
+        ("up", Align::Right),
+        ("traffic", Align::Right),
+        ("time", Align::Right),
+        ("memory", Align::Right),
+    ];
+    let mut table = Table::new(&columns);
+    let (mut unknown, mut total) = (false, 0.0);
+    for (method, found) in study.settings.methods.iter().zip(found) {
+        let Some(found) = found else {
+            table.row([method.name, "-", "-", "-", "-", "-"].map(String::from));
+            unknown = true;
+            continue;
+        };
+        total += found.seconds;
+        table.row([
+            method.name.to_string(),
+            bytes(found.bytes_down),
+            bytes(found.bytes_up),
+            format!("{:.2}x", found.traffic),
+            seconds(found.seconds),
+            memory(found),
+        ]);
+    }
+    let mut lines = table.lines(printer);
+    let (rounds, seeds) = (study.settings.rounds, study.settings.seeds.len());
+    lines.push(format!(
+        "Bytes of a round of {}, relative to FedAvg's; time of {} on {}.",
+        plural(study.per_round, "client"),
+        plural(rounds, "round"),
+        plural(threads, "thread")
+    ));
+    let all = seconds(total * seeds as f64);
+    lines.push(format!("All methods, {}: about {all} (estimates, measured on this machine).", plural(seeds, "seed")));
+    if unknown {
+        lines.push(format!("-: {UNKNOWN}"));
+    }
+    lines
+}
+
+/// What is said of a method that cannot be measured.
+const UNKNOWN: &str = "not known, training diverges in its first steps";
+
+fn memory(found: &Estimate) -> String {
+    found.memory.map_or("not told by this system".to_string(), |n| format!("about {}", bytes(n)))
 }

@@ -94,7 +94,7 @@ fn list(printer: &Printer, entries: &[&Entry], trial: &Trial) -> Result<()> {
         printer.line(line)?;
     }
     printer.line("")?;
-    printer.line("fedelity methods NAME explains one; fedelity methods --help explains the columns.")
+    printer.line("fedelity methods NAME explains one, fedelity methods --help the columns.")
 }
 
 fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
@@ -140,7 +140,7 @@ fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
     printer.line("")?;
     printer.line(printer.paint(Style::Heading, "Keys of [method]"))?;
     for parameter in entry.parameters {
-        let symbol = if parameter.symbol.is_empty() || parameter.symbol == parameter.name {
+        let symbol = if ["", "-", parameter.name].contains(&parameter.symbol) {
             String::new()
         } else {
             format!(" ({})", parameter.symbol)
@@ -149,8 +149,11 @@ fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
         paragraph(6, "", &capital(parameter.summary))?;
         let mut facts = vec![format!("allowed: {}", parameter.range)];
         for (what, text) in [("paper", parameter.paper), ("at 0", parameter.at_zero)] {
-            if !["", "not allowed", "refused"].contains(&text) {
-                facts.push(format!("{what}: {text}"));
+            match text {
+                "" | "not allowed" | "refused" => {}
+                // A switch has no 0; its text says which position it is about.
+                text if text.starts_with("false: ") => facts.push(text.to_string()),
+                text => facts.push(format!("{what}: {text}")),
             }
         }
         paragraph(6, "", &facts.join("; "))?;

@@ -127,12 +127,13 @@ pub fn sides() -> impl Strategy<Value = (usize, usize)> {
     prop::sample::select(vec![3usize, 9, 33]).prop_flat_map(|largest| (1..=largest, 1..=largest))
 }
 
-/// The cases of one property: the same every time, unless PROPTEST_RNG_SEED asks for others.
+/// The cases of one property: the same every time, unless PROPTEST_RNG_SEED asks for others or PROPTEST_CASES for fewer.
 pub fn cases(cases: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     let rng_seed = match default.rng_seed {
         RngSeed::Random => RngSeed::Fixed(20_260),
         asked => asked,
     };
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { cases };
     ProptestConfig { cases, rng_seed, failure_persistence: None, ..default }
 }
