@@ -8,7 +8,7 @@ use crate::lines::{Lines, Steps, check};
 use crate::plane::Plane;
 use crate::simd::{Isa, Kernel};
 
-/// x `[group][channel][row][column][lane]` = pixel * scale[channel] + shift[channel].
+/// x `[group][channel][row][column][lane]` = `pixel * scale[channel] + shift[channel]`.
 ///
 /// Sample i is the image `indices[i]` of `pixels` `[image][channel][row][column]`. Lanes past the last sample become
 /// zero, and the border stays as it is.
@@ -118,7 +118,7 @@ unsafe fn gather_line<const LANES: usize>(
     }
 }
 
-/// rows `[sample][channel * pixel]` = pixel * scale[channel] + shift[channel], of the images `indices` of `pixels`.
+/// rows `[sample][channel * pixel]` = `pixel * scale[channel] + shift[channel]`, of the images `indices` of `pixels`.
 pub fn gather_u8_rows(
     rows: &mut [f32],
     pixels_per_channel: usize,

@@ -1,6 +1,6 @@
 //! Softmax and its cross entropy on rows `[sample][class]`.
 
-/// The weighted mean loss over `z` `[sample][class]`: weight * mean(-log softmax(z)[label]).
+/// The weighted mean loss over `z` `[sample][class]`: `weight * mean(-log softmax(z)[label])`.
 ///
 /// d_z += weight * (softmax(z) - onehot) / samples.
 pub fn cross_entropy(z: &[f32], labels: &[u16], classes: usize, weight: f32, d_z: &mut [f32]) -> f32 {

@@ -38,12 +38,7 @@ impl View for Slice<'_> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn save(
-    path: &Path,
-    layout: &Layout,
-    params: &Params,
-    metadata: &BTreeMap<String, String>,
-) -> Result<(), Error> {
+pub fn save(path: &Path, layout: &Layout, params: &Params, metadata: &BTreeMap<String, String>) -> Result<(), Error> {
     let tensors =
         layout.tensors().iter().map(|t| (t.name.as_str(), Slice { shape: &t.shape, data: &params[t.range()] }));
     // One entry, because the format's library writes several in an order that changes from run to run.

@@ -74,7 +74,9 @@ impl<'a> Builder<'a> {
     fn spatial(&self, node: &Node) -> Result<ValueId, Error> {
         match self.at {
             At::Spatial(x) => Ok(x),
-            At::Rows(_) => Err(self.misfit(format!("layer {:?} needs an image, but the input is flat here", node.layer))),
+            At::Rows(_) => {
+                Err(self.misfit(format!("layer {:?} needs an image, but the input is flat here", node.layer)))
+            }
         }
     }
 
@@ -173,7 +175,14 @@ impl<'a> Builder<'a> {
         self.ops.push(Draft::Ready(op));
     }
 
-    fn conv(&mut self, node: &Node, x: ValueId, out: usize, shape: (usize, usize, usize), bias: bool) -> Result<(), Error> {
+    fn conv(
+        &mut self,
+        node: &Node,
+        x: ValueId,
+        out: usize,
+        shape: (usize, usize, usize),
+        bias: bool,
+    ) -> Result<(), Error> {
         let (kernel, stride, pad) = shape;
         let (channels, plane) = self.shapes[x];
         let trial = Conv::new(self.isa, (channels, out), shape, plane.with_halo(pad), 0).ok_or_else(|| {
@@ -219,14 +228,13 @@ impl<'a> Builder<'a> {
     fn pool(&mut self, x: ValueId, window: Window, max: bool, relu: bool) -> Result<(), Error> {
         let (channels, plane) = self.shapes[x];
         let (height, width) = window.output(plane).ok_or_else(|| {
-            self.misfit(format!("a pooling window of {} does not fit {}x{} pixels", window.kernel, plane.height, plane.width))
+            self.misfit(format!(
+                "a pooling window of {} does not fit {}x{} pixels",
+                window.kernel, plane.height, plane.width
+            ))
         })?;
         let y = self.value(channels, Plane::bare(height, width));
-        self.push(if max {
-            Op::MaxPool { window, x, y, relu, choice: 0 }
-        } else {
-            Op::AveragePool { window, x, y }
-        });
+        self.push(if max { Op::MaxPool { window, x, y, relu, choice: 0 } } else { Op::AveragePool { window, x, y } });
         Ok(())
     }
 
@@ -341,8 +349,12 @@ impl<'a> Builder<'a> {
             Draft::Conv { shape, x, y, weight, bias } => {
                 let (from, to) = (&values[x], &values[y]);
                 let conv = Conv::new(self.isa, (from.channels, to.channels), shape, from.plane, to.plane.halo)
-                    .ok_or_else(|| self.misfit("a convolution does not fit its input"))?
-                    .with_input_gradient_halo(from.gradient.halo);
+                    .ok_or_else(|| self.misfit("a convolution does not fit its input"))?;
+                let conv = if x == 0 {
+                    conv.without_input_gradient()
+                } else {
+                    conv.with_input_gradient_halo(from.gradient.halo)
+                };
                 values[y].gradient = conv.output_gradient();
                 packed.push(conv.weights());
                 Op::Conv { conv: Box::new(conv), x, y, weight, bias, packed: packed.len() - 1 }

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use fedelity_kernels::{Buffer, Isa, Plane, batch_norm, clear_halo, dense, dropout, elementwise, group_norm, lanes, pool};
+use fedelity_kernels::{
+    Buffer, Isa, Plane, batch_norm, clear_halo, dense, dropout, elementwise, group_norm, lanes, pool,
+};
 
 use crate::architecture::InputShape;
 use crate::plan::{Back, Norm, Op, Place, Plan, RowOp, Target, ValueId};
@@ -192,7 +194,8 @@ impl Workspace {
             let d_exit = &mut self.slots[plan.exit_slot];
             lanes::from_rows(self.isa, d_exit, value.gradient, value.channels, rows, chunk.samples);
             if value.gradient.halo > 0 {
-                for group in d_exit.chunks_mut(value.channels * value.gradient.area() * self.isa.lanes()).take(chunk.groups)
+                for group in
+                    d_exit.chunks_mut(value.channels * value.gradient.area() * self.isa.lanes()).take(chunk.groups)
                 {
                     clear_halo(group, value.gradient, value.channels, self.isa.lanes());
                 }
@@ -405,7 +408,18 @@ impl Workspace {
                                     *relu,
                                 ),
                                 Running::Evaluation(mean, variance) => batch_norm::forward_evaluation(
-                                    isa, y, to.plane, x, from, gamma, beta, mean, variance, to.channels, groups, *relu,
+                                    isa,
+                                    y,
+                                    to.plane,
+                                    x,
+                                    from,
+                                    gamma,
+                                    beta,
+                                    mean,
+                                    variance,
+                                    to.channels,
+                                    groups,
+                                    *relu,
                                 ),
                             }
                         });

@@ -75,13 +75,15 @@ fn mlp() -> Vec<Node> {
 }
 
 fn simple_cnn() -> Vec<Node> {
-    let mut nodes = vec![conv("conv1", 6, 5, 1, 0, true), relu(), pool2(), conv("conv2", 16, 5, 1, 0, true), relu(), pool2()];
+    let mut nodes =
+        vec![conv("conv1", 6, 5, 1, 0, true), relu(), pool2(), conv("conv2", 16, 5, 1, 0, true), relu(), pool2()];
     nodes.extend([Node::plain(Layer::Flatten), dense("fc1", 120), relu(), dense("fc2", 84), relu()]);
     nodes
 }
 
 fn ntd_cnn() -> Vec<Node> {
-    let mut nodes = vec![conv("conv1", 32, 5, 1, 2, true), relu(), pool2(), conv("conv2", 64, 5, 1, 2, true), relu(), pool2()];
+    let mut nodes =
+        vec![conv("conv1", 32, 5, 1, 2, true), relu(), pool2(), conv("conv2", 64, 5, 1, 2, true), relu(), pool2()];
     nodes.extend([Node::plain(Layer::Flatten), dense("fc1", 512), relu()]);
     nodes
 }

@@ -35,7 +35,8 @@ fn parameters(model: &Model, names: &[Value], seed: u64) -> Params {
     let mut params = Params(vec![0.0; model.layout().len()]);
     for (i, tensor) in model.layout().tensors().iter().enumerate() {
         let (name, shape) = (names[i][0].as_str().unwrap(), &tensor.shape);
-        let expected: Vec<usize> = names[i][1].as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as usize).collect();
+        let expected: Vec<usize> =
+            names[i][1].as_array().unwrap().iter().map(|v| v.as_u64().unwrap() as usize).collect();
         assert_eq!(*shape, expected, "{name} is our {}", tensor.name);
         let is_norm = tensor.name.contains("bn") || tensor.name.contains("downsample.1");
         let part = &mut params[tensor.range()];
@@ -67,8 +68,7 @@ fn follow(case: &Value, isa: Isa) {
     let model_name = case["model"].as_str().unwrap().trim_end_matches("-28").to_owned();
     let arch = zoo::build(&ModelSpec { name: model_name, projection: false }, input, classes).unwrap();
     let model = Model::compile(&arch, isa).unwrap();
-    let mut params =
-        parameters(&model, case["tensors"].as_array().unwrap(), setup["seed_student"].as_u64().unwrap());
+    let mut params = parameters(&model, case["tensors"].as_array().unwrap(), setup["seed_student"].as_u64().unwrap());
     let batch = number(setup, "batch") as usize;
     let mut rng = SplitMix(setup["seed_inputs"].as_u64().unwrap());
     let inputs: Vec<f32> = (0..batch * input.len()).map(|_| rng.symmetric() as f32).collect();
@@ -108,7 +108,9 @@ fn golden_trajectories_of_plain_training() {
     assert!(cases.len() >= 3, "the file lost its fedavg cases");
     for case in cases {
         // Sixteen plain lanes are slow: the small network is enough for them.
-        for isa in Isa::available().into_iter().filter(|isa| case["model"] == "simple-cnn" || isa.name() != "portable-wide") {
+        for isa in
+            Isa::available().into_iter().filter(|isa| case["model"] == "simple-cnn" || isa.name() != "portable-wide")
+        {
             follow(case, isa);
         }
     }

@@ -49,9 +49,8 @@ fn a_shape_that_does_not_fit_is_an_error() {
 
 /// Every layer kind in one small network.
 fn kitchen_sink(norm: &Layer) -> Architecture {
-    let conv = |name: &str, out, kernel, stride, pad, bias| {
-        Node::named(name, Layer::Conv { out, kernel, stride, pad, bias })
-    };
+    let conv =
+        |name: &str, out, kernel, stride, pad, bias| Node::named(name, Layer::Conv { out, kernel, stride, pad, bias });
     let norm = |name: &str| Node::named(name, norm.clone());
     let relu = || Node::plain(Layer::Relu);
     Architecture {
@@ -63,7 +62,13 @@ fn kitchen_sink(norm: &Layer) -> Architecture {
             norm("n1"),
             relu(),
             Node::plain(Layer::Residual {
-                body: vec![conv("c2", 4, 3, 1, 1, false), norm("n2"), relu(), conv("c3", 4, 3, 1, 1, false), norm("n3")],
+                body: vec![
+                    conv("c2", 4, 3, 1, 1, false),
+                    norm("n2"),
+                    relu(),
+                    conv("c3", 4, 3, 1, 1, false),
+                    norm("n3"),
+                ],
                 shortcut: vec![],
             }),
             relu(),
@@ -189,7 +194,8 @@ fn files_come_back_as_they_went() {
     let path = folder.path().join("model.safetensors");
     let model = compile("resnet8-gn", true, CIFAR, 10);
     let params = model.init(&mut ChaCha8Rng::seed_from_u64(5));
-    let metadata = BTreeMap::from([("model".to_owned(), "resnet8-gn".to_owned()), ("round".to_owned(), "3".to_owned())]);
+    let metadata =
+        BTreeMap::from([("model".to_owned(), "resnet8-gn".to_owned()), ("round".to_owned(), "3".to_owned())]);
     checkpoint::save(&path, model.layout(), &params, &metadata).unwrap();
     assert_eq!(checkpoint::load(&path, model.layout()).unwrap(), params);
     let first = std::fs::read(&path).unwrap();

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
-use fedelity_kernels::{Conv, Isa, Plane, peak};
+use fedelity_kernels::{Buffer, Conv, Isa, Plane, peak};
 use serde::Serialize;
 use serde_json::json;
 
@@ -121,12 +121,17 @@ fn measure(isa: Isa, shape: &Shape, seconds: f64) -> Result<Speed> {
     let conv = Conv::new(isa, (from, to), (kernel, stride, pad), input, 0)
         .ok_or_else(|| anyhow!("the convolution {layer} cannot be built"))?;
     let (lanes, groups) = (isa.lanes(), SAMPLES / isa.lanes());
-    let x = vec![0.5f32; groups * from * input.area() * lanes];
-    let w = vec![0.1f32; conv.weights()];
-    let d_y = vec![0.1f32; groups * to * conv.output_gradient().area() * lanes];
-    let mut y = vec![0.0f32; groups * to * conv.output().area() * lanes];
-    let mut d_x = vec![0.0f32; groups * from * side * side * lanes];
-    let mut d_w = vec![0.0f32; w.len()];
+    let filled = |len: usize, value: f32| {
+        let mut buffer = Buffer::zeros(len);
+        buffer.fill(value);
+        buffer
+    };
+    let x = filled(groups * from * input.area() * lanes, 0.5);
+    let w = filled(conv.weights(), 0.1);
+    let d_y = filled(groups * to * conv.output_gradient().area() * lanes, 0.1);
+    let mut y = Buffer::zeros(groups * to * conv.output().area() * lanes);
+    let mut d_x = Buffer::zeros(groups * from * side * side * lanes);
+    let mut d_w = vec![0.0; w.len()];
     let (mut forward, mut backward) = (w.clone(), w.clone());
     conv.pack_forward(&mut forward, &w);
     conv.pack_backward(&mut backward, &w);

@@ -1,0 +1,234 @@
+//! The correlation behind the forward pass and the input gradient.
+#![allow(clippy::needless_range_loop, reason = "tiles are indexed by channel and pixel, in registers")]
+
+use std::ops::Range;
+
+use pulp::Simd;
+
+use super::{Pass, blocks};
+use crate::simd::{Isa, Kernel, fma, load, store};
+
+/// Bytes of input rows that are worked on at a time, so that they stay in the second-level cache.
+const ROWS_BYTES: usize = 200_000;
+/// Packed weights above this many bytes are walked once for all groups instead of once a group.
+const LARGE_WEIGHTS_BYTES: usize = 384 << 10;
+
+/// What a tile starts from.
+#[derive(Clone, Copy)]
+pub(super) enum Start<'a> {
+    Zero,
+    Bias(&'a [f32]),
+    Target,
+}
+
+pub(super) struct Correlate<'a> {
+    pub(super) pass: &'a Pass,
+    pub(super) target: &'a mut [f32],
+    pub(super) source: &'a [f32],
+    pub(super) packed: &'a [f32],
+    pub(super) start: Start<'a>,
+    pub(super) groups: usize,
+}
+
+impl Kernel for Correlate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Self { pass, target, source, packed, start, groups } = self;
+        let row_bytes = pass.source.row * pass.source_channels * size_of::<f32>();
+        let chunk = (ROWS_BYTES / row_bytes.max(1)).clamp(1, pass.rows);
+        let weights_outside = size_of_val(packed) > LARGE_WEIGHTS_BYTES;
+        let (block_runs, group_runs) = if weights_outside { (groups, 1) } else { (1, groups) };
+        // SAFETY: the callers checked that source and target hold `groups` groups and that `packed` is whole; a pass
+        // stays inside a group's planes, by the construction of its taps and ranges (see the tests over odd shapes).
+        unsafe {
+            for outer in 0..group_runs {
+                let mut row = 0;
+                while row < pass.rows {
+                    let rows = row..(row + if weights_outside { pass.rows } else { chunk }).min(pass.rows);
+                    let (mut weights, mut first) = (packed.as_ptr(), 0);
+                    for block in blocks(pass.target_channels) {
+                        for inner in 0..block_runs {
+                            let group = outer + inner;
+                            let to = target
+                                .as_mut_ptr()
+                                .add(group * pass.target.group + pass.target.base + first * pass.target.channel);
+                            let from = source.as_ptr().add(group * pass.source.group + pass.source.base);
+                            let start = match start {
+                                Start::Bias(bias) => Start::Bias(&bias[first..first + block]),
+                                other => other,
+                            };
+                            let rows = rows.clone();
+                            match block {
+                                6 => sweep::<S, 6>(simd, pass, to, from, weights, start, rows),
+                                5 => sweep::<S, 5>(simd, pass, to, from, weights, start, rows),
+                                4 => sweep::<S, 4>(simd, pass, to, from, weights, start, rows),
+                                3 => sweep::<S, 3>(simd, pass, to, from, weights, start, rows),
+                                2 => sweep::<S, 2>(simd, pass, to, from, weights, start, rows),
+                                _ => sweep::<S, 1>(simd, pass, to, from, weights, start, rows),
+                            }
+                        }
+                        weights = weights.add(pass.weights() / pass.target_channels * block);
+                        first += block;
+                    }
+                    row = rows.end;
+                }
+            }
+        }
+    }
+}
+
+/// Pixels of a tile with this many channels.
+pub(super) fn tile_width(isa: Isa, channels: usize) -> usize {
+    match (isa.has_many_registers(), channels <= 3, channels <= 4) {
+        (true, _, true) => 6,
+        (true, _, false) => 4,
+        (false, true, _) => 3,
+        (false, false, _) => 2,
+    }
+}
+
+/// All rows of one block of target channels, with tiles as wide as the registers allow: see [`tile_width`].
+#[inline(always)]
+unsafe fn sweep<S: Simd, const OC: usize>(
+    simd: S,
+    pass: &Pass,
+    to: *mut f32,
+    from: *const f32,
+    weights: *const f32,
+    start: Start<'_>,
+    rows: Range<usize>,
+) {
+    // SAFETY: handed on.
+    unsafe {
+        if S::REGISTER_COUNT >= 32 {
+            if OC <= 4 {
+                sweep_rows::<S, OC, 6>(simd, pass, to, from, weights, start, rows);
+            } else {
+                sweep_rows::<S, OC, 4>(simd, pass, to, from, weights, start, rows);
+            }
+        } else if OC <= 3 {
+            sweep_rows::<S, OC, 3>(simd, pass, to, from, weights, start, rows);
+        } else {
+            sweep_rows::<S, OC, 2>(simd, pass, to, from, weights, start, rows);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn sweep_rows<S: Simd, const OC: usize, const PX: usize>(
+    simd: S,
+    pass: &Pass,
+    to: *mut f32,
+    from: *const f32,
+    weights: *const f32,
+    start: Start<'_>,
+    rows: Range<usize>,
+) {
+    for row in rows {
+        let row_taps = pass.row_taps.inside(row, 1);
+        let mut column = 0;
+        while column < pass.columns {
+            let left = pass.columns - column;
+            // SAFETY: row and column lie inside the pass.
+            unsafe {
+                let from = from.add(row * pass.source.row + column * pass.source.pixel);
+                let to = to.add(row * pass.target.row + column * pass.target.pixel);
+                if left >= PX && left != PX + 1 || PX == 2 && left >= 2 {
+                    let taps = (row_taps.clone(), pass.column_taps.inside(column, PX));
+                    tile::<S, OC, PX>(simd, pass, to, from, weights, start, taps);
+                    column += PX;
+                } else if left >= 2 {
+                    let taps = (row_taps.clone(), pass.column_taps.inside(column, 2));
+                    tile::<S, OC, 2>(simd, pass, to, from, weights, start, taps);
+                    column += 2;
+                } else {
+                    let taps = (row_taps.clone(), pass.column_taps.inside(column, 1));
+                    tile::<S, OC, 1>(simd, pass, to, from, weights, start, taps);
+                    column += 1;
+                }
+            }
+        }
+    }
+}
+
+/// OC target channels by PX pixels, in registers over all source channels and taps.
+#[inline(always)]
+unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
+    simd: S,
+    pass: &Pass,
+    to: *mut f32,
+    from: *const f32,
+    weights: *const f32,
+    start: Start<'_>,
+    (row_taps, column_taps): (Range<usize>, Range<usize>),
+) {
+    // SAFETY: the caller's pixel has PX neighbours, and every tap of a pixel lies inside the source with its border.
+    unsafe {
+        let mut sum = [[simd.splat_f32s(0.0); PX]; OC];
+        match start {
+            Start::Zero => {}
+            Start::Bias(bias) => {
+                for o in 0..OC {
+                    sum[o] = [simd.splat_f32s(bias[o]); PX];
+                }
+            }
+            Start::Target => {
+                for o in 0..OC {
+                    for p in 0..PX {
+                        sum[o][p] = load::<S>(to.add(o * pass.target.channel + p * pass.target.pixel));
+                    }
+                }
+            }
+        }
+        let pixel = pass.source.pixel;
+        let (tap_rows, tap_columns) = (pass.row_taps.count, pass.column_taps.count);
+        if tap_rows * tap_columns == 1 && !row_taps.is_empty() && !column_taps.is_empty() {
+            // A single tap: the channels are the only loop.
+            for channel in 0..pass.source_channels {
+                let from = from.add(channel * pass.source.channel);
+                let x: [S::f32s; PX] = std::array::from_fn(|p| load::<S>(from.add(p * pixel)));
+                for o in 0..OC {
+                    let w = simd.splat_f32s(*weights.add(channel * OC + o));
+                    for p in 0..PX {
+                        sum[o][p] = fma(simd, w, x[p], sum[o][p]);
+                    }
+                }
+            }
+            return finish_tile::<S, OC, PX>(pass, to, &sum);
+        }
+        let (row_offset, column_offset) = (pass.row_taps.offset, pass.column_taps.offset);
+        for channel in 0..pass.source_channels {
+            let from = from.add(channel * pass.source.channel).offset(column_taps.start as isize * column_offset);
+            let weights = weights.add((channel * tap_rows * tap_columns + column_taps.start) * OC);
+            for row in row_taps.clone() {
+                let mut from = from.offset(row as isize * row_offset);
+                let mut weights = weights.add(row * tap_columns * OC);
+                for _ in column_taps.clone() {
+                    let x: [S::f32s; PX] = std::array::from_fn(|p| load::<S>(from.add(p * pixel)));
+                    for o in 0..OC {
+                        let w = simd.splat_f32s(*weights.add(o));
+                        for p in 0..PX {
+                            sum[o][p] = fma(simd, w, x[p], sum[o][p]);
+                        }
+                    }
+                    from = from.offset(column_offset);
+                    weights = weights.add(OC);
+                }
+            }
+        }
+        finish_tile::<S, OC, PX>(pass, to, &sum);
+    }
+}
+
+/// Writes a tile's sums.
+#[inline(always)]
+unsafe fn finish_tile<S: Simd, const OC: usize, const PX: usize>(pass: &Pass, to: *mut f32, sum: &[[S::f32s; PX]; OC]) {
+    for o in 0..OC {
+        for p in 0..PX {
+            // SAFETY: the caller's pixel has PX neighbours in OC channels.
+            unsafe { store::<S>(to.add(o * pass.target.channel + p * pass.target.pixel), sum[o][p]) };
+        }
+    }
+}

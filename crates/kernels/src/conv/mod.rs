@@ -1,0 +1,417 @@
+//! Direct convolution: output, input gradient and weight gradient.
+//!
+//! There is no unfolded copy of the input. A tile of output channels by neighbouring pixels stays in registers while the
+//! loop walks the input channels and the kernel's taps; one vector holds the same pixel of several samples.
+//!
+//! The input gradient of a strided convolution is split by phase: the input pixels whose row and column leave the same
+//! remainder modulo the stride see the same subset of taps, so each phase is a dense correlation over the output
+//! gradient and no work is spent on the zeros between its pixels.
+
+mod correlate;
+mod weight;
+
+use std::ops::Range;
+
+use crate::plane::Plane;
+use crate::simd::Isa;
+use correlate::{Correlate, Start, tile_width};
+use weight::{BiasGradient, WeightGradient};
+
+const PAGE_BYTES: usize = 4096;
+
+/// One convolution: its geometry and the tables its kernels walk.
+#[derive(Clone, Debug)]
+pub struct Conv {
+    isa: Isa,
+    in_channels: usize,
+    out_channels: usize,
+    kernel: usize,
+    stride: usize,
+    pad: usize,
+    /// The input, with a halo of at least `pad`.
+    input: Plane,
+    /// The output, with the halo its readers need.
+    output: Plane,
+    /// The gradient of the output, with the halo the input gradient needs.
+    output_gradient: Plane,
+    forward: Pass,
+    backward: Vec<Pass>,
+    /// The kernel's taps, row by row.
+    taps: Vec<Tap>,
+}
+
+/// One tap of the kernel: where it reads, and the outputs for which it reads inside the input.
+#[derive(Clone, Debug)]
+struct Tap {
+    offset: usize,
+    rows: Range<usize>,
+    columns: Range<usize>,
+}
+
+/// One dense correlation over a source with a border of zeros, all offsets in floats.
+#[derive(Clone, Debug)]
+struct Pass {
+    row_taps: Taps,
+    column_taps: Taps,
+    source: Walk,
+    target: Walk,
+    source_channels: usize,
+    target_channels: usize,
+    rows: usize,
+    columns: usize,
+}
+
+/// The kernel's taps along one axis: target position p reads source position `p * step + tap * sign + first`.
+#[derive(Clone, Copy, Debug)]
+struct Taps {
+    count: usize,
+    /// Which tap of the kernel tap 0 is, and how far apart they are: the rows of a phase are every stride-th.
+    kernel_first: usize,
+    kernel_step: usize,
+    step: isize,
+    sign: isize,
+    first: isize,
+    /// Source positions outside `0..limit` are the border.
+    limit: isize,
+    /// Floats from one tap to the next.
+    offset: isize,
+}
+
+impl Taps {
+    fn kernel(&self, tap: usize) -> usize {
+        self.kernel_first + tap * self.kernel_step
+    }
+
+    /// The taps that read inside the source for at least one of the targets `p..p + n`.
+    #[inline(always)]
+    fn inside(&self, p: usize, n: usize) -> Range<usize> {
+        let (low, high) = (p as isize * self.step + self.first, (p + n - 1) as isize * self.step + self.first);
+        let (from, to) = if self.sign > 0 { (-high, self.limit - low) } else { (low - self.limit + 1, high + 1) };
+        let count = self.count as isize;
+        from.clamp(0, count) as usize..to.clamp(0, count) as usize
+    }
+}
+
+/// How one side of a pass is walked.
+#[derive(Clone, Copy, Debug)]
+struct Walk {
+    base: usize,
+    group: usize,
+    channel: usize,
+    row: usize,
+    pixel: usize,
+}
+
+impl Conv {
+    /// A convolution with a square kernel. `input` must have a halo of at least `pad`, and the kernel must fit into the
+    /// padded input; `None` otherwise. `output_halo` is what the readers of the output need.
+    #[must_use]
+    pub fn new(
+        isa: Isa,
+        (in_channels, out_channels): (usize, usize),
+        (kernel, stride, pad): (usize, usize, usize),
+        input: Plane,
+        output_halo: usize,
+    ) -> Option<Self> {
+        let (height, width) = output_size(input, kernel, stride, pad)?;
+        if in_channels == 0 || out_channels == 0 || input.halo < pad {
+            return None;
+        }
+        let lanes = isa.lanes();
+        let output = Plane { height, width, halo: output_halo };
+        // A tile skips the taps that no pixel of it needs; what is left reaches over the edge by less than its width.
+        let reach = blocks(in_channels).map(|block| tile_width(isa, block) - 1).max().unwrap_or(0);
+        let output_gradient = output.with_halo(gradient_halo(input, output, kernel, stride, pad).min(reach));
+        let corner = input.origin() - pad * (input.row() + 1);
+        let source = Walk {
+            base: corner * lanes,
+            group: in_channels * input.area() * lanes,
+            channel: input.area() * lanes,
+            row: stride * input.row() * lanes,
+            pixel: stride * lanes,
+        };
+        let taps = |limit: usize, offset: usize| Taps {
+            count: kernel,
+            kernel_first: 0,
+            kernel_step: 1,
+            step: stride as isize,
+            sign: 1,
+            first: -(pad as isize),
+            limit: limit as isize,
+            offset: (offset * lanes) as isize,
+        };
+        let forward = Pass {
+            row_taps: taps(input.height, input.row()),
+            column_taps: taps(input.width, 1),
+            source,
+            target: walk(output, out_channels, lanes),
+            source_channels: in_channels,
+            target_channels: out_channels,
+            rows: height,
+            columns: width,
+        };
+        let mut conv = Self {
+            isa,
+            in_channels,
+            out_channels,
+            kernel,
+            stride,
+            pad,
+            input,
+            output,
+            output_gradient,
+            taps: (0..kernel * kernel)
+                .map(|tap| Tap {
+                    offset: (tap / kernel * input.row() + tap % kernel) * lanes,
+                    rows: covered(tap / kernel, stride, pad, input.height, height),
+                    columns: covered(tap % kernel, stride, pad, input.width, width),
+                })
+                .collect(),
+            forward,
+            backward: Vec::new(),
+        };
+        for row_phase in 0..stride {
+            for column_phase in 0..stride {
+                conv.backward.extend(conv.phase(row_phase, column_phase, input.with_halo(0)));
+            }
+        }
+        Some(conv)
+    }
+
+    /// The same convolution without an input gradient, whose output gradient then needs no halo.
+    #[must_use]
+    pub fn without_input_gradient(mut self) -> Self {
+        self.backward.clear();
+        self.output_gradient.halo = 0;
+        if (self.output_gradient.area() * self.isa.lanes() * size_of::<f32>()).is_multiple_of(PAGE_BYTES) {
+            // Channels a multiple of a page apart would share the same few places of the first-level cache.
+            self.output_gradient.halo = 1;
+        }
+        self
+    }
+
+    /// The same convolution writing its input gradient into planes with this halo.
+    #[must_use]
+    pub fn with_input_gradient_halo(mut self, halo: usize) -> Self {
+        let target = self.input.with_halo(halo);
+        self.backward = (0..self.stride * self.stride)
+            .filter_map(|phase| self.phase(phase / self.stride, phase % self.stride, target))
+            .collect();
+        self
+    }
+
+    /// The correlation that gives the input gradient at rows and columns of one remainder modulo the stride.
+    fn phase(&self, row_phase: usize, column_phase: usize, target: Plane) -> Option<Pass> {
+        let (s, pad, lanes) = (self.stride, self.pad, self.isa.lanes());
+        let rows = phase_range(row_phase, s, pad, self.input.height);
+        let columns = phase_range(column_phase, s, pad, self.input.width);
+        if rows.is_empty() || columns.is_empty() {
+            return None;
+        }
+        let gradient = self.output_gradient;
+        let taps = |phase: usize, first: usize, limit: usize, offset: usize| Taps {
+            count: self.kernel.saturating_sub(phase).div_ceil(s),
+            kernel_first: phase,
+            kernel_step: s,
+            step: 1,
+            sign: -1,
+            first: first as isize,
+            limit: limit as isize,
+            offset: -((offset * lanes) as isize),
+        };
+        let row_taps = taps(row_phase, rows.start, gradient.height, gradient.row());
+        let column_taps = taps(column_phase, columns.start, gradient.width, 1);
+        let first_row = rows.start * s + row_phase - pad;
+        let first_column = columns.start * s + column_phase - pad;
+        let mut source = walk(gradient, self.out_channels, lanes);
+        source.base += (rows.start * gradient.row() + columns.start) * lanes;
+        let mut to = walk(target, self.in_channels, lanes);
+        to.base += (first_row * target.row() + first_column) * lanes;
+        to.row *= s;
+        to.pixel *= s;
+        Some(Pass {
+            row_taps,
+            column_taps,
+            source,
+            target: to,
+            source_channels: self.out_channels,
+            target_channels: self.in_channels,
+            rows: rows.len(),
+            columns: columns.len(),
+        })
+    }
+
+    /// Where the output goes.
+    #[must_use]
+    pub fn output(&self) -> Plane {
+        self.output
+    }
+
+    /// The plane the output's gradient must be in: its halo must hold zeros.
+    #[must_use]
+    pub fn output_gradient(&self) -> Plane {
+        self.output_gradient
+    }
+
+    /// Number of weights: `[out][in][row][column]`.
+    #[must_use]
+    pub fn weights(&self) -> usize {
+        self.out_channels * self.in_channels * self.kernel * self.kernel
+    }
+
+    /// Multiply-adds of the forward pass for one sample. The two gradients take as many each.
+    #[must_use]
+    pub fn multiply_adds(&self) -> usize {
+        self.weights() * self.output.pixels()
+    }
+
+    /// Reorders the weights for [`Conv::forward`].
+    pub fn pack_forward(&self, packed: &mut [f32], w: &[f32]) {
+        assert!(packed.len() >= self.weights() && w.len() >= self.weights());
+        let taps = self.kernel * self.kernel;
+        pack(packed, &self.forward, self.kernel, |target, source, tap| {
+            w[(target * self.in_channels + source) * taps + tap]
+        });
+    }
+
+    /// Reorders the weights for [`Conv::input_gradient`].
+    pub fn pack_backward(&self, packed: &mut [f32], w: &[f32]) {
+        assert!(packed.len() >= self.weights() && w.len() >= self.weights());
+        let taps = self.kernel * self.kernel;
+        let mut rest = packed;
+        for pass in &self.backward {
+            let (part, tail) = rest.split_at_mut(pass.weights());
+            pack(part, pass, self.kernel, |target, source, tap| w[(source * self.in_channels + target) * taps + tap]);
+            rest = tail;
+        }
+    }
+
+    /// y = w * x + bias for `groups` groups. `packed` comes from [`Conv::pack_forward`].
+    pub fn forward(&self, y: &mut [f32], x: &[f32], packed: &[f32], bias: Option<&[f32]>, groups: usize) {
+        let start = match bias {
+            Some(bias) => {
+                assert!(bias.len() >= self.out_channels);
+                Start::Bias(bias)
+            }
+            None => Start::Zero,
+        };
+        self.check(x, y, groups, self.output);
+        assert!(packed.len() >= self.weights());
+        self.isa.run(Correlate { pass: &self.forward, target: y, source: x, packed, start, groups });
+    }
+
+    /// dx = the gradient of the input, or dx += it. The halo of `d_y` must hold zeros; `dx` has the halo that was asked
+    /// for. `packed` comes from [`Conv::pack_backward`].
+    pub fn input_gradient(&self, d_x: &mut [f32], d_y: &[f32], packed: &[f32], groups: usize, add: bool) {
+        assert!(packed.len() >= self.weights());
+        assert!(d_y.len() >= groups * self.out_channels * self.output_gradient.area() * self.isa.lanes());
+        let start = if add { Start::Target } else { Start::Zero };
+        let mut rest = packed;
+        for pass in &self.backward {
+            assert!(d_x.len() >= groups * pass.target.group);
+            let (part, tail) = rest.split_at(pass.weights());
+            if add && part.is_empty() {
+                continue;
+            }
+            self.isa.run(Correlate { pass, target: d_x, source: d_y, packed: part, start, groups });
+            rest = tail;
+        }
+    }
+
+    /// dw += the gradient of the weights, over all groups.
+    pub fn weight_gradient(&self, d_w: &mut [f32], x: &[f32], d_y: &[f32], groups: usize) {
+        assert!(d_w.len() >= self.weights());
+        self.check(x, d_y, groups, self.output_gradient);
+        self.isa.run(WeightGradient { conv: self, d_w, x, d_y, groups });
+    }
+
+    /// db += the sum of the output gradient over samples and pixels.
+    pub fn bias_gradient(&self, d_b: &mut [f32], d_y: &[f32], groups: usize) {
+        assert!(d_b.len() >= self.out_channels);
+        let plane = self.output_gradient;
+        assert!(d_y.len() >= groups * self.out_channels * plane.area() * self.isa.lanes());
+        self.isa.run(BiasGradient { d_b: &mut d_b[..self.out_channels], d_y, plane, groups });
+    }
+
+    fn check(&self, x: &[f32], y: &[f32], groups: usize, y_plane: Plane) {
+        let lanes = self.isa.lanes();
+        assert!(x.len() >= groups * self.in_channels * self.input.area() * lanes, "input buffer too small");
+        assert!(y.len() >= groups * self.out_channels * y_plane.area() * lanes, "output buffer too small");
+    }
+}
+
+impl Pass {
+    fn weights(&self) -> usize {
+        self.row_taps.count * self.column_taps.count * self.source_channels * self.target_channels
+    }
+}
+
+fn walk(plane: Plane, channels: usize, lanes: usize) -> Walk {
+    Walk {
+        base: plane.origin() * lanes,
+        group: channels * plane.area() * lanes,
+        channel: plane.area() * lanes,
+        row: plane.row() * lanes,
+        pixel: lanes,
+    }
+}
+
+/// Rows and columns of the output, if there are any.
+fn output_size(input: Plane, kernel: usize, stride: usize, pad: usize) -> Option<(usize, usize)> {
+    if kernel == 0 || stride == 0 {
+        return None;
+    }
+    let side = |n: usize| Some((n + 2 * pad).checked_sub(kernel)? / stride + 1);
+    Some((side(input.height)?, side(input.width)?))
+}
+
+/// Phase coordinates q whose pixel q * stride + phase - pad lies inside an input of `size` pixels.
+fn phase_range(phase: usize, stride: usize, pad: usize, size: usize) -> Range<usize> {
+    let first = pad.saturating_sub(phase).div_ceil(stride);
+    let end = (pad + size).saturating_sub(phase).div_ceil(stride);
+    first..end.max(first)
+}
+
+/// The outputs along one axis for which a tap reads inside an input of `size` pixels.
+fn covered(tap: usize, stride: usize, pad: usize, size: usize, outputs: usize) -> Range<usize> {
+    let first = pad.saturating_sub(tap).div_ceil(stride).min(outputs);
+    let end = (size + pad).saturating_sub(tap).div_ceil(stride).min(outputs);
+    first..end.max(first)
+}
+
+/// How far the input gradient reaches over the edge of the output gradient.
+fn gradient_halo(input: Plane, output: Plane, kernel: usize, stride: usize, pad: usize) -> usize {
+    let side = |size: usize, out: usize| {
+        let before = (kernel - 1) / stride;
+        let after = ((pad + size - 1) / stride + 1).saturating_sub(out);
+        before.max(after)
+    };
+    side(input.height, output.height).max(side(input.width, output.width))
+}
+
+/// Channels are taken in even blocks of at most six: with two pixels a tile then has ten or twelve sums, enough to hide
+/// the latency of a multiply-add and few enough for sixteen registers.
+fn blocks(channels: usize) -> impl Iterator<Item = usize> {
+    let count = channels.div_ceil(6);
+    let (size, larger) = (channels / count, channels % count);
+    (0..count).map(move |i| size + usize::from(i < larger))
+}
+
+/// Packed order: block of target channels, source channel, tap, target channel within the block.
+fn pack(packed: &mut [f32], pass: &Pass, kernel: usize, weight: impl Fn(usize, usize, usize) -> f32) {
+    let (mut at, mut first) = (0, 0);
+    for block in blocks(pass.target_channels) {
+        for source in 0..pass.source_channels {
+            for row in 0..pass.row_taps.count {
+                for column in 0..pass.column_taps.count {
+                    let tap = pass.row_taps.kernel(row) * kernel + pass.column_taps.kernel(column);
+                    for target in first..first + block {
+                        packed[at] = weight(target, source, tap);
+                        at += 1;
+                    }
+                }
+            }
+        }
+        first += block;
+    }
+}

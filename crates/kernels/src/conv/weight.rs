@@ -1,0 +1,231 @@
+//! The gradients of weights and bias.
+#![allow(clippy::needless_range_loop, reason = "tiles are indexed by channel and weight, in registers")]
+
+use std::ops::Range;
+
+use pulp::Simd;
+
+use super::{Conv, blocks, walk};
+use crate::plane::Plane;
+use crate::simd::{Kernel, fma, load};
+
+/// Pixels summed by a tile before its lanes are added up: the gradient of six channels then fits into the first-level
+/// cache.
+const SUM_PIXELS: usize = 64;
+
+pub(super) struct WeightGradient<'a> {
+    pub(super) conv: &'a Conv,
+    pub(super) d_w: &'a mut [f32],
+    pub(super) x: &'a [f32],
+    pub(super) d_y: &'a [f32],
+    pub(super) groups: usize,
+}
+
+/// The part of the batch a tile sums over.
+#[derive(Clone)]
+struct Region {
+    groups: Range<usize>,
+    rows: Range<usize>,
+}
+
+impl Kernel for WeightGradient<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let plane = self.conv.output_gradient;
+        // Small images are summed over several groups, large ones over some rows.
+        let (group_step, row_step) = if plane.pixels() >= SUM_PIXELS {
+            (1, SUM_PIXELS.div_ceil(plane.width))
+        } else {
+            (SUM_PIXELS.div_ceil(plane.pixels()), plane.height)
+        };
+        let d_w = self.d_w.as_mut_ptr();
+        for group in (0..self.groups).step_by(group_step) {
+            let groups = group..(group + group_step).min(self.groups);
+            let mut row = 0;
+            while row < plane.height {
+                let end = if plane.height - row < 2 * row_step { plane.height } else { row + row_step };
+                let region = Region { groups: groups.clone(), rows: row..end };
+                all_blocks(simd, &self, d_w, &region);
+                row = end;
+            }
+        }
+    }
+}
+
+/// Every tile, over one region.
+#[inline(always)]
+fn all_blocks<S: Simd>(simd: S, job: &WeightGradient<'_>, d_w: *mut f32, region: &Region) {
+    let mut first = 0;
+    for block in blocks(job.conv.out_channels) {
+        // SAFETY: the buffers were checked against the geometry, and a region lies inside it.
+        unsafe {
+            match block {
+                6 => tiles::<S, 6, 2>(simd, job, d_w, first, region),
+                5 => tiles::<S, 5, 2>(simd, job, d_w, first, region),
+                4 => tiles::<S, 4, 2>(simd, job, d_w, first, region),
+                3 => tiles::<S, 3, 3>(simd, job, d_w, first, region),
+                2 => tiles::<S, 2, 3>(simd, job, d_w, first, region),
+                _ => tiles::<S, 1, 3>(simd, job, d_w, first, region),
+            }
+        }
+        first += block;
+    }
+}
+
+/// All weights of one block of output channels, TAPS at a time.
+#[inline(always)]
+unsafe fn tiles<S: Simd, const OC: usize, const TAPS: usize>(
+    simd: S,
+    job: &WeightGradient<'_>,
+    d_w: *mut f32,
+    first: usize,
+    region: &Region,
+) {
+    let (channels, per_channel) = (job.conv.in_channels, job.conv.taps.len());
+    // The same tap of neighbouring channels goes together: both read inside the input for the same outputs.
+    let even = channels / TAPS * TAPS;
+    for channel in (0..even).step_by(TAPS) {
+        for tap in 0..per_channel {
+            let at = std::array::from_fn(|i| (channel + i, tap));
+            // SAFETY: handed on; the weights exist.
+            unsafe { tile::<S, OC, TAPS>(simd, job, d_w, at, first, region) };
+        }
+    }
+    // What is left goes by neighbouring taps.
+    let (mut left, mut at) = ((channels - even) * per_channel, (even, 0));
+    while left > 0 {
+        // SAFETY: as above.
+        let n = unsafe {
+            if left >= TAPS {
+                let at = std::array::from_fn(|i| advance(at, i, per_channel));
+                tile::<S, OC, TAPS>(simd, job, d_w, at, first, region);
+                TAPS
+            } else {
+                tile::<S, OC, 1>(simd, job, d_w, [at], first, region);
+                1
+            }
+        };
+        left -= n;
+        at = advance(at, n, per_channel);
+    }
+}
+
+/// The weight `n` after `(channel, tap)`.
+#[inline(always)]
+fn advance((mut channel, mut tap): (usize, usize), n: usize, per_channel: usize) -> (usize, usize) {
+    tap += n;
+    while tap >= per_channel {
+        tap -= per_channel;
+        channel += 1;
+    }
+    (channel, tap)
+}
+
+/// OC output channels by TAPS weights, added to the gradient.
+#[inline(always)]
+unsafe fn tile<S: Simd, const OC: usize, const TAPS: usize>(
+    simd: S,
+    job: &WeightGradient<'_>,
+    d_w: *mut f32,
+    at: [(usize, usize); TAPS],
+    first: usize,
+    region: &Region,
+) {
+    let per_channel = job.conv.taps.len();
+    // SAFETY: the weights of this tile exist; the region lies inside the batch.
+    unsafe {
+        let sum = sums::<S, OC, TAPS>(simd, job, at, first, region);
+        for o in 0..OC {
+            for t in 0..TAPS {
+                let weight = ((first + o) * job.conv.in_channels + at[t].0) * per_channel + at[t].1;
+                *d_w.add(weight) += simd.reduce_sum_f32s(sum[o][t]);
+            }
+        }
+    }
+}
+
+/// d_y times x, summed over a region: OC output channels by TAPS weights.
+#[inline(always)]
+unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
+    simd: S,
+    job: &WeightGradient<'_>,
+    at: [(usize, usize); TAPS],
+    first: usize,
+    region: &Region,
+) -> [[S::f32s; TAPS]; OC] {
+    let conv = job.conv;
+    let (plane, source) = (conv.output_gradient, conv.forward.source);
+    let gradient = walk(plane, conv.out_channels, S::F32_LANES);
+    // Only output pixels for which one of the taps reads inside the input.
+    let (mut rows, mut columns) = (plane.height..0, plane.width..0);
+    let offsets: [usize; TAPS] = std::array::from_fn(|i| {
+        let (channel, tap) = (at[i].0, &conv.taps[at[i].1]);
+        rows = rows.start.min(tap.rows.start)..rows.end.max(tap.rows.end);
+        columns = columns.start.min(tap.columns.start)..columns.end.max(tap.columns.end);
+        source.base + channel * source.channel + tap.offset
+    });
+    let rows = rows.start.max(region.rows.start)..rows.end.min(region.rows.end);
+    let mut sum = [[simd.splat_f32s(0.0); TAPS]; OC];
+    // SAFETY: rows and columns lie inside the output, and every tap of an output pixel lies inside the input's border.
+    unsafe {
+        let x = offsets.map(|offset| job.x.as_ptr().add(offset));
+        let d_y = job.d_y.as_ptr().add(gradient.base + first * gradient.channel);
+        for group in region.groups.clone() {
+            for row in rows.clone() {
+                let mut d = d_y.add(group * gradient.group + row * gradient.row + columns.start * gradient.pixel);
+                let mut at = group * source.group + row * source.row + columns.start * source.pixel;
+                for _ in columns.clone() {
+                    let v: [S::f32s; TAPS] = std::array::from_fn(|t| load::<S>(x[t].add(at)));
+                    for o in 0..OC {
+                        let g = load::<S>(d.add(o * gradient.channel));
+                        for t in 0..TAPS {
+                            sum[o][t] = fma(simd, g, v[t], sum[o][t]);
+                        }
+                    }
+                    d = d.add(S::F32_LANES);
+                    at += source.pixel;
+                }
+            }
+        }
+    }
+    sum
+}
+
+pub(super) struct BiasGradient<'a> {
+    pub(super) d_b: &'a mut [f32],
+    pub(super) d_y: &'a [f32],
+    pub(super) plane: Plane,
+    pub(super) groups: usize,
+}
+
+impl Kernel for BiasGradient<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let walk = walk(self.plane, self.d_b.len(), S::F32_LANES);
+        for group in 0..self.groups {
+            for (channel, d_b) in self.d_b.iter_mut().enumerate() {
+                // Four sums, so that one addition need not wait for the one before.
+                let mut sums = [simd.splat_f32s(0.0); 4];
+                for row in 0..self.plane.height {
+                    let start = group * walk.group + channel * walk.channel + walk.base + row * walk.row;
+                    let line = &self.d_y[start..start + self.plane.width * S::F32_LANES];
+                    let (fours, rest) = S::as_simd_f32s(line).0.as_chunks::<4>();
+                    for four in fours {
+                        for (sum, &v) in sums.iter_mut().zip(four) {
+                            *sum = simd.add_f32s(*sum, v);
+                        }
+                    }
+                    for (sum, &v) in sums.iter_mut().zip(rest) {
+                        *sum = simd.add_f32s(*sum, v);
+                    }
+                }
+                let [a, b, c, d] = sums;
+                *d_b += simd.reduce_sum_f32s(simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d)));
+            }
+        }
+    }
+}
