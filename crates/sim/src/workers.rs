@@ -104,8 +104,13 @@ pub(crate) fn run(
 ) -> Result<Tally, Error> {
     let threads = trainers.len().min(clients.schedule.len()).max(1);
     let fits = WAITING_BYTES / (4 * clients.broadcast.global.len()).max(1);
+    let window = fits.min(WAITING_MOST).max(2 * threads);
+    // All the memory a round can ask for is taken in the first one, so that later ones do not grow by chance.
+    while spare.len() < window.min(clients.schedule.len()) {
+        spare.push(Params(clients.broadcast.global.to_vec()));
+    }
     let shared = Shared {
-        window: fits.min(WAITING_MOST).max(2 * threads),
+        window,
         wake: Condvar::new(),
         fold: Mutex::new(Fold {
             coordinator,
