@@ -58,7 +58,7 @@ fn every_method_finishes() {
     }
 }
 
-/// METHODS 1.18: numbers down and up for one client in a round, with P weights and K classes.
+/// What the papers say: numbers down and up for one client in a round, with P weights and K classes.
 #[test]
 fn what_travels_is_what_the_papers_say() {
     let answer = Place::new().call(&["methods", "--json"]);
@@ -83,7 +83,7 @@ fn what_travels_is_what_the_papers_say() {
             "fedgkd-vote" => (5 * p + 5, p),
             "feddistill-plus" => (p + k * k + k, p + k * k + k),
             "fedgen" => (p + generator + k, p + k),
-            other => panic!("{other}: METHODS 1.18 has no such row here yet"),
+            other => panic!("{other}: write down here what it sends, by its paper"),
         };
         assert_eq!((number("numbers-down"), number("numbers-up")), (down, up), "{value}");
         let traffic = (down + up) as f64 / (2 * p) as f64;

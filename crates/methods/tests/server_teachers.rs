@@ -303,7 +303,7 @@ fn what_is_missing_is_named_before_the_first_round() {
     assert_eq!(refuse(Arc::new(FedDf::default())), "feddf: unlabelled samples on the server");
 }
 
-// Bytes: METHODS 1.18, in numbers of 4 bytes.
+// What the papers say is sent, in numbers of 4 bytes.
 
 #[test]
 fn bytes_are_those_of_the_table() {
