@@ -15,7 +15,7 @@ use std::ops::Range;
 use crate::plane::Plane;
 use crate::simd::Isa;
 use correlate::{Correlate, Start, tile_width};
-use weight::{BiasGradient, WeightGradient};
+use weight::WeightGradient;
 
 const PAGE_BYTES: usize = 4096;
 
@@ -318,19 +318,11 @@ impl Conv {
         }
     }
 
-    /// dw += the gradient of the weights, over all groups.
-    pub fn weight_gradient(&self, d_w: &mut [f32], x: &[f32], d_y: &[f32], groups: usize) {
-        assert!(d_w.len() >= self.weights());
+    /// dw += the gradient of the weights, over all groups; db += the sum of the output gradient over samples and pixels.
+    pub fn weight_gradient(&self, d_w: &mut [f32], d_b: Option<&mut [f32]>, x: &[f32], d_y: &[f32], groups: usize) {
+        assert!(d_w.len() >= self.weights() && d_b.as_ref().is_none_or(|d_b| d_b.len() >= self.out_channels));
         self.check(x, d_y, groups, self.output_gradient);
-        self.isa.run(WeightGradient { conv: self, d_w, x, d_y, groups });
-    }
-
-    /// db += the sum of the output gradient over samples and pixels.
-    pub fn bias_gradient(&self, d_b: &mut [f32], d_y: &[f32], groups: usize) {
-        assert!(d_b.len() >= self.out_channels);
-        let plane = self.output_gradient;
-        assert!(d_y.len() >= groups * self.out_channels * plane.area() * self.isa.lanes());
-        self.isa.run(BiasGradient { d_b: &mut d_b[..self.out_channels], d_y, plane, groups });
+        self.isa.run(WeightGradient { conv: self, d_w, d_b, x, d_y, groups });
     }
 
     fn check(&self, x: &[f32], y: &[f32], groups: usize, y_plane: Plane) {

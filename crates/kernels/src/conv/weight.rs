@@ -15,9 +15,18 @@ const SUM_PIXELS: usize = 128;
 pub(super) struct WeightGradient<'a> {
     pub(super) conv: &'a Conv,
     pub(super) d_w: &'a mut [f32],
+    pub(super) d_b: Option<&'a mut [f32]>,
     pub(super) x: &'a [f32],
     pub(super) d_y: &'a [f32],
     pub(super) groups: usize,
+}
+
+/// What every tile reads.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    conv: &'a Conv,
+    x: &'a [f32],
+    d_y: &'a [f32],
 }
 
 /// The part of the batch a tile sums over.
@@ -31,23 +40,22 @@ impl Kernel for WeightGradient<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Simd>(mut self, simd: S) {
         let plane = self.conv.output_gradient;
         // Small images are summed over several groups, large ones over some rows.
-        let (group_step, row_step) = if plane.pixels() >= SUM_PIXELS {
-            (1, SUM_PIXELS.div_ceil(plane.width))
-        } else {
-            (SUM_PIXELS.div_ceil(plane.pixels()), plane.height)
-        };
-        let d_w = self.d_w.as_mut_ptr();
+        let group_step = SUM_PIXELS.div_ceil(plane.pixels());
+        let row_parts = (plane.pixels() / SUM_PIXELS).clamp(1, plane.height);
+        let (d_w, d_b) = (self.d_w.as_mut_ptr(), self.d_b.as_deref_mut());
+        let mut d_b = d_b.map(|d_b| &mut d_b[..self.conv.out_channels]);
         for group in (0..self.groups).step_by(group_step) {
             let groups = group..(group + group_step).min(self.groups);
-            let mut row = 0;
-            while row < plane.height {
-                let end = if plane.height - row < 2 * row_step { plane.height } else { row + row_step };
-                let region = Region { groups: groups.clone(), rows: row..end };
-                all_blocks(simd, &self, d_w, &region);
-                row = end;
+            for part in 0..row_parts {
+                let rows = part * plane.height / row_parts..(part + 1) * plane.height / row_parts;
+                let region = Region { groups: groups.clone(), rows };
+                all_blocks(simd, Job { conv: self.conv, x: self.x, d_y: self.d_y }, d_w, &region);
+                if let Some(d_b) = &mut d_b {
+                    bias_sums(simd, d_b, self.d_y, plane, &region);
+                }
             }
         }
     }
@@ -55,7 +63,7 @@ impl Kernel for WeightGradient<'_> {
 
 /// Every tile, over one region.
 #[inline(always)]
-fn all_blocks<S: Simd>(simd: S, job: &WeightGradient<'_>, d_w: *mut f32, region: &Region) {
+fn all_blocks<S: Simd>(simd: S, job: Job<'_>, d_w: *mut f32, region: &Region) {
     let mut first = 0;
     for block in blocks(job.conv.out_channels, 4) {
         // SAFETY: the buffers were checked against the geometry, and a region lies inside it.
@@ -75,7 +83,7 @@ fn all_blocks<S: Simd>(simd: S, job: &WeightGradient<'_>, d_w: *mut f32, region:
 #[inline(always)]
 unsafe fn tiles<S: Simd, const OC: usize, const TAPS: usize>(
     simd: S,
-    job: &WeightGradient<'_>,
+    job: Job<'_>,
     d_w: *mut f32,
     first: usize,
     region: &Region,
@@ -135,7 +143,7 @@ fn run<const TAPS: usize>(at: (usize, usize), per_channel: usize) -> [(usize, us
 #[inline(always)]
 unsafe fn tile<S: Simd, const OC: usize, const TAPS: usize>(
     simd: S,
-    job: &WeightGradient<'_>,
+    job: Job<'_>,
     d_w: *mut f32,
     at: [(usize, usize); TAPS],
     first: usize,
@@ -158,7 +166,7 @@ unsafe fn tile<S: Simd, const OC: usize, const TAPS: usize>(
 #[inline(always)]
 unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
     simd: S,
-    job: &WeightGradient<'_>,
+    job: Job<'_>,
     at: [(usize, usize); TAPS],
     first: usize,
     region: &Region,
@@ -213,39 +221,29 @@ unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
     sum
 }
 
-pub(super) struct BiasGradient<'a> {
-    pub(super) d_b: &'a mut [f32],
-    pub(super) d_y: &'a [f32],
-    pub(super) plane: Plane,
-    pub(super) groups: usize,
-}
-
-impl Kernel for BiasGradient<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let walk = walk(self.plane, self.d_b.len(), S::F32_LANES);
-        for group in 0..self.groups {
-            for (channel, d_b) in self.d_b.iter_mut().enumerate() {
-                // Four sums, so that one addition need not wait for the one before.
-                let mut sums = [simd.splat_f32s(0.0); 4];
-                for row in 0..self.plane.height {
-                    let start = group * walk.group + channel * walk.channel + walk.base + row * walk.row;
-                    let line = &self.d_y[start..start + self.plane.width * S::F32_LANES];
-                    let (fours, rest) = S::as_simd_f32s(line).0.as_chunks::<4>();
-                    for four in fours {
-                        for (sum, &v) in sums.iter_mut().zip(four) {
-                            *sum = simd.add_f32s(*sum, v);
-                        }
-                    }
-                    for (sum, &v) in sums.iter_mut().zip(rest) {
+/// Adds the sums of `d_y` over a region, while it is in the cache.
+#[inline(always)]
+fn bias_sums<S: Simd>(simd: S, d_b: &mut [f32], d_y: &[f32], plane: Plane, region: &Region) {
+    let walk = walk(plane, d_b.len(), S::F32_LANES);
+    for group in region.groups.clone() {
+        for (channel, d_b) in d_b.iter_mut().enumerate() {
+            // Four sums, so that one addition need not wait for the one before.
+            let mut sums = [simd.splat_f32s(0.0); 4];
+            for row in region.rows.clone() {
+                let start = group * walk.group + channel * walk.channel + walk.base + row * walk.row;
+                let line = &d_y[start..start + plane.width * S::F32_LANES];
+                let (fours, rest) = S::as_simd_f32s(line).0.as_chunks::<4>();
+                for four in fours {
+                    for (sum, &v) in sums.iter_mut().zip(four) {
                         *sum = simd.add_f32s(*sum, v);
                     }
                 }
-                let [a, b, c, d] = sums;
-                *d_b += simd.reduce_sum_f32s(simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d)));
+                for (sum, &v) in sums.iter_mut().zip(rest) {
+                    *sum = simd.add_f32s(*sum, v);
+                }
             }
+            let [a, b, c, d] = sums;
+            *d_b += simd.reduce_sum_f32s(simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d)));
         }
     }
 }
