@@ -31,7 +31,7 @@ pub use held_out::{HeldOut, HoldOut};
 pub use method::{Method, Needs};
 pub use payload::Payload;
 pub use rng::{Purpose, stream};
-pub use round::{Done, Local, Outbox, Scratch, Server, Task, Trained, Upload, client};
+pub use round::{ClientObjective, Done, Local, Outbox, Scratch, Server, Task, Trained, Upload, client};
 pub use sample::sample_clients;
 pub use samples::{Samples, Scaling};
 pub use schedule::longest_first;

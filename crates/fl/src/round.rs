@@ -216,9 +216,12 @@ pub fn client(trainer: &mut Trainer, task: &Task<'_>, buffer: Params) -> Result<
 }
 
 /// A method's loss on one client.
-struct ClientObjective<'a, 'b> {
-    method: &'a dyn Method,
-    local: &'a mut Local<'b>,
+#[derive(Debug)]
+pub struct ClientObjective<'a, 'b> {
+    /// The method.
+    pub method: &'a dyn Method,
+    /// The client.
+    pub local: &'a mut Local<'b>,
 }
 
 impl Objective for ClientObjective<'_, '_> {
@@ -226,7 +229,7 @@ impl Objective for ClientObjective<'_, '_> {
         self.method.loss(self.local, step)
     }
 
-    fn adjust(&mut self, params: &[f32], grad: &mut [f32]) -> Result<()> {
+    fn adjust(&mut self, params: &[f32], grad: &mut [f32]) -> Result<Terms> {
         self.method.adjust(self.local, params, grad)
     }
 }

@@ -16,9 +16,10 @@ pub trait Objective {
     /// The loss of one batch; adds gradients to the step.
     fn loss(&mut self, step: &mut Step<'_>) -> Result<Terms>;
 
-    /// Changes the gradient in parameter space, before clipping, weight decay and momentum.
-    fn adjust(&mut self, _params: &[f32], _grad: &mut [f32]) -> Result<()> {
-        Ok(())
+    /// The part of the loss that is a function of the weights alone; adds its gradient, before clipping, weight decay
+    /// and momentum.
+    fn adjust(&mut self, _params: &[f32], _grad: &mut [f32]) -> Result<Terms> {
+        Ok(Terms::default())
     }
 
     /// The learning rate of a step, counted from 0, given the one of the settings.
@@ -160,7 +161,6 @@ impl Trainer {
                 if !last.1.is_finite() {
                     return Err(job.diverged(epoch, fitted.steps + 1, last.1));
                 }
-                objective.adjust(params, &mut self.grad)?;
                 if let Some(max) = training.clip {
                     clip_norm(self.model.isa(), self.model.layout(), &mut self.grad, max);
                 }
@@ -180,8 +180,8 @@ impl Trainer {
         Ok(fitted)
     }
 
-    /// The loss and its gradient on one batch, outside any training: what [`fit`](Self::fit) makes of a batch before
-    /// the method adjusts it. Teachers run on the batch. Running statistics inside `params` move.
+    /// The loss and its gradient on one batch, outside any training: what [`fit`](Self::fit) makes of a batch. Teachers
+    /// run on the batch. Running statistics inside `params` move.
     pub fn gradient(
         &mut self,
         images: &Images<'_>,
@@ -226,8 +226,8 @@ impl Trainer {
         indices
     }
 
-    /// Forward, loss and backward on one batch whose labels and teachers' outputs are in place. The gradient is left
-    /// in `self.grad`.
+    /// Forward, loss and backward on one batch whose labels and teachers' outputs are in place. The gradient, with what
+    /// the weights alone add to it, is left in `self.grad`.
     fn differentiate(
         &mut self,
         at: At,
@@ -264,7 +264,7 @@ impl Trainer {
         let used = step.d_features_used;
         let d_features = used.then(|| &self.d_features[..n * features]);
         self.workspace.backward(params, &self.d_logits[..n * classes], d_features, &mut self.grad);
-        Ok(terms)
+        Ok(terms.and(&objective.adjust(params, &mut self.grad)?))
     }
 
     /// The optimiser with no memory of earlier steps.

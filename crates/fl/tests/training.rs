@@ -244,9 +244,9 @@ impl Method for Hooks {
     }
 
     /// Pins every weight.
-    fn adjust(&self, _: &mut Local<'_>, _: &[f32], grad: &mut [f32]) -> Result<()> {
+    fn adjust(&self, _: &mut Local<'_>, _: &[f32], grad: &mut [f32]) -> Result<Terms> {
         grad.fill(0.0);
-        Ok(())
+        Ok(Terms::of("pinned", 1.5))
     }
 
     fn finish(&self, local: &mut Local<'_>, done: &mut Trained<'_>) -> Result<Outbox> {
@@ -283,6 +283,9 @@ fn hooks_see_what_they_should() {
     assert_eq!(done.upload.params, *global.global);
     assert_eq!(done.memory, done.upload.extra);
     assert_eq!(done.memory.get("labels").unwrap().iter().sum::<f32>(), 40.0);
+    let terms: Vec<(&str, f64)> = done.fitted.terms.iter().collect();
+    assert_eq!((terms.len(), terms[0].0, terms[1]), (2, "ce", ("pinned", 1.5)));
+    assert_eq!(done.fitted.terms.total(), Some(terms[0].1 + 1.5));
     assert!(done.memory.get("fisher").unwrap().iter().any(|&f| f > 0.0));
     assert_eq!(done.upload.bytes(), 4 * (2 * model.layout().len() + CLASSES) as u64);
 }

@@ -8,6 +8,8 @@
 //! c_i is the way a client went last time, c the way all went: their difference takes the client's own drift out of
 //! every step. Both start at zero, so the first round is FedAvg.
 //!
+//! The step is a gradient step on g_i's loss plus <c - c_i, y - w^t>, and that is the term that is recorded.
+//!
 //! Deviations: the correction is added to the gradient, before momentum, and K is the number of plain steps that K
 //! steps with momentum are worth (FedNova's a_i; it is K itself without momentum), as FedNTD's code pairs them: with
 //! momentum rho the way is about 1 / (1 - rho) times longer than K * eta gradients. The mean of y is weighted as the
@@ -15,7 +17,7 @@
 //! Before the first c exists nothing is sent or added in its place. The rule is for SGD; another optimiser is refused,
 //! because the way is then no multiple of a gradient.
 
-use fedelity_fl::{Error, Gather, Local, Method, Needs, Outbox, Payload, Result, Server, Trained, Upload};
+use fedelity_fl::{Error, Gather, Local, Method, Needs, Outbox, Payload, Result, Server, Terms, Trained, Upload};
 use fedelity_nn::{Layout, OptimizerKind, Params};
 use serde::{Deserialize, Serialize};
 
@@ -56,19 +58,18 @@ impl Method for Scaffold {
         Ok(state.opt(CONTROL).map_or_else(Payload::new, |c| Payload::new().with(CONTROL, c.clone())))
     }
 
-    fn adjust(&self, local: &mut Local<'_>, _: &[f32], grad: &mut [f32]) -> Result<()> {
-        let layout = local.model.layout();
+    fn adjust(&self, local: &mut Local<'_>, y: &[f32], grad: &mut [f32]) -> Result<Terms> {
+        let (layout, start) = (local.model.layout(), local.global);
         let (c, c_i) = (control(local.down, layout)?, control(local.memory, layout)?);
         if c.is_none() && c_i.is_none() {
-            return Ok(());
+            return Ok(Terms::default());
         }
         let correction = local.scratch.typed(|| difference(layout.trainable_len(), c, c_i));
-        for (range, packed) in trainable::parts(layout) {
-            for (grad, correction) in grad[range].iter_mut().zip(&correction[packed]) {
-                *grad += correction;
-            }
-        }
-        Ok(())
+        let along = trainable::sum(layout, |at, packed| {
+            grad[at] += correction[packed];
+            correction[packed] * (y[at] - start[at])
+        });
+        Ok(Terms::of("control", along as f32))
     }
 
     fn finish(&self, local: &mut Local<'_>, done: &mut Trained<'_>) -> Result<Outbox> {

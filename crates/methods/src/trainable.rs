@@ -13,6 +13,19 @@ pub(crate) fn parts(layout: &Layout) -> impl Iterator<Item = (Range<usize>, Rang
     })
 }
 
+/// The sum of `each` over all trainable numbers. It gets where a number stands in the buffer and in the packed array.
+///
+/// Four sums run side by side, so that an addition need not wait for the one before it.
+pub(crate) fn sum(layout: &Layout, mut each: impl FnMut(usize, usize) -> f32) -> f64 {
+    let mut sums = [0.0_f64; 4];
+    for (range, packed) in parts(layout) {
+        for k in 0..range.len() {
+            sums[k % 4] += f64::from(each(range.start + k, packed.start + k));
+        }
+    }
+    sums.iter().sum()
+}
+
 /// The trainable numbers of a full buffer.
 pub(crate) fn pack(layout: &Layout, full: &[f32]) -> Vec<f32> {
     layout.trainable().iter().flat_map(|range| &full[range.clone()]).copied().collect()
@@ -46,6 +59,9 @@ mod tests {
         for (range, part) in parts(layout) {
             assert_eq!(full[range], packed[part]);
         }
+        let whole = |at: usize, part: usize| full[at] + 1000.0 * packed[part];
+        let expected: f64 = packed.iter().map(|&value| 1001.0 * f64::from(value)).sum();
+        assert_eq!(sum(layout, whole), expected);
         let rest = rest(layout);
         assert!(!rest.is_empty());
         let mut all: Vec<Range<usize>> = rest.into_iter().chain(layout.trainable().iter().cloned()).collect();

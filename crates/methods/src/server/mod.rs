@@ -90,7 +90,7 @@ impl Method for Composed {
         self.inner.loss(local, step)
     }
 
-    fn adjust(&self, local: &mut Local<'_>, w: &[f32], grad: &mut [f32]) -> Result<()> {
+    fn adjust(&self, local: &mut Local<'_>, w: &[f32], grad: &mut [f32]) -> Result<Terms> {
         self.inner.adjust(local, w, grad)
     }
 

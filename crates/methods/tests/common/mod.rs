@@ -8,8 +8,8 @@ use std::sync::Arc;
 use fedelity_data::{Dataset, ImageShape, Normalisation, Split};
 use fedelity_fl::rng::below;
 use fedelity_fl::{
-    Coordinator, Federation, Held, Local, Method, Objective, Payload, Purpose, Result, Samples, Scaling, Scratch,
-    ServerData, Step, Task, Terms, Trainer, Training, Weighting, client, stream,
+    ClientObjective, Coordinator, Federation, Held, Local, Method, Payload, Purpose, Result, Samples, Scaling, Scratch,
+    ServerData, Task, Trainer, Training, Weighting, client, stream,
 };
 use fedelity_methods::build;
 use fedelity_nn::{Architecture, Images, InputShape, Isa, Layer, Model, Node, OptimizerKind, Params};
@@ -102,17 +102,6 @@ pub(crate) struct Scene {
     pub(crate) training: Training,
 }
 
-struct Bound<'a, 'b> {
-    method: &'a dyn Method,
-    local: &'a mut Local<'b>,
-}
-
-impl Objective for Bound<'_, '_> {
-    fn loss(&mut self, step: &mut Step<'_>) -> Result<Terms> {
-        self.method.loss(self.local, step)
-    }
-}
-
 impl Scene {
     /// A scene whose sample i is the i-th unit vector, so that a dense layer's column i is what it says about it.
     pub(crate) fn one_hot(features: Option<usize>, labels: Vec<u16>, classes: usize) -> Self {
@@ -157,11 +146,9 @@ impl Scene {
         let teachers: Vec<_> = declared.iter().map(|teacher| teacher.resolve(&self.global)).collect();
         let images = Images::Floats { rows: &self.images };
         let mut trainer = Trainer::new(self.model.clone());
-        let mut bound = Bound { method, local: &mut local };
-        let (terms, grad) = trainer.gradient(&images, &self.labels, &teachers, &mut params, &mut bound).unwrap();
-        let mut grad = grad[..params.len()].to_vec();
-        method.adjust(&mut local, &params, &mut grad).unwrap();
-        (terms.total(), grad)
+        let mut objective = ClientObjective { method, local: &mut local };
+        let (terms, grad) = trainer.gradient(&images, &self.labels, &teachers, &mut params, &mut objective).unwrap();
+        (terms.total(), grad[..params.len()].to_vec())
     }
 }
 
