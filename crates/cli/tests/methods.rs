@@ -58,6 +58,10 @@ fn every_method_finishes() {
     }
 }
 
+fn number_of(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap()
+}
+
 /// What the papers say: numbers down and up for one client in a round, with P weights and K classes.
 #[test]
 fn what_travels_is_what_the_papers_say() {
@@ -66,8 +70,9 @@ fn what_travels_is_what_the_papers_say() {
     let found: Vec<Value> = answer.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(found.iter().map(|value| value["method"].as_str().unwrap()).collect::<Vec<_>>(), all());
     for value in &found {
-        let number = |key: &str| value[key].as_u64().unwrap();
+        let number = |key: &str| number_of(value, key);
         let (p, k) = (number("weights"), number("classes"));
+        assert_eq!(p > number_of(&found[0], "weights"), value["projection"].as_bool().unwrap(), "{value}");
         // Where the paper leaves it open: a model's vote (VOTE) and which labels exist (FedGen) travel too. The
         // generator has one hidden layer of 256 with batch normalisation, 32 numbers of noise, 84 outputs.
         let generator = (k + 32) * 256 + 256 + 4 * 256 + 256 * 84 + 84;
@@ -89,6 +94,8 @@ fn what_travels_is_what_the_papers_say() {
         let traffic = (down + up) as f64 / (2 * p) as f64;
         assert!((value["traffic"].as_f64().unwrap() - traffic).abs() < 1e-12, "{value}");
         assert_eq!(value["client-memory"].as_bool().unwrap(), number("numbers-kept") > 0, "{value}");
+        let sends = |what: &str| value["sends-beside-weights"].as_array().unwrap().contains(&what.into());
+        assert_eq!(value["label-counts-leave-client"].as_bool().unwrap(), sends("label-counts"), "{value}");
     }
 }
 
@@ -268,6 +275,7 @@ fn every_method_can_be_measured() {
         assert_eq!(answer.code, 0, "{name}: {}", answer.err);
         let value: Value = serde_json::from_str(&answer.out).unwrap();
         assert!(value["samples_per_second"].as_f64().unwrap() > 0.0, "{value}");
+        assert_eq!(value["projection"].as_bool().unwrap(), ["moon", "fedgkd-plus"].contains(&name), "{value}");
     }
 }
 

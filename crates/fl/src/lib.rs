@@ -39,4 +39,4 @@ pub use settings::{Training, Weighting};
 pub use step::Step;
 pub use teacher::{Frozen, Teacher, Weights};
 pub use terms::{TermMeans, Terms};
-pub use train::{Fitted, Job, Objective, Place, Trainer};
+pub use train::{Fitted, Job, Judge, Objective, Place, Trainer};

@@ -27,9 +27,20 @@ pub trait Objective {
         base
     }
 
-    /// Whether to stop after this many steps.
-    fn stop(&mut self, _params: &[f32], _steps: usize) -> Result<bool> {
+    /// Whether to stop after this many steps. The judge runs the model between two steps.
+    fn stop(&mut self, _params: &[f32], _steps: usize, _judge: &mut Judge<'_>) -> Result<bool> {
         Ok(false)
+    }
+}
+
+/// Runs the model in evaluation mode in the middle of a training, in the memory of that training.
+#[derive(Debug)]
+pub struct Judge<'a>(&'a mut Trainer);
+
+impl Judge<'_> {
+    /// How good these weights are on labelled samples; `found` is overwritten, and nothing is allocated.
+    pub fn score(&mut self, params: &[f32], samples: Samples<'_>, found: &mut Evaluation) {
+        self.0.score_into(params, samples, found);
     }
 }
 
@@ -167,7 +178,7 @@ impl Trainer {
                 optimizer.step(params, &self.grad, objective.lr(base, fitted.steps));
                 fitted.steps += 1;
                 fitted.terms.add(&terms, positions.len());
-                if objective.stop(params, fitted.steps)? {
+                if objective.stop(params, fitted.steps, &mut Judge(self))? {
                     break 'epochs;
                 }
             }
@@ -212,8 +223,13 @@ impl Trainer {
     /// How good these weights are on labelled samples.
     pub fn score(&mut self, params: &[f32], samples: Samples<'_>) -> Evaluation {
         let mut found = Evaluation::new(self.model.classes());
-        self.evaluate(params, samples, &mut |outputs, labels| found.add(outputs, labels));
+        self.score_into(params, samples, &mut found);
         found
+    }
+
+    fn score_into(&mut self, params: &[f32], samples: Samples<'_>, found: &mut Evaluation) {
+        found.clear(self.model.classes());
+        self.evaluate(params, samples, &mut |outputs, labels| found.add(outputs, labels));
     }
 
     /// The indices of a batch, by position among the samples; its labels are left in `self.labels`.

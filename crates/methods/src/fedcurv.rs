@@ -27,7 +27,7 @@ use fedelity_nn::{Layout, Params, loss};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Range;
-use crate::registry::{Entry, Hyper, Parameter};
+use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 use crate::trainable;
 
 /// F: on the server and in the broadcast the sum over all clients, in an upload a difference, in memory the own one.
@@ -60,7 +60,7 @@ impl Method for FedCurv {
     }
 
     fn needs(&self) -> Needs {
-        Needs { client_memory: true, ..Needs::default() }
+        Needs { client_memory: self.lambda != 0.0, ..Needs::default() }
     }
 
     fn prepare(&self, _: &mut Server<'_>, state: &mut Payload, _: &Params) -> Result<Payload> {
@@ -140,6 +140,7 @@ impl Hyper for FedCurv {
         "Hold still the weights that matter to the other clients (elastic weight consolidation between clients).",
         "Shoham et al., NeurIPS 2019 workshop, arXiv:1910.07796",
         "CE + lambda * sum_{j != i} (w - w_j)^T diag(F_j) (w - w_j)",
+        Identity::KeysAtZero,
         &[
             Parameter {
                 name: "lambda",
@@ -148,7 +149,7 @@ impl Hyper for FedCurv {
                 default: "0.001",
                 range: "0 or more",
                 paper: "not comparable; FedSSD 1e-3 (CIFAR-10), 1e-4 (CIFAR-100), FedNTD's code 1",
-                at_zero: "FedAvg",
+                at_zero: AtZero::FedAvg,
             },
             Parameter {
                 name: "samples",
@@ -157,7 +158,7 @@ impl Hyper for FedCurv {
                 default: "500",
                 range: "1 or more",
                 paper: "FedNTD's code 500",
-                at_zero: "not allowed",
+                at_zero: AtZero::Refused,
             },
         ],
     );
@@ -277,14 +278,6 @@ mod tests {
             let loss = f64::from(loss) + method.lambda * constant;
             assert!((loss / case["expect"]["loss"].as_f64().unwrap() - 1.0).abs() < 1e-5, "{loss}");
         }
-    }
-
-    #[test]
-    fn without_penalty_it_is_fedavg() {
-        let run = trial::Run::default();
-        let off = FedCurv { lambda: 0.0, ..FedCurv::default() };
-        assert_eq!(run.global(off.clone()), run.global(FedAvg {}));
-        assert_eq!(run.traffic(off), run.traffic(FedAvg {}));
     }
 
     #[test]
