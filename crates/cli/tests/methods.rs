@@ -51,6 +51,17 @@ fn every_method_finishes() {
         let traffic = |value: &Value| value["traffic"].as_f64().unwrap();
         let mean = (traffic(&lines[2 * k]) + traffic(&lines[2 * k + 1])) / 2.0;
         assert!((traffic(&summary) - mean).abs() < 1e-12 && mean >= 1.0, "{name}: {summary}");
+        // Penalties on the weights are part of the loss, by name.
+        let penalty = match name {
+            "fedprox" => "proximal",
+            "fedcurv" => "curvature",
+            "scaffold" => "control",
+            _ => "ce",
+        };
+        let terms = lines[2 * k + 1]["train-terms"].as_object().unwrap();
+        assert!(terms.contains_key(penalty), "{name}: {terms:?}");
+        let sum: f64 = terms.values().map(|term| term.as_f64().unwrap()).sum();
+        assert!((lines[2 * k + 1]["train-loss"].as_f64().unwrap() - sum).abs() < 1e-9, "{name}: {terms:?}");
         // The same clients with the same samples, whatever the method.
         assert_eq!(lines[2 * k]["clients"], lines[0]["clients"]);
         let partition = |name: &str| place.read(&format!("out/{name}/seed-1/partition.json"));

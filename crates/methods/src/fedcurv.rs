@@ -71,17 +71,17 @@ impl Method for FedCurv {
     }
 
     fn adjust(&self, local: &mut Local<'_>, w: &[f32], grad: &mut [f32]) -> Result<Terms> {
-        let (layout, start) = (local.model.layout(), local.global);
+        let layout = local.model.layout();
         let Some(sums) = Curvature::of(local.down, layout)? else { return Ok(Terms::default()) };
         if self.lambda == 0.0 {
             return Ok(Terms::default());
         }
         let own = Curvature::of(local.memory, layout)?;
-        let Pull { slope, offset } = local.scratch.typed(|| Pull::new(self.lambda, sums, own));
-        let penalty = trainable::sum(layout, |at, packed| {
-            let (slope, offset) = (slope[packed], offset[packed]);
-            grad[at] += slope * w[at] - offset;
-            (w[at] - start[at]) * (slope * 0.5 * (w[at] + start[at]) - offset)
+        let pull = local.scratch.typed(|| Pull::new(self.lambda, sums, own));
+        let pull = [&pull.slope[..], &pull.offset];
+        let penalty = trainable::penalty(layout, grad, w, local.global, pull, |grad, w, start, [slope, offset]| {
+            *grad += slope * w - offset;
+            (w - start) * (slope * 0.5 * (w + start) - offset)
         });
         Ok(Terms::of("curvature", penalty as f32))
     }

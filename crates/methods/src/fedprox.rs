@@ -46,9 +46,9 @@ impl Method for FedProx {
             return Ok(Terms::default());
         }
         let mu = self.mu as f32;
-        let squares = trainable::sum(local.model.layout(), |at, _| {
-            let apart = w[at] - local.global[at];
-            grad[at] += mu * apart;
+        let squares = trainable::penalty(local.model.layout(), grad, w, local.global, [], |grad, w, start, []| {
+            let apart = w - start;
+            *grad += mu * apart;
             apart * apart
         });
         Ok(Terms::of("proximal", (0.5 * self.mu * squares) as f32))

@@ -59,15 +59,15 @@ impl Method for Scaffold {
     }
 
     fn adjust(&self, local: &mut Local<'_>, y: &[f32], grad: &mut [f32]) -> Result<Terms> {
-        let (layout, start) = (local.model.layout(), local.global);
+        let layout = local.model.layout();
         let (c, c_i) = (control(local.down, layout)?, control(local.memory, layout)?);
         if c.is_none() && c_i.is_none() {
             return Ok(Terms::default());
         }
         let correction = local.scratch.typed(|| difference(layout.trainable_len(), c, c_i));
-        let along = trainable::sum(layout, |at, packed| {
-            grad[at] += correction[packed];
-            correction[packed] * (y[at] - start[at])
+        let along = trainable::penalty(layout, grad, y, local.global, [correction], |grad, y, start, [c]| {
+            *grad += c;
+            c * (y - start)
         });
         Ok(Terms::of("control", along as f32))
     }
