@@ -21,12 +21,22 @@ fn convolutions() -> impl Strategy<Value = Convolution> {
         .prop_filter("the kernel must fit", |conv| conv.output().is_some())
 }
 
+/// Those that are done by patches: 3x3, stride 1, padding 1, even sides, many channels.
+fn patched() -> impl Strategy<Value = Convolution> {
+    (1usize..=19, 12usize..=40, 12usize..=40, 1usize..=4, 1usize..=8).prop_map(
+        |(samples, channels, out, rows, columns)| {
+            let input = Shape { samples, channels, height: 2 * rows, width: 2 * columns };
+            Convolution { input, out_channels: out, kernel: 3, stride: 1, pad: 1 }
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(cases(120))]
 
     #[test]
     fn forward_and_gradients(
-        conv in convolutions(), extra in 0usize..=1, out_halo in 0usize..=2, dx_halo in 0usize..=3,
+        conv in prop_oneof![2 => convolutions(), 1 => patched()], extra in 0usize..=1, out_halo in 0usize..=2, dx_halo in 0usize..=3,
         add in any::<bool>(), with_bias in any::<bool>(), seed in any::<u64>(),
     ) {
         let mut random = Random::new(seed);
@@ -54,26 +64,31 @@ proptest! {
                 .with_input_gradient_halo(dx_halo);
             prop_assert_eq!((fast.output().height, fast.output().width), (output.height, output.width));
             prop_assert_eq!(fast.weights(), weights);
+            // Patches have sums of their own.
+            prop_assert!(conv.kernel == 3 || fast.sums() == 0);
             let weights = single(&w);
-            let mut packed = vec![0.0; weights.len()];
+            let mut packed = vec![0.0; fast.packed()];
+            let (mut scratch, mut sums) = (vec![0.0; fast.scratch()], vec![0.0; fast.sums()]);
 
             let x = to_lanes(&x, conv.input, plane, lanes, 0.0, 3.25);
             let (mut found, found_plane) = blank(output, out_halo, isa);
             fast.pack_forward(&mut packed, &weights);
             let bias = single(&bias);
-            fast.forward(&mut found, &x, &packed, with_bias.then_some(&bias[..]), groups);
+            fast.forward(&mut found, &x, &packed, with_bias.then_some(&bias[..]), groups, &mut scratch);
             close_lanes(&found, found_plane, output, isa, &y, CANARY, "output")?;
 
             let d_y = to_lanes(&d_y, output, fast.output_gradient(), lanes, 0.0, 0.0);
             let target = conv.input.plane().with_halo(dx_halo);
             let mut found = to_lanes(&old, conv.input, target, lanes, CANARY, 0.0);
             fast.pack_backward(&mut packed, &weights);
-            fast.input_gradient(&mut found, &d_y, &packed, groups, add);
+            fast.input_gradient(&mut found, &d_y, &packed, groups, add, &mut scratch);
             close_lanes(&found, target, conv.input, isa, &d_x, CANARY, "input gradient")?;
             missing_are_zero(&found, target, conv.input, isa, "input gradient")?;
 
             let (mut found, mut found_b) = (single(&old_w), single(&old_b));
-            fast.weight_gradient(&mut found, Some(&mut found_b), &x, &d_y, groups);
+            let work = (&mut sums[..], &mut scratch[..]);
+            fast.weight_gradient(&mut found, Some(&mut found_b), (&x, &d_y), groups, work);
+            fast.settle(&mut found, &mut sums);
             close(&double(&found), &d_w, "weight gradient")?;
             close(&double(&found_b), &d_b, "bias gradient")?;
         }

@@ -356,7 +356,7 @@ impl<'a> Builder<'a> {
                     conv.with_input_gradient_halo(from.gradient.halo)
                 };
                 values[y].gradient = conv.output_gradient();
-                packed.push(conv.weights());
+                packed.push(conv.packed());
                 Op::Conv { conv: Box::new(conv), x, y, weight, bias, packed: packed.len() - 1 }
             }
             Draft::Ready(Op::Norm { norm, x, y, gamma, beta, relu, .. }) => {

@@ -135,7 +135,7 @@ pub(crate) struct Plan {
     pub slots: Vec<usize>,
     /// Floats of one group in each auxiliary buffer (statistics, choices), kept for the whole batch.
     pub aux: Vec<usize>,
-    /// Floats in each pair of packed weights.
+    /// Floats in the packed weights of each convolution.
     pub packed: Vec<usize>,
     pub saved: usize,
     /// Width of the rows the row operations start from.
@@ -144,4 +144,11 @@ pub(crate) struct Plan {
     /// Groups worked on at a time; all of them when statistics run over the batch.
     pub chunk: usize,
     pub multiply_adds: usize,
+}
+
+impl Plan {
+    /// Every convolution, in the order of their packed weights.
+    pub(crate) fn convolutions(&self) -> impl Iterator<Item = &Conv> {
+        self.ops.iter().filter_map(|op| if let Op::Conv { conv, .. } = op { Some(&**conv) } else { None })
+    }
 }

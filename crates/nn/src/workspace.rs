@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fedelity_kernels::{
-    Buffer, Isa, Plane, affine, batch_norm, clear_halo, dropout, elementwise, group_norm, lanes, pool,
+    Buffer, Conv, Isa, Plane, affine, batch_norm, clear_halo, dropout, elementwise, group_norm, lanes, pool,
 };
 
 use crate::architecture::InputShape;
@@ -73,6 +73,10 @@ pub struct Workspace {
     slots: Vec<Buffer>,
     aux: Vec<Buffer>,
     packed: Vec<Buffer>,
+    /// What the weight gradients of some convolutions are summed in; zero between batches.
+    sums: Vec<Buffer>,
+    /// Where a convolution works.
+    scratch: Buffer,
     /// Rows before each row operation, and after the last one.
     rows: Vec<Buffer>,
     d_rows: Vec<Buffer>,
@@ -100,6 +104,8 @@ impl Workspace {
             slots: vec![Buffer::default(); plan.slots.len()],
             aux: vec![Buffer::default(); plan.aux.len()],
             packed: plan.packed.iter().map(|&len| Buffer::zeros(len)).collect(),
+            sums: plan.convolutions().map(|conv| Buffer::zeros(conv.sums())).collect(),
+            scratch: Buffer::zeros(plan.convolutions().map(Conv::scratch).max().unwrap_or(0)),
             rows: vec![Buffer::default(); rows],
             d_rows: vec![Buffer::default(); rows],
             dropout_key: 0,
@@ -192,6 +198,11 @@ impl Workspace {
             }
             for step in &plan.back {
                 self.step_back(&plan, step, params, grad, chunk);
+            }
+        }
+        for op in &plan.ops {
+            if let Op::Conv { conv, weight, packed, .. } = op {
+                conv.settle(&mut grad[weight.clone()], &mut self.sums[*packed]);
             }
         }
     }
@@ -354,12 +365,14 @@ impl Workspace {
         let (place, range) = self.value(op.output(), chunk);
         let mut buffer = std::mem::take(self.buffer(place));
         let y = &mut buffer[range];
+        let mut scratch = std::mem::take(&mut self.scratch);
         let to = &plan.values[op.output()];
         let input = |id: ValueId| self.slice(self.value(id, chunk));
         match op {
             Op::Conv { conv, x, bias, packed, .. } => {
                 let bias = bias.clone().map(|bias| &mode.params()[bias]);
-                conv.forward(y, input(*x), &self.packed[*packed], bias, groups);
+                let x = self.slice(self.value(*x, chunk));
+                conv.forward(y, x, &self.packed[*packed], bias, groups, &mut scratch);
             }
             Op::Norm { norm, x, gamma, beta, stats, relu, .. } => {
                 let (x, from) = (*x, plan.values[*x].plane);
@@ -436,6 +449,7 @@ impl Workspace {
                 elementwise::add_forward(isa, y, to.plane, input(*a), pa, input(*b), pb, to.channels, groups, *relu);
             }
         }
+        self.scratch = scratch;
         *self.buffer(place) = buffer;
     }
 
@@ -444,12 +458,15 @@ impl Workspace {
         let (isa, groups, op) = (self.isa, chunk.groups, &plan.ops[step.op]);
         let y = op.output();
         let (dy_plane, channels) = (plan.values[y].gradient, plan.values[y].channels);
-        if let Op::Conv { conv, x, weight, bias, .. } = op {
-            let (x, d_y) = (self.slice(self.value(*x, chunk)), &self.slots[step.d_y]);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        if let Op::Conv { conv, x, weight, bias, packed, .. } = op {
+            let mut sums = std::mem::take(&mut self.sums[*packed]);
+            let (x, d_y) = (self.slice(self.value(*x, chunk)), &self.slots[step.d_y][..]);
             // A bias stands behind its weights.
             let (weights, behind) = grad[weight.start..].split_at_mut(weight.len());
             let d_b = bias.as_ref().map(|bias| &mut behind[..bias.len()]);
-            conv.weight_gradient(weights, d_b, x, d_y, groups);
+            conv.weight_gradient(weights, d_b, (x, d_y), groups, (&mut sums, &mut scratch));
+            self.sums[*packed] = sums;
         }
         for (target, x) in step.to.iter().zip(op.inputs()) {
             let (Some(target), Some(x)) = (target, x) else { continue };
@@ -460,7 +477,7 @@ impl Workspace {
             let view = |id: ValueId| (self.slice(self.value(id, chunk)), plan.values[id].plane);
             match op {
                 Op::Conv { conv, packed, .. } => {
-                    conv.input_gradient(&mut buffer, d_y, &self.packed[*packed], groups, target.add);
+                    conv.input_gradient(&mut buffer, d_y, &self.packed[*packed], groups, target.add, &mut scratch);
                 }
                 Op::Norm { norm, gamma, beta, stats, relu, .. } => {
                     let stats = &self.aux[*stats][self.aux_range(*stats, chunk)];
@@ -528,6 +545,7 @@ impl Workspace {
             self.slots[to] = buffer;
             self.join(target, dx_plane, plan.values[x].channels, groups);
         }
+        self.scratch = scratch;
     }
 
     /// Adds a detour to the gradient it belongs to.

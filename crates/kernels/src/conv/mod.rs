@@ -6,16 +6,20 @@
 //! The input gradient of a strided convolution is split by phase: the input pixels whose row and column leave the same
 //! remainder modulo the stride see the same subset of taps, so each phase is a dense correlation over the output
 //! gradient and no work is spent on the zeros between its pixels.
+//!
+//! 3x3 convolutions of many channels are done by patches instead, with fewer multiplications (`winograd.rs`).
 
 mod correlate;
 mod weight;
+mod winograd;
 
 use std::ops::Range;
 
 use crate::plane::Plane;
 use crate::simd::Isa;
 use correlate::{Correlate, Start, tile_width};
-use weight::WeightGradient;
+use weight::{BiasGradient, WeightGradient};
+use winograd::Winograd;
 
 const PAGE_BYTES: usize = 4096;
 
@@ -38,6 +42,8 @@ pub struct Conv {
     backward: Vec<Pass>,
     /// The kernel's taps, row by row.
     taps: Vec<Tap>,
+    /// Present if this convolution is done by patches.
+    patches: Option<Winograd>,
 }
 
 /// One tap of the kernel: where it reads, and the outputs for which it reads inside the input.
@@ -169,6 +175,7 @@ impl Conv {
                 .collect(),
             forward,
             backward: Vec::new(),
+            patches: Winograd::new((in_channels, out_channels), (kernel, stride, pad), (height, width), lanes),
         };
         for row_phase in 0..stride {
             for column_phase in 0..stride {
@@ -265,29 +272,62 @@ impl Conv {
         self.weights() * self.output.pixels()
     }
 
+    /// Floats of the weights as [`Conv::pack_forward`] and [`Conv::pack_backward`] write them.
+    #[must_use]
+    pub fn packed(&self) -> usize {
+        self.patches.map_or(self.weights(), |patches| patches.weights())
+    }
+
+    /// Floats of memory that every pass needs to work in.
+    #[must_use]
+    pub fn scratch(&self) -> usize {
+        self.patches.map_or(0, |patches| patches.scratch())
+    }
+
+    /// Floats in which [`Conv::weight_gradient`] sums up.
+    #[must_use]
+    pub fn sums(&self) -> usize {
+        self.patches.map_or(0, |patches| patches.weights())
+    }
+
     /// Reorders the weights for [`Conv::forward`].
     pub fn pack_forward(&self, packed: &mut [f32], w: &[f32]) {
-        assert!(packed.len() >= self.weights() && w.len() >= self.weights());
+        assert!(packed.len() >= self.packed() && w.len() >= self.weights());
         let taps = self.kernel * self.kernel;
-        pack(packed, &self.forward, self.kernel, |target, source, tap| {
-            w[(target * self.in_channels + source) * taps + tap]
-        });
+        let weight = |target: usize, source: usize, tap: usize| w[(target * self.in_channels + source) * taps + tap];
+        match self.patches {
+            Some(_) => Winograd::pack(packed, (self.in_channels, self.out_channels), weight),
+            None => pack(packed, &self.forward, self.kernel, weight),
+        }
     }
 
     /// Reorders the weights for [`Conv::input_gradient`].
     pub fn pack_backward(&self, packed: &mut [f32], w: &[f32]) {
-        assert!(packed.len() >= self.weights() && w.len() >= self.weights());
+        assert!(packed.len() >= self.packed() && w.len() >= self.weights());
         let taps = self.kernel * self.kernel;
+        let weight = |target: usize, source: usize, tap: usize| w[(source * self.in_channels + target) * taps + tap];
+        if self.patches.is_some() {
+            let turned = |target: usize, source: usize, tap: usize| weight(target, source, taps - 1 - tap);
+            return Winograd::pack(packed, (self.out_channels, self.in_channels), turned);
+        }
         let mut rest = packed;
         for pass in &self.backward {
             let (part, tail) = rest.split_at_mut(pass.weights());
-            pack(part, pass, self.kernel, |target, source, tap| w[(source * self.in_channels + target) * taps + tap]);
+            pack(part, pass, self.kernel, weight);
             rest = tail;
         }
     }
 
     /// y = w * x + bias for `groups` groups. `packed` comes from [`Conv::pack_forward`].
-    pub fn forward(&self, y: &mut [f32], x: &[f32], packed: &[f32], bias: Option<&[f32]>, groups: usize) {
+    pub fn forward(
+        &self,
+        y: &mut [f32],
+        x: &[f32],
+        packed: &[f32],
+        bias: Option<&[f32]>,
+        groups: usize,
+        scratch: &mut [f32],
+    ) {
         let start = match bias {
             Some(bias) => {
                 assert!(bias.len() >= self.out_channels);
@@ -296,16 +336,56 @@ impl Conv {
             None => Start::Zero,
         };
         self.check(x, y, groups, self.output);
-        assert!(packed.len() >= self.weights());
-        self.isa.run(Correlate { pass: &self.forward, target: y, source: x, packed, start, groups });
+        assert!(packed.len() >= self.packed() && scratch.len() >= self.scratch());
+        let pass = &self.forward;
+        match &self.patches {
+            Some(shape) => self.isa.run(winograd::Correlate {
+                shape,
+                target: y,
+                to: pass.target,
+                targets: self.out_channels,
+                source: x,
+                from: pass.source,
+                sources: self.in_channels,
+                packed,
+                start,
+                groups,
+                scratch,
+            }),
+            None => self.isa.run(Correlate { pass, target: y, source: x, packed, start, groups }),
+        }
     }
 
     /// dx = the gradient of the input, or dx += it. The halo of `d_y` must hold zeros; `dx` has the halo that was asked
     /// for. `packed` comes from [`Conv::pack_backward`].
-    pub fn input_gradient(&self, d_x: &mut [f32], d_y: &[f32], packed: &[f32], groups: usize, add: bool) {
-        assert!(packed.len() >= self.weights());
+    pub fn input_gradient(
+        &self,
+        d_x: &mut [f32],
+        d_y: &[f32],
+        packed: &[f32],
+        groups: usize,
+        add: bool,
+        scratch: &mut [f32],
+    ) {
+        assert!(packed.len() >= self.packed() && scratch.len() >= self.scratch());
         assert!(d_y.len() >= groups * self.out_channels * self.output_gradient.area() * self.isa.lanes());
         let start = if add { Start::Target } else { Start::Zero };
+        if let (Some(shape), Some(pass)) = (&self.patches, self.backward.first()) {
+            assert!(d_x.len() >= groups * pass.target.group && self.output_gradient.halo > 0);
+            return self.isa.run(winograd::Correlate {
+                shape,
+                target: d_x,
+                to: pass.target,
+                targets: self.in_channels,
+                source: d_y,
+                from: self.from_corner(),
+                sources: self.out_channels,
+                packed,
+                start,
+                groups,
+                scratch,
+            });
+        }
         let mut rest = packed;
         for pass in &self.backward {
             assert!(d_x.len() >= groups * pass.target.group);
@@ -318,11 +398,45 @@ impl Conv {
         }
     }
 
-    /// dw += the gradient of the weights, over all groups; db += the sum of the output gradient over samples and pixels.
-    pub fn weight_gradient(&self, d_w: &mut [f32], d_b: Option<&mut [f32]>, x: &[f32], d_y: &[f32], groups: usize) {
+    /// dw += the gradient of the weights, over all groups, once [`Conv::settle`] has added `sums` to it; db += the sum of
+    /// the output gradient over samples and pixels. `sums` must hold zeros the first time.
+    pub fn weight_gradient(
+        &self,
+        d_w: &mut [f32],
+        d_b: Option<&mut [f32]>,
+        (x, d_y): (&[f32], &[f32]),
+        groups: usize,
+        (sums, scratch): (&mut [f32], &mut [f32]),
+    ) {
         assert!(d_w.len() >= self.weights() && d_b.as_ref().is_none_or(|d_b| d_b.len() >= self.out_channels));
+        assert!(sums.len() >= self.sums() && scratch.len() >= self.scratch());
         self.check(x, d_y, groups, self.output_gradient);
-        self.isa.run(WeightGradient { conv: self, d_w, d_b, x, d_y, groups });
+        let Some(shape) = &self.patches else {
+            return self.isa.run(WeightGradient { conv: self, d_w, d_b, x, d_y, groups });
+        };
+        let gradient = walk(self.output_gradient, self.out_channels, self.isa.lanes());
+        let from = self.forward.source;
+        self.isa.run(winograd::WeightGradient { shape, sums, x, from, d_y, gradient, groups, scratch });
+        if let Some(d_b) = d_b {
+            let d_b = &mut d_b[..self.out_channels];
+            self.isa.run(BiasGradient { d_b, d_y, plane: self.output_gradient, groups });
+        }
+    }
+
+    /// Adds to dw what [`Conv::weight_gradient`] left in `sums`, and clears them.
+    pub fn settle(&self, d_w: &mut [f32], sums: &mut [f32]) {
+        assert!(d_w.len() >= self.weights() && sums.len() >= self.sums());
+        if let Some(patches) = &self.patches {
+            patches.settle(d_w, sums);
+            sums.fill(0.0);
+        }
+    }
+
+    /// The output gradient from the pixel above and left of its first one.
+    fn from_corner(&self) -> Walk {
+        let mut walk = walk(self.output_gradient, self.out_channels, self.isa.lanes());
+        walk.base -= walk.row + walk.pixel;
+        walk
     }
 
     fn check(&self, x: &[f32], y: &[f32], groups: usize, y_plane: Plane) {

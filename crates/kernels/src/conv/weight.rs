@@ -247,3 +247,21 @@ fn bias_sums<S: Simd>(simd: S, d_b: &mut [f32], d_y: &[f32], plane: Plane, regio
         }
     }
 }
+
+/// The gradient of the bias alone.
+pub(super) struct BiasGradient<'a> {
+    pub(super) d_b: &'a mut [f32],
+    pub(super) d_y: &'a [f32],
+    pub(super) plane: Plane,
+    pub(super) groups: usize,
+}
+
+impl Kernel for BiasGradient<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let region = Region { groups: 0..self.groups, rows: 0..self.plane.height };
+        bias_sums(simd, self.d_b, self.d_y, self.plane, &region);
+    }
+}

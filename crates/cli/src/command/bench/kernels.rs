@@ -132,16 +132,22 @@ fn measure(isa: Isa, shape: &Shape, seconds: f64) -> Result<Speed> {
     let mut y = Buffer::zeros(groups * to * conv.output().area() * lanes);
     let mut d_x = Buffer::zeros(groups * from * side * side * lanes);
     let mut d_w = vec![0.0; w.len()];
-    let (mut forward, mut backward) = (w.clone(), w.clone());
+    let (mut forward, mut backward) = (Buffer::zeros(conv.packed()), Buffer::zeros(conv.packed()));
+    let (mut scratch, mut sums) = (Buffer::zeros(conv.scratch()), Buffer::zeros(conv.sums()));
     conv.pack_forward(&mut forward, &w);
     conv.pack_backward(&mut backward, &w);
     let operations = 2.0 * (conv.multiply_adds() * SAMPLES) as f64;
     Ok(Speed {
         model: shape.model,
         layer,
-        forward: best(seconds, operations, || conv.forward(&mut y, &x, &forward, None, groups)),
-        weight_gradient: best(seconds, operations, || conv.weight_gradient(&mut d_w, None, &x, &d_y, groups)),
-        input_gradient: best(seconds, operations, || conv.input_gradient(&mut d_x, &d_y, &backward, groups, false)),
+        forward: best(seconds, operations, || conv.forward(&mut y, &x, &forward, None, groups, &mut scratch)),
+        weight_gradient: best(seconds, operations, || {
+            conv.weight_gradient(&mut d_w, None, (&x, &d_y), groups, (&mut sums, &mut scratch));
+            conv.settle(&mut d_w, &mut sums);
+        }),
+        input_gradient: best(seconds, operations, || {
+            conv.input_gradient(&mut d_x, &d_y, &backward, groups, false, &mut scratch);
+        }),
     })
 }
 
