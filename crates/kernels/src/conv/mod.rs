@@ -378,7 +378,7 @@ impl Conv {
                 to: pass.target,
                 targets: self.in_channels,
                 source: d_y,
-                from: self.from_corner(),
+                from: self.gradient_corner(),
                 sources: self.out_channels,
                 packed,
                 start,
@@ -433,7 +433,7 @@ impl Conv {
     }
 
     /// The output gradient from the pixel above and left of its first one.
-    fn from_corner(&self) -> Walk {
+    fn gradient_corner(&self) -> Walk {
         let mut walk = walk(self.output_gradient, self.out_channels, self.isa.lanes());
         walk.base -= walk.row + walk.pixel;
         walk
