@@ -107,7 +107,7 @@ impl Study {
         rule.check_uploads(per_round)
             .map_err(|reason| document.error("server.rule", format!("server.rule: {reason}")))?;
         let shape = pool.dataset.shape;
-        let input = InputShape { channels: shape.channels, height: shape.height, width: shape.width };
+        let input = InputShape::Image { channels: shape.channels, height: shape.height, width: shape.width };
         let model = model(document, &settings, &pool.dataset.name, input, pool.dataset.classes.len())?;
         let partition = Arc::new(for_simulation(&pool.partition));
         let fingerprint = pool.dataset.fingerprint();
@@ -201,7 +201,7 @@ mod tests {
         let mut document = Document::default();
         document.set("model.name=simple-cnn").unwrap();
         let settings = Settings::check(&document).unwrap();
-        let input = InputShape { channels: 1, height: 4, width: 4 };
+        let input = InputShape::Image { channels: 1, height: 4, width: 4 };
         let Err(error) = model(&document, &settings, "tiny", input, 10) else { panic!("accepted") };
         let text = error.to_string();
         assert!(text.starts_with("--set: model.name = \"simple-cnn\" with data.name = \"tiny\""), "{text}");

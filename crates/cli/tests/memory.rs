@@ -20,7 +20,7 @@ const SIDE: usize = 70;
 #[test]
 fn ten_thousand_clients_take_the_memory_of_those_that_took_part() {
     let shape = ImageShape { channels: 1, height: SIDE, width: SIDE };
-    let input = InputShape { channels: 1, height: SIDE, width: SIDE };
+    let input = InputShape::Image { channels: 1, height: SIDE, width: SIDE };
     // Clients share 100 samples: who holds what does not matter here.
     let split = Split { pixels: vec![7; 100 * SIDE * SIDE], labels: (0..100).map(|i| i % 10).collect() };
     let data = Dataset {

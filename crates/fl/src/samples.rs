@@ -1,7 +1,7 @@
 //! A view of some samples of a split.
 
 use fedelity_data::{Normalisation, Split};
-use fedelity_nn::Images;
+use fedelity_nn::Batch;
 
 /// What turns a pixel into the number a network sees: `pixel * scale + shift`, per channel.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,8 +51,8 @@ impl<'a> Samples<'a> {
     }
 
     /// The samples as one batch for a model.
-    pub fn images(&self) -> Images<'a> {
-        Images::Bytes {
+    pub fn batch(&self) -> Batch<'a> {
+        Batch::Bytes {
             pixels: &self.split.pixels,
             indices: self.indices,
             scale: &self.scaling.scale,

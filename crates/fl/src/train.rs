@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedelity_nn::{Images, Model, Optimizer, OptimizerKind, Outputs, Workspace, clip_norm};
+use fedelity_nn::{Batch, Model, Optimizer, OptimizerKind, Outputs, Workspace, clip_norm};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 
@@ -148,13 +148,13 @@ impl Trainer {
             for positions in order.chunks(training.batch.max(1)) {
                 let at = At { epoch, step: fitted.steps, dropout: dropout.next_u64() };
                 let indices = self.choose(samples, positions);
-                let images = samples.at(&indices).images();
+                let batch = samples.at(&indices).batch();
                 if training.teacher_cache {
                     self.teachers.pick(job.teachers, positions, self.model.classes(), self.model.features());
                 } else {
-                    self.teachers.run(&mut self.workspace, job.teachers, &images);
+                    self.teachers.run(&mut self.workspace, job.teachers, &batch);
                 }
-                let terms = self.differentiate(at, &images, job.teachers, params, &mut rng, objective)?;
+                let terms = self.differentiate(at, &batch, job.teachers, params, &mut rng, objective)?;
                 self.indices = indices;
                 last = (epoch, terms.total());
                 if !last.1.is_finite() {
@@ -184,7 +184,7 @@ impl Trainer {
     /// the method adjusts it. Teachers run on the batch. Running statistics inside `params` move.
     pub fn gradient(
         &mut self,
-        images: &Images<'_>,
+        batch: &Batch<'_>,
         labels: &[u16],
         teachers: &[Frozen<'_>],
         params: &mut [f32],
@@ -193,9 +193,9 @@ impl Trainer {
         self.start(teachers);
         self.labels.clear();
         self.labels.extend_from_slice(labels);
-        self.teachers.run(&mut self.workspace, teachers, images);
+        self.teachers.run(&mut self.workspace, teachers, batch);
         let mut rng = stream(0, Purpose::Method(u32::MAX), 0, 0, 0);
-        let terms = self.differentiate(At::default(), images, teachers, params, &mut rng, objective)?;
+        let terms = self.differentiate(At::default(), batch, teachers, params, &mut rng, objective)?;
         Ok((terms, &self.grad))
     }
 
@@ -205,7 +205,7 @@ impl Trainer {
             let chunk = samples.at(indices);
             self.labels.clear();
             self.labels.extend(chunk.labels());
-            each(&self.workspace.evaluate(params, &chunk.images()), &self.labels);
+            each(&self.workspace.evaluate(params, &chunk.batch()), &self.labels);
         }
     }
 
@@ -231,7 +231,7 @@ impl Trainer {
     fn differentiate(
         &mut self,
         at: At,
-        images: &Images<'_>,
+        batch: &Batch<'_>,
         teachers: &[Frozen<'_>],
         params: &mut [f32],
         rng: &mut ChaCha8Rng,
@@ -241,7 +241,7 @@ impl Trainer {
         self.grad.fill(0.0);
         grow(&mut self.d_logits, n * classes).fill(0.0);
         grow(&mut self.d_features, n * features);
-        self.workspace.train(params, images, at.dropout);
+        self.workspace.train(params, batch, at.dropout);
         let mut step = Step {
             epoch: at.epoch,
             step: at.step,

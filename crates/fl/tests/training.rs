@@ -192,7 +192,7 @@ fn step(model: &Arc<Model>, w: &[f32], teachers: &[Frozen<'_>], samples: Samples
     let labels: Vec<u16> = samples.labels().collect();
     let (mut trainer, mut params) = (Trainer::new(model.clone()), w.to_vec());
     let (terms, gradient) =
-        trainer.gradient(&samples.images(), &labels, teachers, &mut params, &mut Whole(&mut local)).unwrap();
+        trainer.gradient(&samples.batch(), &labels, teachers, &mut params, &mut Whole(&mut local)).unwrap();
     (f64::from(terms.total()), gradient.to_vec())
 }
 

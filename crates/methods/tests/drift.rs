@@ -10,7 +10,7 @@ use std::sync::Arc;
 use common::{CLASSES, Scene, SplitMix, assert_near, columns, flat, floats, golden, method, smooth_model, wholes};
 use fedelity_fl::{Method, Payload, Training};
 use fedelity_methods::{FedAvg, FedCurv, FedProx, Moon, Scaffold};
-use fedelity_nn::{Images, InputShape, Isa, Model, ModelSpec, Optimizer, OptimizerKind, zoo};
+use fedelity_nn::{Batch, InputShape, Isa, Model, ModelSpec, Optimizer, OptimizerKind, zoo};
 use serde_json::Value;
 
 fn drawn(model: &Model, names: &Value, seed: u64) -> Vec<f32> {
@@ -62,7 +62,7 @@ fn golden_trajectories_through_the_training_step() {
         let whole = |key: &str| setup[key].as_u64().unwrap();
         let number = |key: &str| setup[key].as_f64().unwrap() as f32;
         let (side, classes, batch) = (whole("side") as usize, whole("classes") as usize, whole("batch") as usize);
-        let input = InputShape { channels: whole("channels") as usize, height: side, width: side };
+        let input = InputShape::Image { channels: whole("channels") as usize, height: side, width: side };
         let (plain, projection) = match case["model"].as_str().unwrap().strip_suffix("-projection") {
             Some(plain) => (plain, true),
             None => (case["model"].as_str().unwrap(), false),
@@ -96,7 +96,7 @@ fn golden_trajectories_through_the_training_step() {
             optimizer.step(&mut params, &grad, number("lr"));
         }
         let mut workspace = model.workspace();
-        let logits = &workspace.evaluate(&params, &Images::Floats { rows: &scene.images }).logits[..2 * classes];
+        let logits = &workspace.evaluate(&params, &Batch::Floats { rows: &scene.images }).logits[..2 * classes];
         assert_near(&format!("{name}: logits"), logits, &flat(&expect["logits_first_two"]), 1e-3);
         for (i, tensor) in model.layout().tensors().iter().enumerate() {
             let squares: f64 = params[tensor.range()].iter().map(|&w| f64::from(w).powi(2)).sum();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{Scene, SplitMix, assert_near, columns, flat, floats, golden, method, wholes};
 use fedelity_fl::{Method, Payload, Training};
 use fedelity_methods::{Distance, FedDistillPlus, FedGkd, FedGkdVote};
-use fedelity_nn::{Images, InputShape, Isa, Model, ModelSpec, Optimizer, OptimizerKind, zoo};
+use fedelity_nn::{Batch, InputShape, Isa, Model, ModelSpec, Optimizer, OptimizerKind, zoo};
 use serde_json::Value;
 
 /// The method of a case, and what it has received beyond the weights; `weights` makes a model that says given logits.
@@ -92,7 +92,7 @@ fn golden_trajectories_through_the_training_step() {
         let whole = |key: &str| setup[key].as_u64().unwrap();
         let number = |key: &str| setup[key].as_f64().unwrap() as f32;
         let (side, classes, batch) = (whole("side") as usize, whole("classes") as usize, whole("batch") as usize);
-        let input = InputShape { channels: whole("channels") as usize, height: side, width: side };
+        let input = InputShape::Image { channels: whole("channels") as usize, height: side, width: side };
         let spec = ModelSpec { name: case["model"].as_str().unwrap().into(), projection: false };
         let arch = zoo::build(&spec, input, classes).unwrap();
         let model = Arc::new(Model::compile(&arch, Isa::detect()).unwrap());
@@ -120,7 +120,7 @@ fn golden_trajectories_through_the_training_step() {
             optimizer.step(&mut params, &grad, number("lr"));
         }
         let mut workspace = model.workspace();
-        let logits = &workspace.evaluate(&params, &Images::Floats { rows: &scene.images }).logits[..2 * classes];
+        let logits = &workspace.evaluate(&params, &Batch::Floats { rows: &scene.images }).logits[..2 * classes];
         assert_near(&format!("{name}: logits"), logits, &flat(&expect["logits_first_two"]), 1e-3);
         for (i, tensor) in model.layout().tensors().iter().enumerate() {
             let norm = params[tensor.range()].iter().map(|&w| f64::from(w).powi(2)).sum::<f64>().sqrt();

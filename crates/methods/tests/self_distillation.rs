@@ -94,7 +94,7 @@ fn golden_trajectories_through_the_training_step() {
         let whole = |key: &str| setup[key].as_u64().unwrap();
         let number = |key: &str| setup[key].as_f64().unwrap() as f32;
         let (side, classes, batch) = (whole("side") as usize, whole("classes") as usize, whole("batch") as usize);
-        let input = InputShape { channels: whole("channels") as usize, height: side, width: side };
+        let input = InputShape::Image { channels: whole("channels") as usize, height: side, width: side };
         let spec =
             ModelSpec { name: case["model"].as_str().unwrap().trim_end_matches("-28").into(), projection: false };
         let arch = zoo::build(&spec, input, classes).unwrap();
@@ -127,7 +127,7 @@ fn golden_trajectories_through_the_training_step() {
             optimizer.step(&mut params, &grad, number("lr"));
         }
         let mut workspace = model.workspace();
-        let images = fedelity_nn::Images::Floats { rows: &scene.images };
+        let images = fedelity_nn::Batch::Floats { rows: &scene.images };
         let logits = &workspace.evaluate(&params, &images).logits[..2 * classes];
         assert_near(&format!("{name}: logits"), logits, &flat(&expect["logits_first_two"]), 1e-3);
         for (i, tensor) in model.layout().tensors().iter().enumerate() {

@@ -18,7 +18,7 @@ use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, Node, OptimizerKi
 
 const CLASSES: usize = 4;
 const SEED: u64 = 5;
-const SHAPE: InputShape = InputShape { channels: 1, height: 5, width: 4 };
+const SHAPE: InputShape = InputShape::Image { channels: 1, height: 5, width: 4 };
 /// Client 2 holds one class, client 4 one sample, client 5 nothing; class 3 is with client 1 alone.
 const CLIENTS: [&[u16]; 6] = [
     &[0, 0, 1, 2, 1, 0, 2, 1, 0, 1, 2, 0, 0],

@@ -2,22 +2,42 @@
 
 use fedelity_kernels::pool::Window;
 
-/// Channels, rows and columns of an input image.
+/// What one input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InputShape {
-    /// Colour channels.
-    pub channels: usize,
-    /// Rows.
-    pub height: usize,
-    /// Columns.
-    pub width: usize,
+pub enum InputShape {
+    /// An image, or a row of numbers as an image of one line.
+    Image {
+        /// Colour channels.
+        channels: usize,
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+    },
+    /// A text as numbers of tokens.
+    Tokens {
+        /// Tokens there are.
+        vocabulary: usize,
+        /// Tokens a text has at most.
+        max_length: usize,
+    },
 }
 
 impl InputShape {
-    /// Values in one input.
+    /// Values in one input; of a text, the most there can be.
     #[must_use]
     pub fn len(self) -> usize {
-        self.channels * self.height * self.width
+        let (channels, height, width) = self.sides();
+        channels * height * width
+    }
+
+    /// Channels, rows and columns. A text is one line of tokens.
+    #[must_use]
+    pub fn sides(self) -> (usize, usize, usize) {
+        match self {
+            Self::Image { channels, height, width } => (channels, height, width),
+            Self::Tokens { max_length, .. } => (1, 1, max_length),
+        }
     }
 
     /// Whether an input has no values.

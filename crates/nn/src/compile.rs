@@ -54,12 +54,12 @@ enum Draft {
 
 impl<'a> Builder<'a> {
     fn new(arch: &'a Architecture, isa: Isa) -> Self {
-        let input = arch.input;
+        let (channels, height, width) = arch.input.sides();
         Self {
             arch,
             isa,
             layout: Layout::default(),
-            shapes: vec![(input.channels, Plane::bare(input.height, input.width))],
+            shapes: vec![(channels, Plane::bare(height, width))],
             ops: Vec::new(),
             rows: Vec::new(),
             row_width: 0,

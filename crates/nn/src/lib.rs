@@ -22,5 +22,5 @@ pub use fedelity_kernels::{Isa, elementwise, pool::Window};
 pub use layout::{Layout, Params, Tensor};
 pub use model::Model;
 pub use optimizer::{Optimizer, OptimizerKind, clip_norm};
-pub use workspace::{Images, Outputs, Workspace};
+pub use workspace::{Batch, Outputs, Workspace};
 pub use zoo::ModelSpec;

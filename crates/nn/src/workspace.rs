@@ -17,7 +17,7 @@ const EVALUATION_ROWS: usize = 64;
 /// One batch of inputs.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Images<'a> {
+pub enum Batch<'a> {
     /// Images as bytes: a value is `pixel * scale[channel] + shift[channel]`.
     Bytes {
         /// All images, `[image][channel][row][column]`.
@@ -33,6 +33,13 @@ pub enum Images<'a> {
     Floats {
         /// The samples, one after the other.
         rows: &'a [f32],
+    },
+    /// Rows of numbers, picked by index.
+    Rows {
+        /// All rows, `[row][column]`.
+        values: &'a [f32],
+        /// Which of them are in the batch.
+        indices: &'a [u32],
     },
 }
 
@@ -81,6 +88,8 @@ pub struct Workspace {
     rows: Vec<Buffer>,
     d_rows: Vec<Buffer>,
     dropout_key: u64,
+    /// Rows picked by index, on their way into lanes.
+    picked: Vec<f32>,
 }
 
 /// The groups and samples of one chunk.
@@ -107,18 +116,19 @@ impl Workspace {
             rows: vec![Buffer::default(); rows],
             d_rows: vec![Buffer::default(); rows],
             dropout_key: 0,
+            picked: Vec::new(),
             plan,
         }
     }
 
     /// Forward in training mode. The running statistics inside `params` move; `key` decides what dropout drops.
-    pub fn train(&mut self, params: &mut [f32], batch: &Images<'_>, key: u64) -> Outputs<'_> {
+    pub fn train(&mut self, params: &mut [f32], batch: &Batch<'_>, key: u64) -> Outputs<'_> {
         self.dropout_key = key;
         self.forward(Mode::Training { params, key }, batch)
     }
 
     /// Forward in evaluation mode: every sample for itself.
-    pub fn evaluate(&mut self, params: &[f32], batch: &Images<'_>) -> Outputs<'_> {
+    pub fn evaluate(&mut self, params: &[f32], batch: &Batch<'_>) -> Outputs<'_> {
         self.forward(Mode::Evaluation { params }, batch)
     }
 
@@ -206,11 +216,11 @@ impl Workspace {
         }
     }
 
-    fn forward(&mut self, mut mode: Mode<'_>, batch: &Images<'_>) -> Outputs<'_> {
+    fn forward(&mut self, mut mode: Mode<'_>, batch: &Batch<'_>) -> Outputs<'_> {
         let plan = Arc::clone(&self.plan);
         let n = match batch {
-            Images::Bytes { indices, .. } => indices.len(),
-            Images::Floats { rows } => rows.len() / self.input.len(),
+            Batch::Bytes { indices, .. } | Batch::Rows { indices, .. } => indices.len(),
+            Batch::Floats { rows } => rows.len() / self.input.len(),
         };
         if n == 0 {
             self.samples = 0;
@@ -270,26 +280,37 @@ impl Workspace {
         self.outputs()
     }
 
-    fn load_image(&mut self, batch: &Images<'_>) {
+    fn load_image(&mut self, batch: &Batch<'_>) {
         let (image, n) = (&self.plan.values[0], self.samples);
         let x = &mut self.saved[0];
         match *batch {
-            Images::Bytes { pixels, indices, scale, shift } => {
+            Batch::Bytes { pixels, indices, scale, shift } => {
                 lanes::gather_u8(self.isa, x, image.plane, image.channels, pixels, indices, scale, shift);
             }
-            Images::Floats { rows } => lanes::from_rows(self.isa, x, image.plane, image.channels, rows, n),
+            Batch::Floats { rows } => lanes::from_rows(self.isa, x, image.plane, image.channels, rows, n),
+            Batch::Rows { values, indices } => {
+                let row = |&i: &u32| &values[i as usize * self.input.len()..(i as usize + 1) * self.input.len()];
+                self.picked.clear();
+                indices.iter().for_each(|i| self.picked.extend_from_slice(row(i)));
+                lanes::from_rows(self.isa, x, image.plane, image.channels, &self.picked, n);
+            }
         }
     }
 
-    fn load_rows(&mut self, batch: &Images<'_>) {
-        let (input, len) = (self.input, self.samples * self.input.len());
+    fn load_rows(&mut self, batch: &Batch<'_>) {
+        let (width, len) = (self.input.len(), self.samples * self.input.len());
         let rows = &mut self.rows[0][..len];
         match *batch {
-            Images::Bytes { pixels, indices, scale, shift } => {
-                let area = input.height * input.width;
-                lanes::gather_u8_rows(rows, area, input.channels, pixels, indices, scale, shift);
+            Batch::Bytes { pixels, indices, scale, shift } => {
+                let (channels, height, columns) = self.input.sides();
+                lanes::gather_u8_rows(rows, height * columns, channels, pixels, indices, scale, shift);
             }
-            Images::Floats { rows: values } => rows.copy_from_slice(&values[..len]),
+            Batch::Floats { rows: values } => rows.copy_from_slice(&values[..len]),
+            Batch::Rows { values, indices } => {
+                for (row, &i) in rows.chunks_exact_mut(width).zip(indices) {
+                    row.copy_from_slice(&values[i as usize * width..(i as usize + 1) * width]);
+                }
+            }
         }
     }
 

@@ -29,7 +29,7 @@ fn experiment(model: &str, clients: usize, samples: usize, training: Training, r
         train,
         normalisation: Normalisation { mean: vec![0.5], std: vec![0.25] },
     };
-    let input = InputShape { channels: 1, height: 28, width: 28 };
+    let input = InputShape::Image { channels: 1, height: 28, width: 28 };
     let spec = ModelSpec { name: model.into(), projection: false };
     let model = Model::compile(&zoo::build(&spec, input, 10).unwrap(), Isa::detect()).unwrap();
     let mine = |client: usize| (client * samples..(client + 1) * samples).map(|i| i as u32).collect();
@@ -56,7 +56,7 @@ fn wide() -> Arc<Model> {
     let dense = |name: &str, out| Node::named(name, Layer::Dense { out });
     let arch = Architecture {
         name: "wide".into(),
-        input: InputShape { channels: 1, height: 28, width: 28 },
+        input: InputShape::Image { channels: 1, height: 28, width: 28 },
         classes: 10,
         extractor: vec![Node::plain(Layer::Flatten), dense("fc1", 610), dense("fc2", 200)],
         head: "fc3".into(),

@@ -56,8 +56,8 @@ impl Experiment {
     }
 
     fn check_shapes(&self) -> Result<(), Error> {
-        let (takes, has) = (self.model.input(), self.data.shape);
-        let shapes = [(takes.channels, has.channels), (takes.height, has.height), (takes.width, has.width)];
+        let ((channels, height, width), has) = (self.model.input().sides(), self.data.shape);
+        let shapes = [(channels, has.channels), (height, has.height), (width, has.width)];
         let unfit = |what, expected: String, found: String| {
             Err(Error::Unfit { model: self.model.name().to_string(), what, expected, found })
         };

@@ -42,7 +42,7 @@ fn model(side: usize, classes: usize) -> Arc<Model> {
     let conv = Node::named("conv", Layer::Conv { out: 5, kernel: 3, stride: 1, pad: 0, bias: true });
     let norm = Node::named("norm", Layer::BatchNorm);
     let rest = [Layer::Relu, Layer::GlobalAveragePool, Layer::Flatten].map(Node::plain);
-    let input = InputShape { channels: 1, height: side, width: side };
+    let input = InputShape::Image { channels: 1, height: side, width: side };
     let extractor = [conv, norm].into_iter().chain(rest).collect();
     let arch = Architecture { name: "tiny".into(), input, classes, extractor, head: "fc".into() };
     Arc::new(Model::compile(&arch, Isa::detect()).unwrap())
@@ -370,7 +370,7 @@ impl Method for Waiting {
 
 #[test]
 fn waiting_uploads_are_bounded() {
-    let side = InputShape { channels: 1, height: 6, width: 6 };
+    let side = InputShape::Image { channels: 1, height: 6, width: 6 };
     let layers = [("a", 2900), ("b", 2900)].map(|(name, out)| Node::named(name, Layer::Dense { out }));
     let extractor = std::iter::once(Node::plain(Layer::Flatten)).chain(layers).collect();
     let arch = Architecture { name: "large".into(), input: side, classes: 4, extractor, head: "fc".into() };

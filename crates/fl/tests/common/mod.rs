@@ -10,7 +10,7 @@ use fedelity_fl::{
 use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, Node, Params};
 
 pub(crate) const CLASSES: usize = 4;
-pub(crate) const SHAPE: InputShape = InputShape { channels: 2, height: 6, width: 5 };
+pub(crate) const SHAPE: InputShape = InputShape::Image { channels: 2, height: 6, width: 5 };
 
 /// Images whose brightness follows the class, with noise.
 pub(crate) fn split(samples: usize) -> Split {

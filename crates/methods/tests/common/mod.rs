@@ -12,7 +12,7 @@ use fedelity_fl::{
     ServerData, Step, Task, Terms, Trainer, Training, Weighting, client, stream,
 };
 use fedelity_methods::build;
-use fedelity_nn::{Architecture, Images, InputShape, Isa, Layer, Model, Node, OptimizerKind, Params};
+use fedelity_nn::{Architecture, Batch, InputShape, Isa, Layer, Model, Node, OptimizerKind, Params};
 use serde_json::Value;
 use toml::Table;
 
@@ -117,7 +117,7 @@ impl Scene {
     /// A scene whose sample i is the i-th unit vector, so that a dense layer's column i is what it says about it.
     pub(crate) fn one_hot(features: Option<usize>, labels: Vec<u16>, classes: usize) -> Self {
         let n = labels.len();
-        let input = InputShape { channels: 1, height: 1, width: n };
+        let input = InputShape::Image { channels: 1, height: 1, width: n };
         let extract = features.map(|out| Node::named("extract", Layer::Dense { out }));
         let extractor = std::iter::once(Node::plain(Layer::Flatten)).chain(extract).collect();
         let arch = Architecture { name: "unit".into(), input, classes, extractor, head: "head".into() };
@@ -155,7 +155,7 @@ impl Scene {
         };
         let declared = method.teachers(&local).unwrap();
         let teachers: Vec<_> = declared.iter().map(|teacher| teacher.resolve(&self.global)).collect();
-        let images = Images::Floats { rows: &self.images };
+        let images = Batch::Floats { rows: &self.images };
         let mut trainer = Trainer::new(self.model.clone());
         let mut bound = Bound { method, local: &mut local };
         let (terms, grad) = trainer.gradient(&images, &self.labels, &teachers, &mut params, &mut bound).unwrap();
@@ -175,7 +175,7 @@ pub(crate) fn columns(rows: &[f32], width: usize) -> Vec<f32> {
 
 pub(crate) const CLASSES: usize = 4;
 const SEED: u64 = 5;
-const SHAPE: InputShape = InputShape { channels: 1, height: 5, width: 4 };
+const SHAPE: InputShape = InputShape::Image { channels: 1, height: 5, width: 4 };
 
 /// Client 2 holds one class, client 4 one sample, client 5 nothing; class 3 is with client 1 alone.
 const CLIENTS: [&[u16]; 6] = [

@@ -56,7 +56,7 @@ pub(crate) struct Client {
     json: bool,
 }
 
-const INPUT: InputShape = InputShape { channels: 3, height: 32, width: 32 };
+const INPUT: InputShape = InputShape::Image { channels: 3, height: 32, width: 32 };
 const CLASSES: usize = 10;
 
 /// What all threads share.
@@ -189,8 +189,8 @@ fn operations(model: &Model, architecture: &Architecture) -> f64 {
     let first = architecture.extractor.iter().find_map(|node| match node.layer {
         Layer::Conv { out, kernel, stride, pad, .. } => {
             let side = |n: usize| (n + 2 * pad).checked_sub(kernel).map_or(0, |n| n / stride + 1);
-            let weights = out * kernel * kernel * INPUT.channels;
-            Some(weights * side(INPUT.height) * side(INPUT.width))
+            let (channels, height, width) = INPUT.sides();
+            Some(out * kernel * kernel * channels * side(height) * side(width))
         }
         Layer::Dense { out } => Some(out * INPUT.len()),
         _ => None,

@@ -139,7 +139,7 @@ fn logistic_regression(
     rounds: usize,
 ) -> Result<(Simulation, usize)> {
     let shape = data.shape;
-    let input = InputShape { channels: shape.channels, height: shape.height, width: shape.width };
+    let input = InputShape::Image { channels: shape.channels, height: shape.height, width: shape.width };
     let spec = ModelSpec { name: "logistic".to_string(), projection: false };
     let model = Model::compile(&zoo::build(&spec, input, data.classes.len())?, isa::chosen()?)?;
     let parameters = model.layout().trainable_len();
