@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fedelity_data::{Dataset, ImageShape, Normalisation, Split};
+use fedelity_data::{Dataset, ImageShape, Normalisation, Shape, Split};
 use fedelity_fl::rng::below;
 use fedelity_fl::{
     Coordinator, Federation, Held, Local, Method, Objective, Payload, Purpose, Result, Samples, Scaling, Scratch,
@@ -139,7 +139,7 @@ impl Scene {
     /// Loss and gradient at `params`, teachers and adjustment included.
     pub(crate) fn gradient(&self, method: &dyn Method, params: &[f32]) -> (f32, Vec<f32>) {
         let mut params = params.to_vec();
-        let (split, scaling) = (Split { pixels: vec![], labels: vec![] }, Scaling { scale: vec![], shift: vec![] });
+        let (split, scaling) = (Split::default(), Scaling { scale: vec![], shift: vec![] });
         let mut local = Local {
             model: &self.model,
             training: &self.training,
@@ -217,9 +217,9 @@ pub(crate) fn rounds(method: Arc<dyn Method>, auxiliary: Option<&[u16]>, teacher
     let data = Arc::new(Dataset {
         name: "small".into(),
         classes: ["a", "b", "c", "d"].map(String::from).to_vec(),
-        shape: ImageShape { channels: 1, height: 5, width: 4 },
-        train: Split { pixels, labels },
-        test: Split { pixels: vec![], labels: vec![] },
+        shape: Shape::Image(ImageShape { channels: 1, height: 5, width: 4 }),
+        train: Split::images(pixels, labels),
+        test: Split::default(),
         normalisation: Normalisation { mean: vec![0.4], std: vec![0.25] },
     });
     let ends: Vec<u32> = CLIENTS
