@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod affine;
 pub mod attention;
 pub mod batch_norm;
 mod buffer;

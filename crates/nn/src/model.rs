@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedelity_kernels::{Isa, dense};
+use fedelity_kernels::{Isa, affine};
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
 
@@ -154,7 +154,8 @@ impl Model {
     pub fn head_forward(&self, params: &[f32], features: &[f32], logits: &mut [f32]) {
         let (inputs, outputs, weight, bias) = self.head();
         let samples = features.len() / inputs;
-        dense::forward(logits, features, &params[weight], Some(&params[bias]), samples, inputs, outputs, false);
+        let sizes = (samples, inputs, outputs);
+        affine::forward(self.isa(), logits, features, &params[weight], &params[bias], sizes, false);
     }
 
     /// Gradients of the head alone: adds to the features' gradient and to the parameters', where they are wanted.
@@ -168,12 +169,13 @@ impl Model {
     ) {
         let (inputs, outputs, weight, bias) = self.head();
         let samples = features.len() / inputs;
+        let sizes = (samples, inputs, outputs);
         if let Some(grad) = grad {
-            dense::weight_gradient(&mut grad[weight.clone()], d_logits, features, samples, inputs, outputs);
-            dense::bias_gradient(&mut grad[bias], d_logits, samples, outputs);
+            affine::weight_gradient(self.isa(), &mut grad[weight.clone()], d_logits, features, sizes);
+            affine::bias_gradient(&mut grad[bias], d_logits, samples, outputs);
         }
         if let Some(d_features) = d_features {
-            dense::input_gradient(d_features, d_logits, &params[weight], samples, inputs, outputs, true);
+            affine::input_gradient(self.isa(), d_features, d_logits, &params[weight], sizes, true);
         }
     }
 

@@ -4,17 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fedelity_kernels::{
-    Buffer, Isa, Plane, batch_norm, clear_halo, dense, dropout, elementwise, group_norm, lanes, pool,
+    Buffer, Isa, Plane, affine, batch_norm, clear_halo, dropout, elementwise, group_norm, lanes, pool,
 };
 
 use crate::architecture::InputShape;
 use crate::batch::Batch;
 use crate::plan::{Back, Norm, Op, Place, Plan, RowOp, Target, ValueId};
 use crate::sequence::{Sequence, SequencePlan, Texts};
-
-/// In evaluation mode dense layers always see this many rows, the last ones stale, because the matrix product may round
-/// differently for other numbers of rows. A sample's outputs then do not depend on who stands beside it.
-const EVALUATION_ROWS: usize = 64;
 
 /// A batch of another kind than the model's input is a mistake of the program, not of its user.
 const UNFIT: &str = "the batch is not what this model takes";
@@ -138,18 +134,12 @@ impl Workspace {
                     if *relu {
                         elementwise::relu_rows_backward(d_y, &y[..n * outputs]);
                     }
-                    dense::weight_gradient(&mut grad[weight.clone()], d_y, &x[..n * inputs], n, *inputs, *outputs);
-                    dense::bias_gradient(&mut grad[bias.clone()], d_y, n, *outputs);
+                    let (x, sizes) = (&x[..n * inputs], (n, *inputs, *outputs));
+                    affine::weight_gradient(self.isa, &mut grad[weight.clone()], d_y, x, sizes);
+                    affine::bias_gradient(&mut grad[bias.clone()], d_y, n, *outputs);
                     if i > 0 || plan.exit.is_some() || plan.sequence.is_some() {
-                        dense::input_gradient(
-                            &mut d_x[..n * inputs],
-                            d_y,
-                            &params[weight.clone()],
-                            n,
-                            *inputs,
-                            *outputs,
-                            false,
-                        );
+                        let (d_x, w) = (&mut d_x[..n * inputs], &params[weight.clone()]);
+                        affine::input_gradient(self.isa, d_x, d_y, w, sizes, false);
                     }
                 }
                 RowOp::Relu { width } => {
@@ -238,12 +228,8 @@ impl Workspace {
             match op {
                 RowOp::Dense { inputs, outputs, weight, bias, relu } => {
                     let params = mode.params();
-                    let (w, b) = (&params[weight.clone()], Some(&params[bias.clone()]));
-                    let step = if matches!(mode, Mode::Training { .. }) { n } else { EVALUATION_ROWS };
-                    let parts = y.chunks_exact_mut(step * outputs).zip(x.chunks_exact(step * inputs));
-                    for (y, x) in parts.take(n.div_ceil(step)) {
-                        dense::forward(y, x, w, b, step, *inputs, *outputs, *relu);
-                    }
+                    let (w, b) = (&params[weight.clone()], &params[bias.clone()]);
+                    affine::forward(self.isa, y, x, w, b, (n, *inputs, *outputs), *relu);
                 }
                 RowOp::Relu { width } => {
                     y[..n * width].copy_from_slice(&x[..n * width]);
@@ -309,7 +295,6 @@ impl Workspace {
     /// Makes room for a batch. Fresh buffers are zero, and so are their halos from then on.
     fn reserve(&mut self, samples: usize) {
         if samples > self.row_samples {
-            let samples = samples.next_multiple_of(EVALUATION_ROWS);
             self.row_samples = samples;
             for (i, rows) in self.rows.iter_mut().zip(&mut self.d_rows).enumerate() {
                 let width = if i == 0 { self.plan.row_width } else { self.plan.rows[i - 1].width() };
@@ -474,10 +459,10 @@ impl Workspace {
         let (dy_plane, channels) = (plan.values[y].gradient, plan.values[y].channels);
         if let Op::Conv { conv, x, weight, bias, .. } = op {
             let (x, d_y) = (self.slice(self.value(*x, chunk)), &self.slots[step.d_y]);
-            conv.weight_gradient(&mut grad[weight.clone()], x, d_y, groups);
-            if let Some(bias) = bias {
-                conv.bias_gradient(&mut grad[bias.clone()], d_y, groups);
-            }
+            // A bias stands behind its weights.
+            let (weights, behind) = grad[weight.start..].split_at_mut(weight.len());
+            let d_b = bias.as_ref().map(|bias| &mut behind[..bias.len()]);
+            conv.weight_gradient(weights, d_b, x, d_y, groups);
         }
         for (target, x) in step.to.iter().zip(op.inputs()) {
             let (Some(target), Some(x)) = (target, x) else { continue };

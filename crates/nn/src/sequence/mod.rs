@@ -17,8 +17,8 @@ pub(crate) use plan::{Body, SequencePlan, plan};
 
 use plan::{Affine, Linear};
 
-/// In evaluation mode matrix products always have this many rows, the last ones stale: see `EVALUATION_ROWS` of the
-/// workspace. More than there, because a text has many tokens.
+/// In evaluation mode matrix products always have this many rows, the last ones stale, because a product may round
+/// differently for other numbers of rows. A sample's outputs then do not depend on who stands beside it.
 const EVALUATION_ROWS: usize = 256;
 
 /// Tokens that are evaluated at a time, so that memory does not grow with the length of the texts.
