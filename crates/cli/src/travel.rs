@@ -12,6 +12,8 @@ use crate::synthetic::Synthetic;
 
 /// Numbers (of 4 bytes) of one client in one round, once the first rounds are over.
 pub(crate) struct Travel {
+    /// The weights of the model.
+    pub(crate) weights: u64,
     /// From the server to the client, the weights included.
     pub(crate) down: u64,
     /// From the client to the server, the weights included.
@@ -22,9 +24,17 @@ pub(crate) struct Travel {
     pub(crate) leaves: Vec<String>,
 }
 
-/// Where methods are tried: a model, and images that fit it.
+impl Travel {
+    /// Bytes both ways, relative to FedAvg's.
+    pub(crate) fn relative(&self) -> f64 {
+        (self.down + self.up) as f64 / (2 * self.weights) as f64
+    }
+}
+
+/// Where methods are tried: a model, the same with a projection head, and images that fit them.
 pub(crate) struct Trial {
-    model: Arc<Model>,
+    plain: Arc<Model>,
+    projection: Arc<Model>,
     data: Synthetic,
 }
 
@@ -33,20 +43,20 @@ const CLIENTS: usize = 10;
 const SAMPLES: usize = 10;
 
 impl Trial {
-    /// Inputs of this shape.
-    pub(crate) fn new(spec: &ModelSpec, input: InputShape, classes: usize) -> Result<Self> {
-        let model = Arc::new(Model::compile(&zoo::build(spec, input, classes)?, isa::chosen()?)?);
-        Ok(Self { model, data: Synthetic::new(input, classes, SAMPLES) })
+    /// The model of this name for inputs of this shape.
+    pub(crate) fn new(name: &str, input: InputShape, classes: usize) -> Result<Self> {
+        let model = |projection| {
+            let spec = ModelSpec { name: name.to_string(), projection };
+            anyhow::Ok(Arc::new(Model::compile(&zoo::build(&spec, input, classes)?, isa::chosen()?)?))
+        };
+        Ok(Self { plain: model(false)?, projection: model(true)?, data: Synthetic::new(input, classes, SAMPLES) })
     }
 
-    /// The numbers of the model's weights.
-    pub(crate) fn weights(&self) -> u64 {
-        self.model.layout().len() as u64
-    }
-
+    /// A method that was published with a projection head is tried with one.
     pub(crate) fn count(&self, method: Arc<dyn Method>) -> Result<Travel> {
+        let model = if method.needs().projection { &self.projection } else { &self.plain };
         let federation = Federation {
-            model: Arc::clone(&self.model),
+            model: Arc::clone(model),
             method,
             training: Training { batch: SAMPLES, ..Training::default() },
             weighting: Weighting::Size,
@@ -58,6 +68,7 @@ impl Trial {
         let samples = Samples { split: &self.data.dataset.train, indices: &indices, scaling: &scaling };
         let found = rehearse(federation, samples, 0, 1)?;
         Ok(Travel {
+            weights: model.layout().len() as u64,
             down: found.broadcast.bytes() / 4,
             up: found.bytes_up / 4,
             memory: found.memory.bytes() / 4,

@@ -51,11 +51,26 @@ fn every_method_finishes() {
         let traffic = |value: &Value| value["traffic"].as_f64().unwrap();
         let mean = (traffic(&lines[2 * k]) + traffic(&lines[2 * k + 1])) / 2.0;
         assert!((traffic(&summary) - mean).abs() < 1e-12 && mean >= 1.0, "{name}: {summary}");
+        // Penalties on the weights are part of the loss, by name.
+        let penalty = match name {
+            "fedprox" => "proximal",
+            "fedcurv" => "curvature",
+            "scaffold" => "control",
+            _ => "ce",
+        };
+        let terms = lines[2 * k + 1]["train-terms"].as_object().unwrap();
+        assert!(terms.contains_key(penalty), "{name}: {terms:?}");
+        let sum: f64 = terms.values().map(|term| term.as_f64().unwrap()).sum();
+        assert!((lines[2 * k + 1]["train-loss"].as_f64().unwrap() - sum).abs() < 1e-9, "{name}: {terms:?}");
         // The same clients with the same samples, whatever the method.
         assert_eq!(lines[2 * k]["clients"], lines[0]["clients"]);
         let partition = |name: &str| place.read(&format!("out/{name}/seed-1/partition.json"));
         assert!(partition(name) == partition("fedavg"), "{name}");
     }
+}
+
+fn number_of(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap()
 }
 
 /// What the papers say: numbers down and up for one client in a round, with P weights and K classes.
@@ -66,8 +81,9 @@ fn what_travels_is_what_the_papers_say() {
     let found: Vec<Value> = answer.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(found.iter().map(|value| value["method"].as_str().unwrap()).collect::<Vec<_>>(), all());
     for value in &found {
-        let number = |key: &str| value[key].as_u64().unwrap();
+        let number = |key: &str| number_of(value, key);
         let (p, k) = (number("weights"), number("classes"));
+        assert_eq!(p > number_of(&found[0], "weights"), value["projection"].as_bool().unwrap(), "{value}");
         // Where the paper leaves it open: a model's vote (VOTE) and which labels exist (FedGen) travel too. The
         // generator has one hidden layer of 256 with batch normalisation, 32 numbers of noise, 84 outputs.
         let generator = (k + 32) * 256 + 256 + 4 * 256 + 256 * 84 + 84;
@@ -89,6 +105,8 @@ fn what_travels_is_what_the_papers_say() {
         let traffic = (down + up) as f64 / (2 * p) as f64;
         assert!((value["traffic"].as_f64().unwrap() - traffic).abs() < 1e-12, "{value}");
         assert_eq!(value["client-memory"].as_bool().unwrap(), number("numbers-kept") > 0, "{value}");
+        let sends = |what: &str| value["sends-beside-weights"].as_array().unwrap().contains(&what.into());
+        assert_eq!(value["label-counts-leave-client"].as_bool().unwrap(), sends("label-counts"), "{value}");
     }
 }
 
@@ -268,6 +286,7 @@ fn every_method_can_be_measured() {
         assert_eq!(answer.code, 0, "{name}: {}", answer.err);
         let value: Value = serde_json::from_str(&answer.out).unwrap();
         assert!(value["samples_per_second"].as_f64().unwrap() > 0.0, "{value}");
+        assert_eq!(value["projection"].as_bool().unwrap(), ["moon", "fedgkd-plus"].contains(&name), "{value}");
     }
 }
 

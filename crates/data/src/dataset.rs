@@ -169,6 +169,11 @@ impl Split {
         counts
     }
 
+    /// Whether the samples are texts that have become tokens.
+    pub fn has_tokens(&self) -> bool {
+        matches!(self.inputs, Inputs::Tokens(_))
+    }
+
     /// Turns texts into tokens, one text after the other. Other inputs stay as they are.
     pub fn tokenise<E>(&mut self, mut tokens: impl FnMut(&str) -> Result<Vec<u32>, E>) -> Result<(), E> {
         let Inputs::Texts(texts) = &self.inputs else { return Ok(()) };
@@ -231,6 +236,11 @@ pub struct Dataset {
 }
 
 impl Dataset {
+    /// The training and the test split.
+    pub fn splits(&self) -> [&Split; 2] {
+        [&self.train, &self.test]
+    }
+
     /// SHA-256 over the shape, the labels and the inputs of both splits, as hex.
     ///
     /// It is computed on each call: keep the result. Names, keys and normalisation do not enter.
@@ -246,7 +256,7 @@ impl Dataset {
             Shape::Numbers(width) => [0, 1, width].into_iter().for_each(|number| print.number(number)),
             Shape::Text => [0, 2, 0].into_iter().for_each(|number| print.number(number)),
         }
-        for split in [&self.train, &self.test] {
+        for split in self.splits() {
             print.labels(&split.labels);
             match &split.inputs {
                 Inputs::Bytes(pixels) => print.bytes(pixels),

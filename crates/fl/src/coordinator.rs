@@ -159,8 +159,11 @@ impl Coordinator {
         Ok(Some(upload.params))
     }
 
-    /// Closes the round: the method makes the new global weights.
-    pub fn close(&mut self) -> Result<()> {
+    /// Closes the round: the method makes the new global weights. Gives the clients whose uploads were left out.
+    ///
+    /// Only now is an upload accepted for good, and only now may the other clients of the round keep what they have to
+    /// remember.
+    pub fn close(&mut self) -> Result<Vec<usize>> {
         self.expect("closing a round", true)?;
         let mut server = server(&self.federation, &mut self.trainer, self.round);
         let method = &self.federation.method;
@@ -170,7 +173,7 @@ impl Coordinator {
         self.global = Arc::new(global);
         self.round += 1;
         self.open = false;
-        Ok(())
+        Ok(std::mem::take(&mut self.gather.refused))
     }
 
     fn expect(&self, what: &'static str, open: bool) -> Result<()> {

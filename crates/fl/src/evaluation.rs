@@ -22,6 +22,15 @@ impl Evaluation {
         Self { loss_sum: 0.0, correct: vec![0; classes], totals: vec![0; classes] }
     }
 
+    /// Starts anew for this many classes and keeps the memory.
+    pub fn clear(&mut self, classes: usize) {
+        self.loss_sum = 0.0;
+        for counts in [&mut self.correct, &mut self.totals] {
+            counts.clear();
+            counts.resize(classes, 0);
+        }
+    }
+
     /// Adds samples with their labels. Equal logits go to the lower class; logits that are no numbers are wrong.
     pub fn add(&mut self, outputs: &Outputs<'_>, labels: &[u16]) {
         let classes = self.totals.len();

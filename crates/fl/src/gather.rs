@@ -80,6 +80,8 @@ pub struct Gather {
     pub mean: Mean,
     /// Uploads by themselves, in folding order. Empty unless the method [needs](crate::Needs::each_upload) them.
     pub uploads: Vec<Upload>,
+    /// The clients whose uploads the server leaves out. They remember what they remembered before the round.
+    pub refused: Vec<usize>,
     means: BTreeMap<&'static str, Mean>,
 }
 
@@ -94,6 +96,7 @@ impl Gather {
         self.mean.clear();
         self.means.values_mut().for_each(Mean::clear);
         self.uploads.clear();
+        self.refused.clear();
     }
 }
 

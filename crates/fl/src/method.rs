@@ -65,10 +65,10 @@ pub trait Method: Debug + Send + Sync {
         Ok(Terms::of("ce", ce))
     }
 
-    /// Changes the gradient in parameter space. It sees the gradient of the loss itself, before clipping, weight
-    /// decay and momentum. Entries that are not trainable are never used.
-    fn adjust(&self, _local: &mut Local<'_>, _w: &[f32], _grad: &mut [f32]) -> Result<()> {
-        Ok(())
+    /// The part of the loss that is a function of the weights alone: its terms, whose gradient it adds to the one of
+    /// [`loss`](Self::loss), before clipping, weight decay and momentum. Entries that are not trainable are never used.
+    fn adjust(&self, _local: &mut Local<'_>, _w: &[f32], _grad: &mut [f32]) -> Result<Terms> {
+        Ok(Terms::default())
     }
 
     /// What the client sends beyond the weights, and what it remembers if the server accepts the upload.

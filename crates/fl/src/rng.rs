@@ -26,6 +26,8 @@ pub enum Purpose {
     ServerData,
     /// A method's own randomness; the number tells its uses apart.
     Method(u32),
+    /// Which samples a client takes gradients of after its training.
+    Gradients,
 }
 
 impl Purpose {
@@ -40,6 +42,7 @@ impl Purpose {
             Self::Server => (6, 0),
             Self::ServerData => (7, 0),
             Self::Method(part) => (8, part),
+            Self::Gradients => (9, 0),
         }
     }
 }
@@ -101,6 +104,7 @@ mod tests {
             Purpose::ServerData,
             Purpose::Method(0),
             Purpose::Method(1),
+            Purpose::Gradients,
         ];
         let mut seen = std::collections::BTreeSet::new();
         let mut streams = 0;

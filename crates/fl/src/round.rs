@@ -4,7 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use fedelity_nn::{Model, Params};
+use rand_chacha::ChaCha8Rng;
 
+use crate::rng::{Purpose, shuffle, stream};
 use crate::{
     Broadcast, Fitted, Frozen, Job, Method, Objective, Payload, Place, Result, Samples, Step, Terms, Trainer, Training,
 };
@@ -88,11 +90,12 @@ pub struct Trained<'a> {
     /// The client's own samples.
     pub samples: Samples<'a>,
     trainer: &'a mut Trainer,
+    rng: ChaCha8Rng,
 }
 
 impl Trained<'_> {
-    /// Runs over the first `most` samples in batches and hands each batch's gradient to `each`, with the number of
-    /// its samples (the Fisher information of FedCurv).
+    /// Draws at most `most` samples, runs over them in batches and hands each batch's gradient to `each`, with the
+    /// number of its samples (the Fisher information of FedCurv). Which samples depends on seed, round and client alone.
     pub fn gradients(
         &mut self,
         batch: usize,
@@ -101,8 +104,10 @@ impl Trained<'_> {
         each: &mut dyn FnMut(&[f32], usize) -> Result<()>,
     ) -> Result<()> {
         let mut params = self.params.to_vec();
-        let first = &self.samples.indices[..most.min(self.samples.len())];
-        for indices in first.chunks(batch.max(1)) {
+        let mut drawn = self.samples.indices.to_vec();
+        shuffle(&mut self.rng.clone(), &mut drawn);
+        drawn.truncate(most);
+        for indices in drawn.chunks(batch.max(1)) {
             let chosen = self.samples.at(indices);
             let labels: Vec<u16> = chosen.labels().collect();
             let (_, grad) = self.trainer.gradient(&chosen.batch(), &labels, &[], &mut params, objective)?;
@@ -117,7 +122,8 @@ impl Trained<'_> {
 pub struct Outbox {
     /// Sent with the weights.
     pub upload: Payload,
-    /// Kept for the client's next round, if the server accepts the upload. It replaces what was kept before.
+    /// Kept for the client's next round, once the round is [closed](crate::Coordinator::close) with the upload in it.
+    /// It replaces what was kept before.
     pub memory: Payload,
 }
 
@@ -169,7 +175,7 @@ pub struct Task<'a> {
 pub struct Done {
     /// What it sends.
     pub upload: Upload,
-    /// What it keeps if the server accepts the upload.
+    /// What it keeps if the server closes the round with the upload in it.
     pub memory: Payload,
     /// Steps and loss.
     pub fitted: Fitted,
@@ -207,7 +213,8 @@ pub fn client(trainer: &mut Trainer, task: &Task<'_>, buffer: Params) -> Result<
     let teachers: Vec<Frozen<'_>> = declared.iter().map(|teacher| teacher.resolve(&broadcast.global)).collect();
     let job = Job { samples, training, teachers: &teachers, seed, round, place: Place::Client(client) };
     let fitted = trainer.fit(&job, &mut params, &mut ClientObjective { method, local: &mut local })?;
-    let outbox = method.finish(&mut local, &mut Trained { params: &params, fitted, samples, trainer })?;
+    let rng = stream(seed, Purpose::Gradients, round as u64, client as u64, 0);
+    let outbox = method.finish(&mut local, &mut Trained { params: &params, fitted, samples, trainer, rng })?;
     trainer.counts = counts;
 
     let upload =
@@ -216,9 +223,12 @@ pub fn client(trainer: &mut Trainer, task: &Task<'_>, buffer: Params) -> Result<
 }
 
 /// A method's loss on one client.
-struct ClientObjective<'a, 'b> {
-    method: &'a dyn Method,
-    local: &'a mut Local<'b>,
+#[derive(Debug)]
+pub struct ClientObjective<'a, 'b> {
+    /// The method.
+    pub method: &'a dyn Method,
+    /// The client.
+    pub local: &'a mut Local<'b>,
 }
 
 impl Objective for ClientObjective<'_, '_> {
@@ -226,7 +236,7 @@ impl Objective for ClientObjective<'_, '_> {
         self.method.loss(self.local, step)
     }
 
-    fn adjust(&mut self, params: &[f32], grad: &mut [f32]) -> Result<()> {
+    fn adjust(&mut self, params: &[f32], grad: &mut [f32]) -> Result<Terms> {
         self.method.adjust(self.local, params, grad)
     }
 }

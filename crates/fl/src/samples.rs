@@ -57,8 +57,9 @@ impl<'a> Samples<'a> {
                 Batch::Bytes { pixels, indices: self.indices, scale: &self.scaling.scale, shift: &self.scaling.shift }
             }
             Inputs::Floats(values) => Batch::Rows { values, indices: self.indices },
-            // No model takes texts; what has them is refused before training.
-            Inputs::Texts(_) | Inputs::Tokens(_) => Batch::Floats { rows: &[] },
+            Inputs::Tokens(tokens) => Batch::Tokens { ids: &tokens.ids, starts: &tokens.starts, indices: self.indices },
+            // No model takes texts as they are; who holds them is refused before training.
+            Inputs::Texts(_) => Batch::Floats { rows: &[] },
         }
     }
 

@@ -29,6 +29,16 @@ impl Terms {
         self
     }
 
+    /// With the terms of another part of the loss.
+    ///
+    /// # Panics
+    ///
+    /// With the ninth term.
+    #[must_use]
+    pub fn and(self, other: &Self) -> Self {
+        other.iter().fold(self, |all, (name, value)| all.with(name, value))
+    }
+
     /// The sum of all terms: the loss.
     pub fn total(&self) -> f32 {
         self.iter().map(|(_, value)| value).sum()
@@ -113,5 +123,7 @@ mod tests {
         assert_eq!(means.total(), Some(14.0 / 8.0));
         assert_eq!(means.samples(), 8);
         assert_eq!(Terms::of("a", 1.0).with("b", 2.5).total(), 3.5);
+        assert_eq!(Terms::of("a", 1.0).and(&Terms::of("b", 2.5)), Terms::of("a", 1.0).with("b", 2.5));
+        assert_eq!(Terms::of("a", 1.0).and(&Terms::default()), Terms::of("a", 1.0));
     }
 }

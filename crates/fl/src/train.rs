@@ -18,9 +18,10 @@ pub trait Objective {
     /// The loss of one batch; adds gradients to the step.
     fn loss(&mut self, step: &mut Step<'_>) -> Result<Terms>;
 
-    /// Changes the gradient in parameter space, before clipping, weight decay and momentum.
-    fn adjust(&mut self, _params: &[f32], _grad: &mut [f32]) -> Result<()> {
-        Ok(())
+    /// The part of the loss that is a function of the weights alone; adds its gradient, before clipping, weight decay
+    /// and momentum.
+    fn adjust(&mut self, _params: &[f32], _grad: &mut [f32]) -> Result<Terms> {
+        Ok(Terms::default())
     }
 
     /// The learning rate of a step, counted from 0, given the one of the settings.
@@ -28,9 +29,20 @@ pub trait Objective {
         base
     }
 
-    /// Whether to stop after this many steps.
-    fn stop(&mut self, _params: &[f32], _steps: usize) -> Result<bool> {
+    /// Whether to stop after this many steps. The judge runs the model between two steps.
+    fn stop(&mut self, _params: &[f32], _steps: usize, _judge: &mut Judge<'_>) -> Result<bool> {
         Ok(false)
+    }
+}
+
+/// Runs the model in evaluation mode in the middle of a training, in the memory of that training.
+#[derive(Debug)]
+pub struct Judge<'a>(&'a mut Trainer);
+
+impl Judge<'_> {
+    /// How good these weights are on labelled samples; `found` is overwritten, and nothing is allocated.
+    pub fn score(&mut self, params: &[f32], samples: Samples<'_>, found: &mut Evaluation) {
+        self.0.score_into(params, samples, found);
     }
 }
 
@@ -174,14 +186,13 @@ impl Trainer {
                 if !last.1.is_finite() {
                     return Err(job.diverged(epoch, fitted.steps + 1, last.1));
                 }
-                objective.adjust(params, &mut self.grad)?;
                 if let Some(max) = training.clip {
                     clip_norm(self.model.isa(), self.model.layout(), &mut self.grad, max);
                 }
                 optimizer.step(params, &self.grad, objective.lr(base, fitted.steps));
                 fitted.steps += 1;
                 fitted.terms.add(&terms, positions.len());
-                if objective.stop(params, fitted.steps)? {
+                if objective.stop(params, fitted.steps, &mut Judge(self))? {
                     break 'epochs;
                 }
             }
@@ -195,8 +206,8 @@ impl Trainer {
         Ok(fitted)
     }
 
-    /// The loss and its gradient on one batch, outside any training: what [`fit`](Self::fit) makes of a batch before
-    /// the method adjusts it. Teachers run on the batch. Running statistics inside `params` move.
+    /// The loss and its gradient on one batch, outside any training: what [`fit`](Self::fit) makes of a batch. Teachers
+    /// run on the batch. Running statistics inside `params` move.
     pub fn gradient(
         &mut self,
         batch: &Batch<'_>,
@@ -227,8 +238,13 @@ impl Trainer {
     /// How good these weights are on labelled samples.
     pub fn score(&mut self, params: &[f32], samples: Samples<'_>) -> Evaluation {
         let mut found = Evaluation::new(self.model.classes());
-        self.evaluate(params, samples, &mut |outputs, labels| found.add(outputs, labels));
+        self.score_into(params, samples, &mut found);
         found
+    }
+
+    fn score_into(&mut self, params: &[f32], samples: Samples<'_>, found: &mut Evaluation) {
+        found.clear(self.model.classes());
+        self.evaluate(params, samples, &mut |outputs, labels| found.add(outputs, labels));
     }
 
     /// The indices of a batch, by position among the samples; its labels are left in `self.labels`.
@@ -241,8 +257,8 @@ impl Trainer {
         indices
     }
 
-    /// Forward, loss and backward on one batch whose labels and teachers' outputs are in place. The gradient is left
-    /// in `self.grad`.
+    /// Forward, loss and backward on one batch whose labels and teachers' outputs are in place. The gradient, with what
+    /// the weights alone add to it, is left in `self.grad`.
     fn differentiate(
         &mut self,
         at: At,
@@ -279,7 +295,7 @@ impl Trainer {
         let used = step.d_features_used;
         let d_features = used.then(|| &self.d_features[..n * features]);
         self.workspace.backward(params, &self.d_logits[..n * classes], d_features, &mut self.grad);
-        Ok(terms)
+        Ok(terms.and(&objective.adjust(params, &mut self.grad)?))
     }
 
     /// The optimiser with no memory of earlier steps.

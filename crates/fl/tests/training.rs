@@ -10,8 +10,8 @@ use common::{CLASSES, broadcast, model, params, run, scaling, split};
 use fedelity_data::augment::Padding;
 use fedelity_data::{Augmentation, Inputs, Split};
 use fedelity_fl::{
-    Error, Frozen, Job, Local, Method, Objective, Outbox, Payload, Place, Result, Samples, Scaling, Scratch, Step,
-    Teacher, Terms, Trained, Trainer, Training,
+    Error, Evaluation, Frozen, Job, Judge, Local, Method, Objective, Outbox, Payload, Place, Result, Samples, Scaling,
+    Scratch, Step, Teacher, Terms, Trained, Trainer, Training,
 };
 use fedelity_nn::{Model, OptimizerKind, loss};
 
@@ -390,9 +390,9 @@ impl Method for Hooks {
     }
 
     /// Pins every weight.
-    fn adjust(&self, _: &mut Local<'_>, _: &[f32], grad: &mut [f32]) -> Result<()> {
+    fn adjust(&self, _: &mut Local<'_>, _: &[f32], grad: &mut [f32]) -> Result<Terms> {
         grad.fill(0.0);
-        Ok(())
+        Ok(Terms::of("pinned", 1.5))
     }
 
     fn finish(&self, local: &mut Local<'_>, done: &mut Trained<'_>) -> Result<Outbox> {
@@ -429,14 +429,27 @@ fn hooks_see_what_they_should() {
     assert_eq!(done.upload.params, *global.global);
     assert_eq!(done.memory, done.upload.extra);
     assert_eq!(done.memory.get("labels").unwrap().iter().sum::<f32>(), 40.0);
+    let terms: Vec<(&str, f64)> = done.fitted.terms.iter().collect();
+    assert_eq!((terms.len(), terms[0].0, terms[1]), (2, "ce", ("pinned", 1.5)));
+    assert_eq!(done.fitted.terms.total(), Some(terms[0].1 + 1.5));
     assert!(done.memory.get("fisher").unwrap().iter().any(|&f| f > 0.0));
     assert_eq!(done.upload.bytes(), 4 * (2 * model.layout().len() + CLASSES) as u64);
 }
 
 /// A server that trains: its own objective, learning rate and end.
-struct Stops(usize);
+struct Stops<'a> {
+    after: usize,
+    looks: Samples<'a>,
+    seen: Vec<Evaluation>,
+}
 
-impl Objective for Stops {
+impl<'a> Stops<'a> {
+    fn new(after: usize, looks: Samples<'a>) -> Self {
+        Self { after, looks, seen: vec![Evaluation::default()] }
+    }
+}
+
+impl Objective for Stops<'_> {
     fn loss(&mut self, step: &mut Step<'_>) -> Result<Terms> {
         CrossEntropy.loss(step)
     }
@@ -445,8 +458,11 @@ impl Objective for Stops {
         if step < 2 { base } else { f32::NAN }
     }
 
-    fn stop(&mut self, _: &[f32], steps: usize) -> Result<bool> {
-        Ok(steps == self.0)
+    fn stop(&mut self, params: &[f32], steps: usize, judge: &mut Judge<'_>) -> Result<bool> {
+        let mut found = self.seen.last().unwrap().clone();
+        judge.score(params, self.looks, &mut found);
+        self.seen.push(found);
+        Ok(steps == self.after)
     }
 }
 
@@ -459,8 +475,15 @@ fn a_server_trains_through_the_same_loop() {
     let training = training();
     let job = Job { samples, training: &training, teachers: &[], seed: 1, round: 4, place: Place::Server };
     let mut trainer = Trainer::new(model.clone());
-    let fitted = trainer.fit(&job, &mut params(&model, 1), &mut Stops(2)).unwrap();
-    assert_eq!(fitted.steps, 2);
-    let error = trainer.fit(&job, &mut params(&model, 1), &mut Stops(9)).unwrap_err();
+    // It looks at more samples than a batch has, and that does not disturb the training.
+    let (mut weights, mut objective) = (params(&model, 1), Stops::new(2, samples));
+    let fitted = trainer.fit(&job, &mut weights, &mut objective).unwrap();
+    assert_eq!((fitted.steps, objective.seen.len()), (2, 3));
+    assert_eq!(objective.seen[2], trainer.score(&weights, samples));
+    assert_ne!(objective.seen[2], objective.seen[1]);
+    let (mut blind, mut other) = (params(&model, 1), Trainer::new(model.clone()));
+    assert_eq!(other.fit(&job, &mut blind, &mut Stops::new(2, samples.at(&[]))).unwrap(), fitted);
+    assert_eq!(blind, weights);
+    let error = trainer.fit(&job, &mut params(&model, 1), &mut Stops::new(9, samples.at(&[]))).unwrap_err();
     assert!(matches!(error, Error::ServerDiverged { round: 5, epoch: 2, step: 4, .. }), "{error}");
 }

@@ -1,8 +1,10 @@
-//! Dense layers on rows: x `[sample][input]`, y `[sample][output]`, weights `[output][input]`.
+//! Dense layers of many rows, as general matrix products: x `[sample][input]`, y `[sample][output]`, weights `[output][input]`.
 
 #![allow(clippy::too_many_arguments, reason = "a matrix product has three sizes and three buffers")]
 
 use crate::elementwise::relu_rows;
+
+pub use crate::affine::bias_gradient;
 
 /// A matrix in memory: its first element, and the steps to the next row and column.
 #[derive(Clone, Copy)]
@@ -97,16 +99,6 @@ pub fn weight_gradient(d_w: &mut [f32], d_y: &[f32], x: &[f32], samples: usize, 
     let x = Matrix { data: x.as_ptr(), row: inputs, column: 1 };
     // SAFETY: `check` compared the lengths.
     unsafe { multiply((outputs, inputs, samples), d_w.as_mut_ptr(), true, d_y, x) };
-}
-
-/// d_b `[output]` += the column sums of d_y `[sample][output]`.
-pub fn bias_gradient(d_b: &mut [f32], d_y: &[f32], samples: usize, outputs: usize) {
-    assert!(d_b.len() >= outputs && d_y.len() >= samples * outputs);
-    for d_y in d_y[..samples * outputs].chunks_exact(outputs.max(1)) {
-        for (d_b, d) in d_b.iter_mut().zip(d_y) {
-            *d_b += d;
-        }
-    }
 }
 
 fn check(y: &[f32], x: &[f32], w: &[f32], samples: usize, inputs: usize, outputs: usize) {

@@ -53,27 +53,28 @@ impl Kernel for MaxForward<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        match self.window.kernel {
-            2 => self.sweep::<S, 2>(simd),
-            3 => self.sweep::<S, 3>(simd),
-            _ => self.sweep::<S, 0>(simd),
+        match (self.window.kernel, self.window.tiles(self.x_side.plane)) {
+            (2, true) => self.sweep::<S, 2, 2>(simd),
+            (2, false) => self.sweep::<S, 2, 0>(simd),
+            (3, _) => self.sweep::<S, 3, 0>(simd),
+            _ => self.sweep::<S, 0, 0>(simd),
         }
     }
 }
 
 impl MaxForward<'_> {
-    /// All windows. `K` is the kernel if it is not 0.
+    /// All windows. `K` is the kernel if it is not 0, and so is `TILE` if windows tile the image.
     #[inline(always)]
-    fn sweep<S: Simd, const K: usize>(self, simd: S) {
+    fn sweep<S: Simd, const K: usize, const TILE: usize>(self, simd: S) {
         let (lanes, window) = (S::F32_LANES, self.window);
         let (from, to) = (self.x_side, self.y_side);
         let zero = simd.splat_f32s(0.0);
         let mut choice = self.choice.as_mut_ptr();
         for plane in 0..self.planes {
             for row in 0..to.plane.height {
-                let rows = window.taps(row, from.plane.height);
+                let rows = window.taps_in::<TILE>(row, from.plane.height);
                 for column in 0..to.plane.width {
-                    let columns = window.taps(column, from.plane.width);
+                    let columns = window.taps_in::<TILE>(column, from.plane.width);
                     // SAFETY: the planes were checked; taps lie inside the image; choices are taken one by one.
                     unsafe {
                         let corner = from.base + plane * from.area + rows.pixel * from.row + columns.pixel * lanes;
@@ -116,7 +117,8 @@ unsafe fn winner<S: Simd>(
         let mut tap = simd.splat_f32s((rows.first * kernel + columns.first) as f32);
         for row in rows.first..rows.end {
             let line = x.add((row - rows.first) * row_step);
-            for column in columns.first..columns.end {
+            // The first tap has won already.
+            for column in columns.first + usize::from(row == rows.first)..columns.end {
                 let v = load::<S>(line.add((column - columns.first) * S::F32_LANES));
                 // Later NaNs win too, as in PyTorch; nothing wins over a NaN but another one.
                 let wins = simd.or_m32s(simd.greater_than_f32s(v, best), simd.not_m32s(simd.equal_f32s(v, v)));
@@ -181,18 +183,18 @@ impl<'a> Scatter<'a> {
         Self { d_x, dx_side, d_y, dy_side, choice, planes, window }
     }
 
-    /// All windows. `K` is the kernel if it is not 0.
+    /// All windows. `K` is the kernel if it is not 0, and so is `TILE` if windows tile the image.
     #[inline(always)]
-    fn sweep<S: Simd, const K: usize, const CHOICE: bool, const ADD: bool>(self, simd: S) {
+    fn sweep<S: Simd, const K: usize, const TILE: usize, const CHOICE: bool, const ADD: bool>(self, simd: S) {
         let (lanes, window) = (S::F32_LANES, self.window);
         let (to, from) = (self.dx_side, self.dy_side);
         let share = simd.splat_f32s(1.0 / (window.kernel * window.kernel) as f32);
         let mut choice = self.choice.unwrap_or_default().as_ptr();
         for plane in 0..self.planes {
             for row in 0..from.plane.height {
-                let rows = window.taps(row, to.plane.height);
+                let rows = window.taps_in::<TILE>(row, to.plane.height);
                 for column in 0..from.plane.width {
-                    let columns = window.taps(column, to.plane.width);
+                    let columns = window.taps_in::<TILE>(column, to.plane.width);
                     // SAFETY: the planes were checked; taps lie inside the image; choices are taken one by one.
                     unsafe {
                         let d_y = from.base + plane * from.area + row * from.row + column * lanes;
@@ -221,10 +223,11 @@ impl<'a> Scatter<'a> {
     #[inline(always)]
     fn kernels<S: Simd, const CHOICE: bool>(self, simd: S) {
         match (self.window.kernel, self.window.disjoint()) {
-            (2, true) => self.sweep::<S, 2, CHOICE, false>(simd),
-            (_, true) => self.sweep::<S, 0, CHOICE, false>(simd),
-            (3, false) => self.sweep::<S, 3, CHOICE, true>(simd),
-            (_, false) => self.sweep::<S, 0, CHOICE, true>(simd),
+            (2, true) if self.window.tiles(self.dx_side.plane) => self.sweep::<S, 2, 2, CHOICE, false>(simd),
+            (2, true) => self.sweep::<S, 2, 0, CHOICE, false>(simd),
+            (_, true) => self.sweep::<S, 0, 0, CHOICE, false>(simd),
+            (3, false) => self.sweep::<S, 3, 0, CHOICE, true>(simd),
+            (_, false) => self.sweep::<S, 0, 0, CHOICE, true>(simd),
         }
     }
 }

@@ -33,6 +33,13 @@ impl Window {
         Taps { first, end, pixel: corner + first - self.pad }
     }
 
+    /// The same, where `TILE` may say that the image is tiled by windows of that many rows and columns: then nothing is
+    /// left to work out.
+    #[inline(always)]
+    pub(crate) fn taps_in<const TILE: usize>(self, out: usize, size: usize) -> Taps {
+        if TILE > 0 { Taps { first: 0, end: TILE, pixel: out * TILE } } else { self.taps(out, size) }
+    }
+
     /// Whether windows share no pixel.
     pub(crate) fn disjoint(self) -> bool {
         self.stride >= self.kernel

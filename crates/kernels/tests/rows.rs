@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use fedelity_kernels::reference::{self, Shape};
-use fedelity_kernels::{Isa, dense, dropout, elementwise, lanes, softmax};
+use fedelity_kernels::{Isa, affine, dense, dropout, elementwise, lanes, softmax};
 use proptest::prelude::*;
 
 proptest! {
@@ -131,6 +131,23 @@ proptest! {
         let mut found = b.clone();
         dense::bias_gradient(&mut found, &d_y, n, outputs);
         close(&double(&found), &d_b, "bias gradient")?;
+        let b = if bias { b } else { vec![0.0; outputs] };
+        for isa in Isa::available() {
+            let sizes = (n, inputs, outputs);
+            let mut found = vec![CANARY; n * outputs];
+            affine::forward(isa, &mut found, &x, &w, &b, sizes, relu);
+            close(&double(&found), &y, "output")?;
+            // A sample's outputs do not depend on the batch.
+            let mut alone = vec![CANARY; outputs];
+            affine::forward(isa, &mut alone, &x[(n - 1) * inputs..], &w, &b, (1, inputs, outputs), relu);
+            prop_assert_eq!(&found[(n - 1) * outputs..], &alone[..]);
+            let mut found = single(&old);
+            affine::input_gradient(isa, &mut found, &d_y, &w, sizes, add);
+            close(&double(&found), &d_x, "input gradient")?;
+            let mut found = single(&old_w);
+            affine::weight_gradient(isa, &mut found, &d_y, &x, sizes);
+            close(&double(&found), &d_w, "weight gradient")?;
+        }
     }
 
     #[test]
@@ -205,5 +222,27 @@ fn nan_passes_through_relu() {
         assert!(y.iter().all(|v| v.is_nan()));
         elementwise::relu_rows(&mut y);
         assert!(y.iter().all(|v| v.is_nan()));
+    }
+}
+
+#[test]
+fn dense_layers_larger_than_a_block() {
+    let (n, inputs, outputs) = (5, 1100, 140);
+    let mut random = Random::new(1);
+    let (x, w, d_y) = (random.vector(n * inputs), random.vector(outputs * inputs), random.vector(n * outputs));
+    let y = reference::product((n, outputs, inputs), |i, k| x[i * inputs + k], |k, j| w[j * inputs + k]);
+    let d_x = reference::product((n, inputs, outputs), |i, k| d_y[i * outputs + k], |k, j| w[k * inputs + j]);
+    let d_w = reference::product((outputs, inputs, n), |i, k| d_y[k * outputs + i], |k, j| x[k * inputs + j]);
+    let (x, w, d_y, sizes) = (single(&x), single(&w), single(&d_y), (n, inputs, outputs));
+    for isa in Isa::available() {
+        let mut found = vec![CANARY; n * outputs];
+        affine::forward(isa, &mut found, &x, &w, &vec![0.0; outputs], sizes, false);
+        close(&double(&found), &y, "output").unwrap();
+        let mut found = vec![CANARY; n * inputs];
+        affine::input_gradient(isa, &mut found, &d_y, &w, sizes, false);
+        close(&double(&found), &d_x, "input gradient").unwrap();
+        let mut found = vec![0.0; outputs * inputs];
+        affine::weight_gradient(isa, &mut found, &d_y, &x, sizes);
+        close(&double(&found), &d_w, "weight gradient").unwrap();
     }
 }

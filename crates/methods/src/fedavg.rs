@@ -15,7 +15,7 @@
 use fedelity_fl::Method;
 use serde::{Deserialize, Serialize};
 
-use crate::registry::{Entry, Hyper};
+use crate::registry::{Entry, Hyper, Identity};
 
 /// FedAvg. It has no hyper-parameters of its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +34,7 @@ impl Hyper for FedAvg {
         "Train locally, average the weights by the clients' samples.",
         "McMahan et al., AISTATS 2017, arXiv:1602.05629",
         "w = sum_k n_k / n * w_k",
+        Identity::Always,
         &[],
     );
 }

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Range;
 use crate::fedlsd::{self, TAU, TAU_SQUARED, check_tau};
-use crate::registry::{Entry, Hyper, Parameter};
+use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 
 /// The array of the broadcast: alpha_y by class.
 const CLASS_ALPHA: &str = "class-alpha";
@@ -116,6 +116,7 @@ impl Hyper for FedCad {
         "Distil the global model, each class as far as the global model knows it.",
         "He et al., FL-AAAI 2022, eqs. 5 and 6",
         "L = (1 - alpha_y) CE + alpha_y KL(p^g || p),  alpha_y = beta + (gamma - beta) E_{x|y}[p^g_y]",
+        Identity::KeysAtZero,
         &[
             Parameter {
                 name: "beta",
@@ -124,7 +125,7 @@ impl Hyper for FedCad {
                 default: "0.0",
                 range: "from 0 to gamma",
                 paper: "best of 0, 0.3, 0.5, 0.7",
-                at_zero: "begins as FedAvg; FedAvg if gamma is 0 too",
+                at_zero: AtZero::FedAvg,
             },
             Parameter {
                 name: "gamma",
@@ -133,7 +134,7 @@ impl Hyper for FedCad {
                 default: "0.5",
                 range: "from beta to 1",
                 paper: "best of 0, 0.3, 0.5, 0.7",
-                at_zero: "FedAvg",
+                at_zero: AtZero::FedAvg,
             },
             TAU,
             TAU_SQUARED,

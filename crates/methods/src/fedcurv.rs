@@ -15,7 +15,8 @@
 //! Deviations: F is the squared gradient of a mini-batch, averaged over batches of up to `samples` samples, as in
 //! FedNTD's code; squares of single samples' gradients would be larger by about the batch size, so lambda belongs to
 //! this choice. The label is the true one. Only trainable parameters have a Fisher information. Where the subtraction
-//! of the own part leaves 0 or less, by rounding, there is no penalty.
+//! of the own part leaves 0 or less, by rounding, there is no penalty. The constant does not travel, so the recorded
+//! penalty is the difference from its value at w^t.
 
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ use fedelity_nn::{Layout, Params, loss};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Range;
-use crate::registry::{Entry, Hyper, Parameter};
+use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 use crate::trainable;
 
 /// F: on the server and in the broadcast the sum over all clients, in an upload a difference, in memory the own one.
@@ -59,7 +60,7 @@ impl Method for FedCurv {
     }
 
     fn needs(&self) -> Needs {
-        Needs { client_memory: true, ..Needs::default() }
+        Needs { client_memory: self.lambda != 0.0, ..Needs::default() }
     }
 
     fn prepare(&self, _: &mut Server<'_>, state: &mut Payload, _: &Params) -> Result<Payload> {
@@ -69,22 +70,20 @@ impl Method for FedCurv {
         })
     }
 
-    fn adjust(&self, local: &mut Local<'_>, w: &[f32], grad: &mut [f32]) -> Result<()> {
+    fn adjust(&self, local: &mut Local<'_>, w: &[f32], grad: &mut [f32]) -> Result<Terms> {
         let layout = local.model.layout();
-        let Some(sums) = Curvature::of(local.down, layout)? else { return Ok(()) };
+        let Some(sums) = Curvature::of(local.down, layout)? else { return Ok(Terms::default()) };
         if self.lambda == 0.0 {
-            return Ok(());
+            return Ok(Terms::default());
         }
         let own = Curvature::of(local.memory, layout)?;
         let pull = local.scratch.typed(|| Pull::new(self.lambda, sums, own));
-        for (range, packed) in trainable::parts(layout) {
-            let grad = grad[range.clone()].iter_mut().zip(&w[range]);
-            let pull = pull.slope[packed.clone()].iter().zip(&pull.offset[packed]);
-            for ((grad, w), (slope, offset)) in grad.zip(pull) {
-                *grad += slope * w - offset;
-            }
-        }
-        Ok(())
+        let pull = [&pull.slope[..], &pull.offset];
+        let penalty = trainable::penalty(layout, grad, w, local.global, pull, |grad, w, start, [slope, offset]| {
+            *grad += slope * w - offset;
+            (w - start) * (slope * 0.5 * (w + start) - offset)
+        });
+        Ok(Terms::of("curvature", penalty as f32))
     }
 
     fn finish(&self, local: &mut Local<'_>, done: &mut Trained<'_>) -> Result<Outbox> {
@@ -141,6 +140,7 @@ impl Hyper for FedCurv {
         "Hold still the weights that matter to the other clients (elastic weight consolidation between clients).",
         "Shoham et al., NeurIPS 2019 workshop, arXiv:1910.07796",
         "CE + lambda * sum_{j != i} (w - w_j)^T diag(F_j) (w - w_j)",
+        Identity::KeysAtZero,
         &[
             Parameter {
                 name: "lambda",
@@ -149,7 +149,7 @@ impl Hyper for FedCurv {
                 default: "0.001",
                 range: "0 or more",
                 paper: "not comparable; FedSSD 1e-3 (CIFAR-10), 1e-4 (CIFAR-100), FedNTD's code 1",
-                at_zero: "FedAvg",
+                at_zero: AtZero::FedAvg,
             },
             Parameter {
                 name: "samples",
@@ -158,7 +158,7 @@ impl Hyper for FedCurv {
                 default: "500",
                 range: "1 or more",
                 paper: "FedNTD's code 500",
-                at_zero: "not allowed",
+                at_zero: AtZero::Refused,
             },
         ],
     );
@@ -188,7 +188,8 @@ impl<'a> Curvature<'a> {
     }
 }
 
-/// The gradient of the penalty, slope * w - offset: slope = 2 lambda U, offset = 2 lambda V.
+/// The gradient of the penalty, slope * w - offset: slope = 2 lambda U, offset = 2 lambda V. The penalty itself is
+/// slope / 2 * w^2 - offset * w and a constant.
 #[derive(Debug)]
 struct Pull {
     slope: Vec<f32>,
@@ -264,36 +265,19 @@ mod tests {
             let coordinator = trial::serve(method.clone(), &[0.0; 6], Payload::new(), uploads);
             let sums = coordinator.state();
 
+            // From weights of zero the recorded penalty lacks the constant, which no gradient needs.
             let mut grad = vec![0.0; w.len()];
+            let mut loss = 0.0;
             trial::with_local(&trial::six(), &[0.0; 6], |local| {
                 let mut local = Local { down: sums, memory: &own, scratch: Default::default(), ..*local };
-                method.adjust(&mut local, &w, &mut grad).unwrap();
+                loss = method.adjust(&mut local, &w, &mut grad).unwrap().total();
             });
             close(&grad, &case["expect"]["gradient"], 1e-5);
-
-            // The value, from the sums plus the constant that no gradient needs.
-            let of = |payload| Curvature::of(payload, trial::six().layout()).unwrap();
-            let pull = Pull::new(1.0, of(sums).unwrap(), of(&own));
-            let constant: f64 = fishers
-                .iter()
-                .flatten()
-                .zip(weights.iter().flatten())
-                .map(|(f, w)| f64::from(*f) * f64::from(*w).powi(2))
-                .sum();
-            let rest = |k: usize| {
-                f64::from(w[k]) * (f64::from(pull.slope[k]) / 2.0 * f64::from(w[k]) - f64::from(pull.offset[k]))
-            };
-            let loss = method.lambda * ((0..w.len()).map(rest).sum::<f64>() + constant);
+            let pairs = fishers.iter().flatten().zip(weights.iter().flatten());
+            let constant: f64 = pairs.map(|(f, w)| f64::from(*f) * f64::from(*w).powi(2)).sum();
+            let loss = f64::from(loss) + method.lambda * constant;
             assert!((loss / case["expect"]["loss"].as_f64().unwrap() - 1.0).abs() < 1e-5, "{loss}");
         }
-    }
-
-    #[test]
-    fn without_penalty_it_is_fedavg() {
-        let run = trial::Run::default();
-        let off = FedCurv { lambda: 0.0, ..FedCurv::default() };
-        assert_eq!(run.global(off.clone()), run.global(FedAvg {}));
-        assert_eq!(run.traffic(off), run.traffic(FedAvg {}));
     }
 
     #[test]

@@ -19,15 +19,15 @@
 //!   Without validation samples all steps are taken and the last model counts.
 
 use fedelity_fl::{
-    Error, Frozen, Gather, Job, Method, Needs, Objective, Payload, Place, Result, Samples, Server, Step, Terms,
-    Trainer, Training,
+    Error, Evaluation, Frozen, Gather, Job, Judge, Method, Needs, Objective, Payload, Place, Result, Samples, Server,
+    Step, Terms, Trainer, Training,
 };
 use fedelity_nn::loss::{self, Kl};
 use fedelity_nn::{OptimizerKind, Params};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Range;
-use crate::registry::{Entry, Hyper, Parameter};
+use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 
 /// The largest gradient norm in the authors' code.
 const CLIP: f32 = 5.0;
@@ -101,7 +101,7 @@ impl Method for FedDf {
         let teachers: Vec<Frozen<'_>> = gather.uploads.iter().map(|upload| frozen(&upload.params[..])).collect();
         let training = self.training(samples.len(), server.training.teacher_cache);
         let validation = server.validation.filter(|samples| !samples.is_empty());
-        let watch = validation.map(|samples| Watch::new(Trainer::new(server.model.clone()), samples, &student));
+        let watch = validation.map(|samples| Watch::new(server.trainer, samples, &student));
         let mut distillation = Distillation { method: self, mean: Vec::new(), watch };
         let (seed, round) = (server.seed, server.round);
         let job = Job { samples, training: &training, teachers: &teachers, seed, round, place: Place::Server };
@@ -135,12 +135,12 @@ impl Objective for Distillation<'_> {
         (f64::from(base) * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())) as f32
     }
 
-    fn stop(&mut self, params: &[f32], steps: usize) -> Result<bool> {
+    fn stop(&mut self, params: &[f32], steps: usize, judge: &mut Judge<'_>) -> Result<bool> {
         let last = steps >= self.method.steps;
         if let Some(watch) = &mut self.watch
             && (last || steps.is_multiple_of(self.method.evaluate_every))
         {
-            watch.look(params, steps);
+            watch.look(params, steps, judge);
             return Ok(last || steps - watch.at >= self.method.patience);
         }
         Ok(last)
@@ -149,21 +149,23 @@ impl Objective for Distillation<'_> {
 
 /// The best model on the validation samples so far.
 struct Watch<'a> {
-    trainer: Trainer,
     samples: Samples<'a>,
     best: Params,
     accuracy: f64,
     at: usize,
+    /// What the last look found; kept for its memory.
+    found: Evaluation,
 }
 
 impl<'a> Watch<'a> {
-    fn new(mut trainer: Trainer, samples: Samples<'a>, start: &Params) -> Self {
-        let accuracy = trainer.score(start, samples).accuracy();
-        Self { trainer, samples, best: start.clone(), accuracy, at: 0 }
+    fn new(trainer: &mut Trainer, samples: Samples<'a>, start: &Params) -> Self {
+        let found = trainer.score(start, samples);
+        Self { samples, best: start.clone(), accuracy: found.accuracy(), at: 0, found }
     }
 
-    fn look(&mut self, params: &[f32], steps: usize) {
-        let accuracy = self.trainer.score(params, self.samples).accuracy();
+    fn look(&mut self, params: &[f32], steps: usize, judge: &mut Judge<'_>) {
+        judge.score(params, self.samples, &mut self.found);
+        let accuracy = self.found.accuracy();
         if accuracy > self.accuracy {
             self.best.0.copy_from_slice(params);
             (self.accuracy, self.at) = (accuracy, steps);
@@ -177,6 +179,7 @@ impl Hyper for FedDf {
         "Average the weights, then learn the mean answer of all uploads on unlabelled samples.",
         "Lin et al., NeurIPS 2020, arXiv:2006.07242, Algorithm 1",
         "w <- w - eta * grad KL(softmax(mean_k z_k(x)) || softmax(z(x))), from w = sum_k n_k / n * w_k",
+        Identity::KeysAtZero,
         &[
             Parameter {
                 name: "steps",
@@ -185,7 +188,7 @@ impl Hyper for FedDf {
                 default: "200",
                 range: "0 or more",
                 paper: "10000",
-                at_zero: "FedAvg",
+                at_zero: AtZero::FedAvg,
             },
             Parameter {
                 name: "batch",
@@ -194,7 +197,7 @@ impl Hyper for FedDf {
                 default: "128",
                 range: "1 or more",
                 paper: "128",
-                at_zero: "not allowed",
+                at_zero: AtZero::Refused,
             },
             Parameter {
                 name: "lr",
@@ -203,7 +206,7 @@ impl Hyper for FedDf {
                 default: "0.001",
                 range: "0 or more",
                 paper: "0.001",
-                at_zero: "the weights do not move",
+                at_zero: AtZero::Does("the weights do not move"),
             },
             Parameter {
                 name: "temperature",
@@ -212,7 +215,7 @@ impl Hyper for FedDf {
                 default: "1.0",
                 range: "above 0",
                 paper: "1",
-                at_zero: "not allowed",
+                at_zero: AtZero::Refused,
             },
             Parameter {
                 name: "evaluate-every",
@@ -221,7 +224,7 @@ impl Hyper for FedDf {
                 default: "20",
                 range: "1 or more",
                 paper: "100",
-                at_zero: "not allowed",
+                at_zero: AtZero::Refused,
             },
             Parameter {
                 name: "patience",
@@ -230,7 +233,7 @@ impl Hyper for FedDf {
                 default: "100",
                 range: "1 or more",
                 paper: "1000",
-                at_zero: "not allowed",
+                at_zero: AtZero::Refused,
             },
         ],
     );

@@ -25,7 +25,7 @@ use fedelity_nn::loss::{self, Groups};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Range;
-use crate::registry::{Entry, Hyper, Parameter};
+use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 
 /// FedDistill.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -180,13 +180,8 @@ fn check_weight(key: &'static str, value: f32, allowed: &'static str) -> Result<
     Range::check(key, value, value.is_finite() && value >= 0.0, allowed)
 }
 
-const fn alpha(
-    name: &'static str,
-    symbol: &'static str,
-    summary: &'static str,
-    default: &'static str,
-    at_zero: &'static str,
-) -> Parameter {
+const fn alpha(name: &'static str, symbol: &'static str, summary: &'static str, default: &'static str) -> Parameter {
+    let at_zero = AtZero::Does("no such part");
     let paper = "searched in 0, 0.1, ..., 1; final value not published";
     Parameter { name, symbol, summary, default, range: "a finite number, 0 or more, or \"pnt\"", paper, at_zero }
 }
@@ -198,7 +193,7 @@ const fn beta(
     default: &'static str,
     paper: &'static str,
 ) -> Parameter {
-    let at_zero = "the term is left out; with all three at 0 FedAvg";
+    let at_zero = AtZero::FedAvg;
     Parameter { name, symbol, summary, default, range: "a finite number, 0 or more", paper, at_zero }
 }
 
@@ -209,10 +204,11 @@ impl Hyper for FedDistill {
         "Song et al., arXiv:2404.09210, eqs. 3 to 10",
         "L = CE + beta_L GD(y_gg || y_ll) + beta_E CE(y_lg, y) + beta_FC GD(y_gg || y_gl),  \
          GD = alpha_t TC + alpha_r RC + alpha_f FC",
+        Identity::KeysAtZero,
         &[
-            alpha("alpha-true", "alpha_t", "the weight of the true class against all others", "0.0", "no such part"),
-            alpha("alpha-rich", "alpha_r", "the weight of the classes the client holds many of", "0.3", "no such part"),
-            alpha("alpha-few", "alpha_f", "the weight of the classes the client holds few of", "1.0", "no such part"),
+            alpha("alpha-true", "alpha_t", "the weight of the true class against all others", "0.0"),
+            alpha("alpha-rich", "alpha_r", "the weight of the classes the client holds many of", "0.3"),
+            alpha("alpha-few", "alpha_f", "the weight of the classes the client holds few of", "1.0"),
             beta("beta-logits", "beta_L", "the weight of the whole model's group distillation", "1.0", "0.5 to 1.4"),
             beta("beta-extractor", "beta_E", "the weight of the loss through the global head", "0.3", "0.1 to 0.5"),
             beta("beta-classifier", "beta_FC", "the weight of the head on the global features", "0.3", "0.1 to 0.5"),
@@ -223,7 +219,7 @@ impl Hyper for FedDistill {
                 default: "false",
                 range: "true or false",
                 paper: "false, though its claim of equivalence to KL needs true",
-                at_zero: "false: as published",
+                at_zero: AtZero::None,
             },
         ],
     );

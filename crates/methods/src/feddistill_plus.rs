@@ -7,17 +7,19 @@
 //! What the others answer on average to a class tells a client how classes resemble each other, also those it has no
 //! sample of.
 //!
-//! While it trains, a client adds up its logits by true class. It sends the mean for every class it has seen and a
-//! flag for it: K^2 + K numbers. The server keeps the last ones of every client and sends their sums, K^2 + K numbers
-//! again: for every class the sum of the means and how many clients have reported it. A client remembers what it sent
-//! last and takes it out of the sums. That gives the leave-one-out mean without a message of its own for every client.
+//! While it trains, a client adds up its logits by true class. It sends the mean for every class it has seen (`logits`)
+//! and which classes these are (`classes-held`): K^2 + K numbers. The server keeps the last ones of every client and
+//! sends their sums, K^2 + K numbers again: for every class the sum of the means and how many clients have reported it.
+//! A client remembers what it sent last and takes it out of the sums. That gives the leave-one-out mean without a
+//! message of its own for every client, for K numbers more on the way down than a table of means has.
 //!
 //! Deviations, all because the released codes do not exchange what the text describes:
 //! - The table is a mean over other clients only, as in the code of Yao et al.; the code of Zhu et al. (FedGen) keeps
 //!   the own one in.
 //! - Sums and counts start at 0 and anew every round. A class nobody else has reported has no row, and its samples have
 //!   no such term; the released codes teach them zeros, that is, the uniform distribution.
-//! - Clients send means with a flag, not sums with counts, so how many samples of a class they hold stays with them.
+//! - Clients send means with a flag, not sums with counts: which classes they hold leaves them, how many samples of
+//!   each does not.
 //! - There is no term in round 1, when nobody has reported anything.
 
 use fedelity_fl::{Gather, Local, Method, Needs, Outbox, Payload, Result, Server, Step, Terms, Trained, Upload};
@@ -26,7 +28,7 @@ use fedelity_nn::loss::{self, Kl};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Range;
-use crate::registry::{Entry, Hyper, Parameter};
+use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 
 /// FedDistill+.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,19 +78,43 @@ struct Table {
 
 impl Table {
     /// The mean over all clients but one: `sums` over all, `own` what that one has put in.
-    fn without(sums: &[f32], own: Option<&[f32]>, classes: usize) -> Self {
-        let own = |i: usize| own.map_or(0.0, |own| own[i]);
-        let (sums, reporters) = sums.split_at(classes * classes);
-        let others: Vec<f32> = reporters.iter().enumerate().map(|(y, n)| n - own(classes * classes + y)).collect();
+    fn without(sums: Report<'_>, own: Option<Report<'_>>) -> Self {
+        let classes = sums.held.len();
+        let others = |y: usize| sums.held[y] - own.map_or(0.0, |own| own.held[y]);
+        let sum = |i: usize| sums.logits[i] - own.map_or(0.0, |own| own.logits[i]);
         // Numbers of clients are whole numbers, exact in f32.
-        let has: Vec<bool> = others.iter().map(|&n| n >= 1.0).collect();
-        let row = |(i, sum): (usize, &f32)| if has[i / classes] { (sum - own(i)) / others[i / classes] } else { 0.0 };
-        Self { rows: sums.iter().enumerate().map(row).collect(), has, weights: Vec::new() }
+        let has: Vec<bool> = (0..classes).map(|y| others(y) >= 1.0).collect();
+        let row = |i: usize| if has[i / classes] { sum(i) / others(i / classes) } else { 0.0 };
+        Self { rows: (0..classes * classes).map(row).collect(), has, weights: Vec::new() }
     }
 
     /// Zeros for every class: the uniform distribution.
     fn uniform(classes: usize) -> Self {
         Self { rows: vec![0.0; classes * classes], has: vec![true; classes], weights: Vec::new() }
+    }
+}
+
+/// What a client reports, or the sums of what all have reported.
+#[derive(Clone, Copy, Debug)]
+struct Report<'a> {
+    /// Means of logits by true class, `[class][class]`; zeros for a class that the client does not hold.
+    logits: &'a [f32],
+    /// By class: 1 if the client holds it, else 0. In the sums, how many clients do.
+    held: &'a [f32],
+}
+
+impl<'a> Report<'a> {
+    fn of(payload: &'a Payload, classes: usize) -> Result<Option<Self>> {
+        if payload.opt(LOGITS).is_none() {
+            return Ok(None);
+        }
+        let (logits, held) = (payload.get_sized(LOGITS, classes * classes)?, payload.get_sized(HELD, classes)?);
+        Ok(Some(Self { logits, held }))
+    }
+
+    /// Both arrays by name.
+    fn payload(logits: Vec<f32>, held: Vec<f32>) -> Payload {
+        Payload::new().with(LOGITS, logits).with(HELD, held)
     }
 }
 
@@ -117,22 +143,19 @@ impl Tracker {
         }
     }
 
-    /// K^2 means, zeros for a class that was not seen, then K flags.
-    fn report(&self) -> Vec<f32> {
+    fn report(&self) -> Payload {
         let classes = self.seen.len();
         let mean = |(i, sum): (usize, &f64)| (sum / self.seen[i / classes].max(1) as f64) as f32;
-        let flags = self.seen.iter().map(|&n| if n > 0 { 1.0 } else { 0.0 });
-        self.sums.iter().enumerate().map(mean).chain(flags).collect()
+        let held = self.seen.iter().map(|&n| if n > 0 { 1.0 } else { 0.0 });
+        Report::payload(self.sums.iter().enumerate().map(mean).collect(), held.collect())
     }
 }
 
-/// How the names of clients' last reports begin in the server's state.
+/// The arrays of a report, on the wire and in a client's memory.
+const LOGITS: &str = "logits";
+const HELD: &str = "classes-held";
+/// How the names of clients' last reports begin in the server's state: their logits, then the classes they hold.
 const REPORT: &str = "client-";
-
-/// K^2 means and K flags.
-fn report_len(classes: usize) -> usize {
-    classes * classes + classes
-}
 
 impl Method for FedDistillPlus {
     fn name(&self) -> &'static str {
@@ -149,11 +172,14 @@ impl Method for FedDistillPlus {
         if reports.peek().is_none() {
             return Ok(Payload::new());
         }
-        let mut sums = vec![0.0; report_len(server.model.classes())];
+        let classes = server.model.classes();
+        let mut sums = vec![0.0; classes * classes + classes];
         for (_, report) in reports {
             sums.iter_mut().zip(report.iter()).for_each(|(sum, &value)| *sum += f64::from(value));
         }
-        Ok(Payload::new().with("logits", sums.into_iter().map(|sum| sum as f32).collect::<Vec<_>>()))
+        let mut sums: Vec<f32> = sums.into_iter().map(|sum| sum as f32).collect();
+        let held = sums.split_off(classes * classes);
+        Ok(Report::payload(sums, held))
     }
 
     fn loss(&self, local: &mut Local<'_>, step: &mut Step<'_>) -> Result<Terms> {
@@ -161,15 +187,13 @@ impl Method for FedDistillPlus {
         if self.coefficient == 0.0 {
             return Ok(Terms::of("ce", ce));
         }
-        let (classes, len) = (step.classes, report_len(step.classes));
-        let sums = local.down.opt("logits").map(|_| local.down.get_sized("logits", len)).transpose()?;
-        let own = local.memory.opt("logits").map(|_| local.memory.get_sized("logits", len)).transpose()?;
+        let classes = step.classes;
+        let (sums, own) = (Report::of(local.down, classes)?, Report::of(local.memory, classes)?);
         let tracker = local.scratch.typed(|| {
-            let own = own.map(|own| &own[..]);
             let table = if self.uniform_teacher {
                 (local.round > 0).then(|| Table::uniform(classes))
             } else {
-                sums.map(|sums| Table::without(sums, own, classes))
+                sums.map(|sums| Table::without(sums, own))
             };
             Tracker::new(classes, table)
         });
@@ -184,8 +208,7 @@ impl Method for FedDistillPlus {
             return Ok(Outbox::default());
         }
         let classes = local.model.classes();
-        let report = local.scratch.typed(|| Tracker::new(classes, None)).report();
-        let upload = Payload::new().with("logits", report);
+        let upload = local.scratch.typed(|| Tracker::new(classes, None)).report();
         Ok(Outbox { memory: upload.clone(), upload })
     }
 
@@ -197,10 +220,9 @@ impl Method for FedDistillPlus {
         gather: &mut Gather,
         upload: &Upload,
     ) -> Result<()> {
-        if self.exchanges() {
-            let report = upload.extra.get_sized("logits", report_len(server.model.classes()))?;
+        if let Some(report) = Report::of(&upload.extra, server.model.classes())? {
             // Padded, so that the order of names is the order of clients.
-            state.put(format!("{REPORT}{:010}", upload.client), report.clone());
+            state.put(format!("{REPORT}{:010}", upload.client), [report.logits, report.held].concat());
         }
         gather.mean.add(upload.weight, &upload.params)
     }
@@ -212,6 +234,7 @@ impl Hyper for FedDistillPlus {
         "Stay near what the other clients answer on average to a sample's class.",
         "Seo et al., 2020, arXiv:2011.02367, with averaged weights as in arXiv:2107.00051",
         "L = CE + c * KL(softmax(G[y]) || softmax(z)), G[y] = mean logits of the other clients on class y",
+        Identity::KeysAtZero,
         &[
             Parameter {
                 name: "coefficient",
@@ -220,7 +243,7 @@ impl Hyper for FedDistillPlus {
                 default: "0.1",
                 range: "0 or more",
                 paper: "0.1 (FedGKD paper)",
-                at_zero: "FedAvg",
+                at_zero: AtZero::FedAvg,
             },
             Parameter {
                 name: "temperature",
@@ -229,7 +252,7 @@ impl Hyper for FedDistillPlus {
                 default: "1.0",
                 range: "above 0",
                 paper: "1",
-                at_zero: "not allowed",
+                at_zero: AtZero::Refused,
             },
             Parameter {
                 name: "uniform-teacher",
@@ -238,7 +261,7 @@ impl Hyper for FedDistillPlus {
                 default: "false",
                 range: "true, false",
                 paper: "",
-                at_zero: "",
+                at_zero: AtZero::None,
             },
         ],
     );
@@ -261,19 +284,23 @@ mod tests {
         first.add(&[1.0, 3.0, 3.0, 5.0, -1.0, 7.0], &[0, 0, 1]);
         let mut second = Tracker::new(2, None);
         second.add(&[10.0, 20.0], &[0]);
-        assert_eq!(first.report(), [2.0, 4.0, -1.0, 7.0, 1.0, 1.0]);
-        assert_eq!(second.report(), [10.0, 20.0, 0.0, 0.0, 1.0, 0.0]);
-        let sums: Vec<f32> = first.report().iter().zip(second.report()).map(|(a, b)| a + b).collect();
+        let (first, second) = (first.report(), second.report());
+        assert_eq!(first, Report::payload(vec![2.0, 4.0, -1.0, 7.0], vec![1.0, 1.0]));
+        assert_eq!(second, Report::payload(vec![10.0, 20.0, 0.0, 0.0], vec![1.0, 0.0]));
+        let sums = Report::payload(vec![12.0, 24.0, -1.0, 7.0], vec![2.0, 1.0]);
+        fn of(payload: &Payload) -> Report<'_> {
+            Report::of(payload, 2).unwrap().unwrap()
+        }
 
-        let table = Table::without(&sums, Some(&first.report()), 2);
+        let table = Table::without(of(&sums), Some(of(&first)));
         assert_eq!((table.rows, table.has), (vec![10.0, 20.0, 0.0, 0.0], vec![true, false]));
-        let table = Table::without(&sums, Some(&second.report()), 2);
+        let table = Table::without(of(&sums), Some(of(&second)));
         assert_eq!((table.rows, table.has), (vec![2.0, 4.0, -1.0, 7.0], vec![true, true]));
         // Somebody who has not reported yet sees the mean of both, by class over those who have it.
-        let table = Table::without(&sums, None, 2);
+        let table = Table::without(of(&sums), None);
         assert_eq!((table.rows, table.has), (vec![6.0, 12.0, -1.0, 7.0], vec![true, true]));
         // Alone: nothing to learn from, no term, no gradient.
-        let mut table = Table::without(&first.report(), Some(&first.report()), 2);
+        let mut table = Table::without(of(&first), Some(of(&first)));
         assert_eq!(table.has, [false, false]);
         let mut d_z = [0.0; 2];
         assert_eq!(FedDistillPlus::default().distance(&[80.0, -80.0], &[1], &mut table, &mut d_z), 0.0);

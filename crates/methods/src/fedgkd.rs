@@ -26,7 +26,7 @@ use fedelity_nn::loss::{self, Kl};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Range;
-use crate::registry::{Entry, Hyper, Parameter};
+use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 
 /// How far the student is from its teacher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,6 +120,7 @@ impl Hyper for FedGkd {
         "Stay near the answers of the mean of the last global models.",
         "Yao et al., 2021, arXiv:2107.00051, eq. 4",
         "L = CE + gamma/2 * KL(h(w_bar) || h(w)), w_bar = mean of the last M global models",
+        Identity::KeysAtZero,
         PARAMETERS,
     );
 
@@ -140,7 +141,7 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         default: "0.2",
         range: "0 or more",
         paper: "0.2 (ResNet-8, DistilBERT), 0.1 (ResNet-50)",
-        at_zero: "FedAvg",
+        at_zero: AtZero::FedAvg,
     },
     Parameter {
         name: "buffer",
@@ -149,7 +150,7 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         default: "1",
         range: "1 or more",
         paper: "best of 1, 3, 5, 7 by data set",
-        at_zero: "not allowed",
+        at_zero: AtZero::Refused,
     },
     Parameter {
         name: "loss",
@@ -158,7 +159,7 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         default: "kl",
         range: "kl, mse",
         paper: "kl",
-        at_zero: "",
+        at_zero: AtZero::None,
     },
     Parameter {
         name: "temperature",
@@ -167,7 +168,7 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         default: "1.0",
         range: "above 0",
         paper: "1",
-        at_zero: "not allowed",
+        at_zero: AtZero::Refused,
     },
 ];
 

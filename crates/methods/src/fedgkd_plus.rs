@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::FedGkd;
 use crate::error::Range;
 use crate::fedgkd;
-use crate::registry::{Entry, Hyper};
+use crate::registry::{Entry, Hyper, Identity};
 
 /// FedGKD+. Its hyper-parameters are those of [`FedGkd`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -52,6 +52,7 @@ impl Hyper for FedGkdPlus {
         "FedGKD on a model with a projection head before its classifier.",
         "Yao et al., 2021, arXiv:2107.00051, eq. 4 and section 5",
         "L = CE + gamma/2 * KL(h(w_bar) || h(w)), w_bar = mean of the last M global models",
+        Identity::KeysAtZero,
         fedgkd::PARAMETERS,
     );
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Range;
 use crate::fedgkd::{kl, remember};
-use crate::registry::{Entry, Hyper, Parameter};
+use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 
 /// beta: how sharply validation losses turn into coefficients.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -143,6 +143,7 @@ impl Hyper for FedGkdVote {
         "Stay near the answers of each of the last global models, the better ones more.",
         "Yao et al., 2021, arXiv:2107.00051, eq. 5",
         "L = CE + sum_m gamma_m/2 * KL(h(w_(t-m+1)) || h(w)), gamma_m/2 = lambda * softmax(-L_m / beta)",
+        Identity::KeysAtZero,
         &[
             Parameter {
                 name: "lambda",
@@ -151,7 +152,7 @@ impl Hyper for FedGkdVote {
                 default: "0.1",
                 range: "0 or more",
                 paper: "0.1",
-                at_zero: "FedAvg",
+                at_zero: AtZero::FedAvg,
             },
             Parameter {
                 name: "buffer",
@@ -160,7 +161,7 @@ impl Hyper for FedGkdVote {
                 default: "5",
                 range: "1 or more",
                 paper: "5 (images), 3 (text)",
-                at_zero: "not allowed",
+                at_zero: AtZero::Refused,
             },
             Parameter {
                 name: "beta",
@@ -169,7 +170,7 @@ impl Hyper for FedGkdVote {
                 default: "1/m",
                 range: "above 0, or \"1/m\"",
                 paper: "1/M",
-                at_zero: "not allowed",
+                at_zero: AtZero::Refused,
             },
             Parameter {
                 name: "temperature",
@@ -178,7 +179,7 @@ impl Hyper for FedGkdVote {
                 default: "1.0",
                 range: "above 0",
                 paper: "1",
-                at_zero: "not allowed",
+                at_zero: AtZero::Refused,
             },
         ],
     );

@@ -18,7 +18,7 @@ use fedelity_nn::loss::{self, Kl};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Range;
-use crate::registry::{Entry, Hyper, Parameter};
+use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 
 /// FedLSD.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,6 +87,7 @@ impl Hyper for FedLsd {
         "Distil the global model of the round with a constant weight.",
         "He et al., FL-AAAI 2022, eq. 4; Lee et al., arXiv:2106.03097v1",
         "L = (1 - alpha) CE + alpha KL(p^g || p), softmax at temperature tau",
+        Identity::KeysAtZero,
         &[
             Parameter {
                 name: "alpha",
@@ -95,7 +96,7 @@ impl Hyper for FedLsd {
                 default: "0.3",
                 range: "from 0 to 1",
                 paper: "best of 0.1, 0.3, 0.5",
-                at_zero: "FedAvg",
+                at_zero: AtZero::FedAvg,
             },
             TAU,
             TAU_SQUARED,
@@ -116,18 +117,18 @@ pub(crate) const TAU: Parameter = Parameter {
     default: "2.0",
     range: "a finite number above 0",
     paper: "2",
-    at_zero: "refused",
+    at_zero: AtZero::Refused,
 };
 
 /// The factor of FedLSD and FedCAD.
 pub(crate) const TAU_SQUARED: Parameter = Parameter {
     name: "tau-squared",
     symbol: "T^2",
-    summary: "whether the distillation is multiplied by tau^2",
+    summary: "whether the distillation is multiplied by tau^2; if not, it shrinks as tau grows",
     default: "false",
     range: "true or false",
     paper: "not written by FedCAD; on in FedNTD's eq. 3",
-    at_zero: "false: the soft loss shrinks as tau grows",
+    at_zero: AtZero::None,
 };
 
 pub(crate) fn check_tau(tau: f32) -> Result<(), Range> {

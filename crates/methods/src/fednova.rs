@@ -24,7 +24,7 @@ use fedelity_fl::{Gather, Local, Method, Outbox, Payload, Result, Server, Traine
 use fedelity_nn::{OptimizerKind, Params};
 use serde::{Deserialize, Serialize};
 
-use crate::registry::{Entry, Hyper};
+use crate::registry::{Entry, Hyper, Identity};
 use crate::trainable;
 
 /// What a client sends: a_i.
@@ -116,6 +116,7 @@ impl Hyper for FedNova {
         "Average the directions per local step, so that clients with more steps do not count more.",
         "Wang et al., NeurIPS 2020, arXiv:2007.07481",
         "w = w^t - (sum_i p_i a_i) * sum_i p_i (w^t - w_i) / a_i",
+        Identity::EqualSteps,
         &[],
     );
 }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Range;
 use crate::fedlsd::check_tau;
-use crate::registry::{Entry, Hyper, Parameter};
+use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 
 /// FedNTD.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,6 +68,7 @@ impl Hyper for FedNtd {
         "Distil the global model of the round on the classes that are not true.",
         "Lee et al., NeurIPS 2022, arXiv:2106.03097, eqs. 10 and 11",
         "L = CE + beta tau^2 KL(q~^g || q~), softmax at temperature tau over the classes that are not true",
+        Identity::KeysAtZero,
         &[
             Parameter {
                 name: "beta",
@@ -76,7 +77,7 @@ impl Hyper for FedNtd {
                 default: "1.0",
                 range: "a finite number, 0 or more",
                 paper: "1",
-                at_zero: "FedAvg",
+                at_zero: AtZero::FedAvg,
             },
             Parameter {
                 name: "tau",
@@ -85,7 +86,7 @@ impl Hyper for FedNtd {
                 default: "1.0",
                 range: "a finite number above 0",
                 paper: "1",
-                at_zero: "refused",
+                at_zero: AtZero::Refused,
             },
         ],
     );

@@ -22,7 +22,7 @@ use fedelity_nn::{Params, loss};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Range;
-use crate::registry::{Entry, Hyper, Parameter};
+use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 
 /// The array of the broadcast: A, by rows.
 const CREDIBILITY: &str = "credibility";
@@ -175,6 +175,7 @@ impl Hyper for FedSsd {
         "Keep the global model's logits where it is credible, by class and by sample.",
         "He et al., IEEE Transactions on Big Data, arXiv:2504.14694, eqs. 2 to 6",
         "L = CE + sum_k M_k (z_k - z^g_k)^2,  M_k = M_max [M_class[k] (1 - sqrt(1 - p^g_y)) - 0.1]^+",
+        Identity::KeysAtZero,
         &[
             Parameter {
                 name: "m-max",
@@ -183,7 +184,7 @@ impl Hyper for FedSsd {
                 default: "0.01",
                 range: "a finite number, 0 or more",
                 paper: "0.01 (CIFAR-10), 0.001 (CIFAR-100, Tiny-ImageNet)",
-                at_zero: "FedAvg",
+                at_zero: AtZero::FedAvg,
             },
             Parameter {
                 name: "weight",
@@ -192,7 +193,7 @@ impl Hyper for FedSsd {
                 default: "\"linear\"",
                 range: "\"linear\" or \"squared\"",
                 paper: "squared in eq. 3, where the published M_max does next to nothing",
-                at_zero: "no number",
+                at_zero: AtZero::None,
             },
             Parameter {
                 name: "credibility",
@@ -201,7 +202,7 @@ impl Hyper for FedSsd {
                 default: "\"hard\"",
                 range: "\"hard\" or \"soft\"",
                 paper: "hard, by its name confusion matrix",
-                at_zero: "no number",
+                at_zero: AtZero::None,
             },
         ],
     );

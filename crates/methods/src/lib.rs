@@ -44,6 +44,6 @@ pub use fedntd::FedNtd;
 pub use fedprox::FedProx;
 pub use fedssd::{Credibility, FedSsd, Weight};
 pub use moon::Moon;
-pub use registry::{Built, Entry, Hyper, Parameter, build, entries, find};
+pub use registry::{AtZero, Built, Entry, Hyper, Identity, Parameter, build, entries, find};
 pub use scaffold::Scaffold;
 pub use server::{Composed, Rule, ServerConfig, ServerError, ServerOptimizer, ServerSettings};

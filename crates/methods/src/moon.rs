@@ -18,7 +18,7 @@ use fedelity_nn::loss;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Range;
-use crate::registry::{Entry, Hyper, Parameter};
+use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 
 /// The client's weights after its last training, in its memory.
 const PREVIOUS: &str = "previous";
@@ -47,7 +47,8 @@ impl Method for Moon {
     }
 
     fn needs(&self) -> Needs {
-        Needs { client_memory: true, projection: true, extra_passes: 2, ..Needs::default() }
+        let on = self.mu != 0.0;
+        Needs { client_memory: on, projection: true, extra_passes: if on { 2 } else { 0 }, ..Needs::default() }
     }
 
     fn teachers(&self, local: &Local<'_>) -> Result<Vec<Teacher>> {
@@ -85,6 +86,7 @@ impl Hyper for Moon {
         "Move features towards those of the global model and away from those of the last local one.",
         "Li, He, Song, CVPR 2021, arXiv:2103.16257",
         "CE - mu * log(e^(sim(z, z_glob)/tau) / (e^(sim(z, z_glob)/tau) + e^(sim(z, z_prev)/tau)))",
+        Identity::KeysAtZero,
         &[
             Parameter {
                 name: "mu",
@@ -93,7 +95,7 @@ impl Hyper for Moon {
                 default: "5",
                 range: "0 or more",
                 paper: "5 (CIFAR-10), 1 (CIFAR-100, Tiny-ImageNet)",
-                at_zero: "FedAvg",
+                at_zero: AtZero::FedAvg,
             },
             Parameter {
                 name: "tau",
@@ -102,7 +104,7 @@ impl Hyper for Moon {
                 default: "0.5",
                 range: "above 0",
                 paper: "0.5",
-                at_zero: "not allowed",
+                at_zero: AtZero::Refused,
             },
         ],
     );
@@ -118,15 +120,6 @@ mod tests {
     use super::*;
     use crate::FedAvg;
     use crate::trial;
-
-    #[test]
-    fn without_contrast_it_is_fedavg() {
-        for batch_norm in [false, true] {
-            let run = trial::Run { batch_norm, ..trial::Run::default() };
-            assert_eq!(run.global(Moon { mu: 0.0, ..Moon::default() }), run.global(FedAvg {}));
-            assert_ne!(run.global(Moon::default()), run.global(FedAvg {}));
-        }
-    }
 
     #[test]
     fn the_first_round_is_fedavg_and_every_client_remembers() {

@@ -57,7 +57,33 @@ pub struct Parameter {
     /// The paper's value.
     pub paper: &'static str,
     /// What happens at 0.
-    pub at_zero: &'static str,
+    pub at_zero: AtZero,
+}
+
+/// What a hyper-parameter does at 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtZero {
+    /// FedAvg, bit for bit, once all keys of the method that say this are 0.
+    FedAvg,
+    /// Something else, in words.
+    Does(&'static str),
+    /// It is refused.
+    Refused,
+    /// There is no 0: it is a word, or a switch that is off.
+    None,
+}
+
+/// Where a method is FedAvg, bit for bit. Every method is somewhere, and the tests try it there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// Everywhere: it is FedAvg.
+    Always,
+    /// With all keys at 0 that say [`AtZero::FedAvg`].
+    KeysAtZero,
+    /// In the first round, when there is nothing to send or to remember yet.
+    FirstRound,
+    /// When all clients of a round take the same number of steps.
+    EqualSteps,
 }
 
 /// A method, for people and for [`build`].
@@ -71,6 +97,8 @@ pub struct Entry {
     pub reference: &'static str,
     /// Its equation in plain text.
     pub equation: &'static str,
+    /// Where it is FedAvg.
+    pub identity: Identity,
     /// Its hyper-parameters.
     pub parameters: &'static [Parameter],
     build: fn(&Entry, &Table) -> Result<Built, Error>,
@@ -92,9 +120,10 @@ impl Entry {
         summary: &'static str,
         reference: &'static str,
         equation: &'static str,
+        identity: Identity,
         parameters: &'static [Parameter],
     ) -> Self {
-        Self { id, summary, reference, equation, parameters, build: build_as::<M> }
+        Self { id, summary, reference, equation, identity, parameters, build: build_as::<M> }
     }
 
     /// The method with these keys; the others keep their defaults. A key `name` is not one of them.
@@ -110,6 +139,12 @@ impl Entry {
     /// What the method asks of the federation with its defaults.
     pub fn needs(&self) -> Result<Needs, Error> {
         Ok(self.build(&Table::new())?.method.needs())
+    }
+
+    /// The keys that make it FedAvg when all of them are 0.
+    pub fn coefficients(&self) -> Vec<&'static str> {
+        let of_fedavg = self.parameters.iter().filter(|parameter| parameter.at_zero == AtZero::FedAvg);
+        of_fedavg.map(|parameter| parameter.name).collect()
     }
 
     /// The keys, in order.
@@ -197,12 +232,18 @@ mod tests {
     }
 
     const fn parameter(name: &'static str) -> Parameter {
-        Parameter { name, symbol: "", summary: "", default: "", range: "", paper: "", at_zero: "" }
+        Parameter { name, symbol: "", summary: "", default: "", range: "", paper: "", at_zero: AtZero::None }
     }
 
     impl Hyper for Sample {
-        const ENTRY: Entry =
-            Entry::new::<Self>("sample", "", "", "", &[parameter("beta"), parameter("tau"), parameter("how-many")]);
+        const ENTRY: Entry = Entry::new::<Self>(
+            "sample",
+            "",
+            "",
+            "",
+            Identity::KeysAtZero,
+            &[parameter("beta"), parameter("tau"), parameter("how-many")],
+        );
 
         fn check(&self) -> Result<(), Range> {
             Range::check("tau", self.tau, self.tau.is_finite() && self.tau > 0.0, "a finite number above 0")
@@ -246,6 +287,30 @@ mod tests {
         assert!(error.starts_with("there is no method 'fedprocks'; the methods are fedavg"), "{error}");
     }
 
+    /// Whether what an entry says of 0 holds for the value 0 itself; what it does there is tried elsewhere.
+    fn at_zero(entry: &Entry, parameter: &Parameter, defaults: &Table) {
+        let what = format!("{}.{}", entry.id, parameter.name);
+        let zero = match defaults[parameter.name] {
+            toml::Value::Integer(_) => toml::Value::Integer(0),
+            _ => toml::Value::Float(0.0),
+        };
+        let mut settings = Table::from_iter([(parameter.name.to_string(), zero)]);
+        if parameter.at_zero == AtZero::FedAvg {
+            // Others may have to be 0 with it.
+            let others =
+                entry.coefficients().into_iter().map(|key| (key.to_string(), settings[parameter.name].clone()));
+            settings = others.collect();
+        }
+        let built = entry.build(&settings);
+        match parameter.at_zero {
+            AtZero::FedAvg | AtZero::Does(_) => assert!(built.is_ok(), "{what}: {built:?}"),
+            AtZero::Refused => assert!(matches!(built, Err(Error::Range { .. })), "{what}: {built:?}"),
+            AtZero::None => assert!(matches!(built, Err(Error::Type { .. })), "{what}: {built:?}"),
+        }
+        let says_nothing = parameter.at_zero == AtZero::Does("");
+        assert!(!says_nothing, "{what}");
+    }
+
     #[test]
     fn every_entry_is_whole() {
         for entry in entries() {
@@ -258,7 +323,22 @@ mod tests {
             for text in [entry.summary, entry.reference, entry.equation] {
                 assert!(!text.is_empty(), "{}", entry.id);
             }
-            assert!(entry.needs().is_ok());
+            for parameter in entry.parameters {
+                for text in [parameter.summary, parameter.default, parameter.range] {
+                    assert!(!text.is_empty(), "{}.{}", entry.id, parameter.name);
+                }
+                let plain = |text: &str| text.trim_matches('"').to_string();
+                let default = match &defaults[parameter.name] {
+                    toml::Value::String(word) => word.clone(),
+                    value => value.to_string(),
+                };
+                let number = |text: &str| text.parse::<f64>().ok();
+                let same = plain(parameter.default) == default || number(parameter.default) == number(&default);
+                assert!(same, "{}.{}: {default}", entry.id, parameter.name);
+                at_zero(entry, parameter, &defaults);
+            }
+            let coefficients = !entry.coefficients().is_empty();
+            assert_eq!(entry.identity == Identity::KeysAtZero, coefficients, "{}", entry.id);
         }
     }
 }

@@ -13,6 +13,58 @@ pub(crate) fn parts(layout: &Layout) -> impl Iterator<Item = (Range<usize>, Rang
     })
 }
 
+/// A loss that is a sum over all trainable numbers; adds its gradient.
+///
+/// `each` gives what one of them adds to the loss. It gets the gradient to add to, the number, where it started, and
+/// what the packed arrays have for it.
+pub(crate) fn penalty<const P: usize>(
+    layout: &Layout,
+    grad: &mut [f32],
+    w: &[f32],
+    start: &[f32],
+    packed: [&[f32]; P],
+    each: impl Fn(&mut f32, f32, f32, [f32; P]) -> f32,
+) -> f64 {
+    let mut total = 0.0;
+    for (range, part) in parts(layout) {
+        let (grad, w, start) = (&mut grad[range.clone()], &w[range.clone()], &start[range]);
+        total += part_penalty(grad, w, start, packed.map(|values| &values[part.clone()]), &each);
+    }
+    total
+}
+
+/// Sums that run side by side, and how many numbers each takes before it goes into the total.
+const LANES: usize = 8;
+const RUN: usize = 64;
+
+fn part_penalty<const P: usize>(
+    grad: &mut [f32],
+    w: &[f32],
+    start: &[f32],
+    packed: [&[f32]; P],
+    each: impl Fn(&mut f32, f32, f32, [f32; P]) -> f32,
+) -> f64 {
+    let (grad, grad_rest) = grad.as_chunks_mut::<LANES>();
+    let ((w, w_rest), (start, start_rest)) = (w.as_chunks::<LANES>(), start.as_chunks::<LANES>());
+    let whole = packed.map(|values| values.as_chunks::<LANES>().0);
+    let rest = packed.map(|values| values.as_chunks::<LANES>().1);
+    let (mut total, mut sums) = (0.0_f64, [0.0_f32; LANES]);
+    for (at, ((grad, w), start)) in grad.iter_mut().zip(w).zip(start).enumerate() {
+        let packed = whole.map(|values| values[at]);
+        for lane in 0..LANES {
+            sums[lane] += each(&mut grad[lane], w[lane], start[lane], packed.map(|values| values[lane]));
+        }
+        if at % RUN == RUN - 1 {
+            total += sums.iter().map(|&sum| f64::from(sum)).sum::<f64>();
+            sums = [0.0; LANES];
+        }
+    }
+    for (at, ((grad, w), start)) in grad_rest.iter_mut().zip(w_rest).zip(start_rest).enumerate() {
+        sums[at] += each(grad, *w, *start, rest.map(|values| values[at]));
+    }
+    total + sums.iter().map(|&sum| f64::from(sum)).sum::<f64>()
+}
+
 /// The trainable numbers of a full buffer.
 pub(crate) fn pack(layout: &Layout, full: &[f32]) -> Vec<f32> {
     layout.trainable().iter().flat_map(|range| &full[range.clone()]).copied().collect()
@@ -46,6 +98,16 @@ mod tests {
         for (range, part) in parts(layout) {
             assert_eq!(full[range], packed[part]);
         }
+        // Whole numbers: every sum is exact.
+        let mut grad = vec![0.0; layout.len()];
+        let start: Vec<f32> = full.iter().map(|value| 2.0 * value).collect();
+        let found = penalty(layout, &mut grad, &full, &start, [&packed, &packed], |grad, w, start, [a, b]| {
+            assert_eq!((start, a, b), (2.0 * w, w, w));
+            *grad += w;
+            w
+        });
+        assert_eq!(found, packed.iter().map(|&value| f64::from(value)).sum::<f64>());
+        assert_eq!(pack(layout, &grad), packed);
         let rest = rest(layout);
         assert!(!rest.is_empty());
         let mut all: Vec<Range<usize>> = rest.into_iter().chain(layout.trainable().iter().cloned()).collect();

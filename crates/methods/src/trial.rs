@@ -242,6 +242,7 @@ impl Run {
         let mut trainer = Trainer::new(coordinator.federation().model.clone());
         for round in 0..self.rounds {
             let broadcast = coordinator.open()?;
+            let mut kept = Vec::new();
             for k in sample_clients(5, round, self.sizes.len(), self.per_round.min(self.sizes.len())) {
                 let samples = Samples { split: &split, indices: &indices[k], scaling: &scaling };
                 let (method, memory) = (&*method, &memories[k]);
@@ -250,9 +251,11 @@ impl Run {
                 let done = client(&mut trainer, &task, Params::default())?;
                 each(broadcast.bytes(), done.upload.bytes());
                 coordinator.accept(done.upload)?;
-                memories[k] = done.memory;
+                kept.push((k, done.memory));
             }
-            coordinator.close()?;
+            let refused = coordinator.close()?;
+            let kept = kept.into_iter().filter(|(k, _)| !refused.contains(k));
+            kept.for_each(|(k, memory)| memories[k] = memory);
         }
         Ok((coordinator, memories))
     }

@@ -1,5 +1,5 @@
 //! FedLSD, FedNTD, FedCAD, FedSSD and FedDistill: golden vectors through the real training step, identities over whole
-//! small federations, derivatives through a whole small network.
+//! small federations.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,13 +7,13 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{
-    CLASSES, Scene, SplitMix, assert_near, columns, flat, floats, golden, method, rounds, smooth_model, wholes,
-};
+use common::federation::{AUXILIARY, CLASSES, Holds, LACKING, Run, smooth_model, training};
+use common::scene::{Scene, columns};
+use common::{SplitMix, assert_near, flat, floats, golden, method, wholes};
 use fedelity_data::Split;
-use fedelity_fl::{Method, Payload, Purpose, Samples, Scaling, Server, Trainer, Training, stream};
+use fedelity_fl::{Method, Payload, Purpose, Result, Samples, Scaling, Server, Trainer, Training, stream};
 use fedelity_methods::{Alpha, Credibility, FedAvg, FedCad, FedDistill, FedLsd, FedNtd, FedSsd, Mass, Weight};
-use fedelity_nn::{InputShape, Isa, Model, ModelSpec, Optimizer, OptimizerKind, Params, zoo};
+use fedelity_nn::Params;
 use serde_json::Value;
 
 /// The id here of a method of the golden vectors, if it is one of these.
@@ -71,75 +71,6 @@ fn golden_losses_through_the_training_step() {
         seen += 1;
     }
     assert!(seen >= 105, "the file lost some cases: {seen}");
-}
-
-fn drawn(model: &Model, names: &Value, seed: u64) -> Vec<f32> {
-    let mut params = vec![0.0; model.layout().len()];
-    for (i, tensor) in model.layout().tensors().iter().enumerate() {
-        assert_eq!(tensor.shape, wholes::<usize>(&names[i][1]), "{} is our {}", names[i][0], tensor.name);
-        let fan_in = if tensor.shape.len() > 1 { tensor.shape[1..].iter().product() } else { 50 };
-        let (bound, mut rng) = (1.0 / (fan_in as f64).sqrt(), SplitMix(seed + i as u64));
-        params[tensor.range()].fill_with(|| (rng.symmetric() * bound) as f32);
-    }
-    params
-}
-
-#[test]
-fn golden_trajectories_through_the_training_step() {
-    let mut seen = Vec::new();
-    let file = golden("trajectories.json");
-    for case in file["cases"].as_array().unwrap() {
-        let Some(id) = id(case) else { continue };
-        let (name, setup, expect) = (case["name"].as_str().unwrap(), &case["setup"], &case["expect"]);
-        let whole = |key: &str| setup[key].as_u64().unwrap();
-        let number = |key: &str| setup[key].as_f64().unwrap() as f32;
-        let (side, classes, batch) = (whole("side") as usize, whole("classes") as usize, whole("batch") as usize);
-        let input = InputShape::Image { channels: whole("channels") as usize, height: side, width: side };
-        let spec =
-            ModelSpec { name: case["model"].as_str().unwrap().trim_end_matches("-28").into(), projection: false };
-        let arch = zoo::build(&spec, input, classes).unwrap();
-        let model = Arc::new(Model::compile(&arch, Isa::detect()).unwrap());
-        let mut rng = SplitMix(whole("seed_inputs"));
-        let images: Vec<f32> = (0..batch * input.len()).map(|_| rng.symmetric() as f32).collect();
-        let mut rng = SplitMix(whole("seed_labels"));
-        let labels = (0..batch).map(|_| (rng.next() % classes as u64) as u16).collect();
-        let diagonal = |at: usize| if at.is_multiple_of(classes + 1) { 0.8 } else { 0.0 };
-        let credibility: Vec<f32> = (0..classes * classes).map(|at| diagonal(at) + 0.2 / classes as f32).collect();
-        let down = Payload::new().with("class-alpha", floats(&setup["class_alpha"])).with("credibility", credibility);
-        let scene = Scene {
-            global: drawn(&model, &case["tensors"], whole("seed_global")),
-            model: model.clone(),
-            images,
-            labels,
-            counts: wholes(&setup["label_counts"]),
-            round: 1,
-            down,
-            memory: Payload::new(),
-            training: Training::default(),
-        };
-        let method = method(id, &case["params"], "");
-        let mut params = drawn(&model, &case["tensors"], whole("seed_student"));
-        let kind = OptimizerKind::Sgd { momentum: number("momentum") };
-        let mut optimizer = Optimizer::new(kind, number("weight_decay"), model.isa(), model.layout());
-        for (step, expected) in flat(&expect["losses"]).into_iter().enumerate() {
-            let (loss, grad) = scene.gradient(&*method, &params);
-            assert_near(&format!("{name}: loss {step}"), &[loss], &[expected], 1e-4);
-            optimizer.step(&mut params, &grad, number("lr"));
-        }
-        let mut workspace = model.workspace();
-        let images = fedelity_nn::Batch::Floats { rows: &scene.images };
-        let logits = &workspace.evaluate(&params, &images).logits[..2 * classes];
-        assert_near(&format!("{name}: logits"), logits, &flat(&expect["logits_first_two"]), 1e-3);
-        for (i, tensor) in model.layout().tensors().iter().enumerate() {
-            let squares: f64 = params[tensor.range()].iter().map(|&w| f64::from(w).powi(2)).sum();
-            let expected = expect["tensor_norms"][i].as_f64().unwrap();
-            assert!((squares.sqrt() - expected).abs() < 1e-4 * expected, "{name}: {}", tensor.name);
-        }
-        seen.push(id);
-    }
-    seen.sort_unstable();
-    seen.dedup();
-    assert_eq!(seen, ["fedcad", "feddistill", "fedlsd", "fedntd", "fedssd"]);
 }
 
 /// What a method sends, when the auxiliary samples have these labels and the global model says `logits` about them.
@@ -209,46 +140,39 @@ fn golden_rule_fedssd_credibility() {
 
 // Identities.
 
-const AUXILIARY: &[u16] = &[0, 1, 2, 3, 3, 2, 1, 0, 0, 2, 3, 1];
-/// Class 3 is missing.
-const LACKING: &[u16] = &[0, 1, 2, 1, 0];
+/// Four rounds of a small federation, with these auxiliary samples on the server.
+fn rounds(method: Arc<dyn Method>, auxiliary: &'static [u16]) -> Result<Run> {
+    let run = Run::new(method, smooth_model(), training(), Holds { auxiliary, ..Holds::NOTHING })?;
+    Ok(run.rounds(4))
+}
 
 fn distill(beta_logits: f32, beta_extractor: f32, beta_classifier: f32) -> FedDistill {
     FedDistill { beta_logits, beta_extractor, beta_classifier, ..FedDistill::default() }
 }
 
 #[test]
-fn a_coefficient_of_0_is_fedavg_bit_for_bit() {
-    let plain = rounds(Arc::new(FedAvg {}), None, true).unwrap();
-    let off: [Arc<dyn Method>; 6] = [
-        Arc::new(FedLsd { alpha: 0.0, ..FedLsd::default() }),
-        Arc::new(FedNtd { beta: 0.0, ..FedNtd::default() }),
-        Arc::new(FedCad { beta: 0.0, gamma: 0.0, ..FedCad::default() }),
-        Arc::new(FedSsd { m_max: 0.0, ..FedSsd::default() }),
-        Arc::new(distill(0.0, 0.0, 0.0)),
-        Arc::new(FedDistill {
-            alpha_true: Alpha::Number(0.0),
-            alpha_rich: Alpha::Number(0.0),
-            alpha_few: Alpha::Number(0.0),
-            beta_extractor: 0.0,
-            ..FedDistill::default()
-        }),
-    ];
-    for method in off {
-        let needs = method.needs();
-        assert!(!needs.auxiliary && needs.extra_passes == 0, "{method:?}");
-        assert_eq!(rounds(method, None, true).unwrap(), plain);
-    }
+fn without_any_part_of_the_groups_only_the_extractor_is_taught() {
+    let none = Alpha::Number(0.0);
+    let off = FedDistill {
+        alpha_true: none,
+        alpha_rich: none,
+        alpha_few: none,
+        beta_extractor: 0.0,
+        ..FedDistill::default()
+    };
+    assert_eq!(off.needs().extra_passes, 0);
+    let (off, plain) = (rounds(Arc::new(off), &[]).unwrap(), rounds(Arc::new(FedAvg {}), &[]).unwrap());
+    assert_eq!(off.story(), plain.story());
 }
 
 #[test]
 fn fedcad_with_equal_weights_is_fedlsd_bit_for_bit() {
     for (c, tau, tau_squared) in [(0.3, 2.0, false), (0.7, 1.5, true), (1.0, 1.0, false)] {
-        let lsd = rounds(Arc::new(FedLsd { alpha: c, tau, tau_squared }), None, true).unwrap();
+        let lsd = rounds(Arc::new(FedLsd { alpha: c, tau, tau_squared }), &[]).unwrap();
         let cad = FedCad { beta: c, gamma: c, tau, tau_squared };
         assert!(!cad.needs().auxiliary);
-        for auxiliary in [None, Some(AUXILIARY)] {
-            let cad = rounds(Arc::new(cad.clone()), auxiliary, true).unwrap();
+        for auxiliary in [&[], AUXILIARY] {
+            let cad = rounds(Arc::new(cad.clone()), auxiliary).unwrap();
             assert_eq!((&cad.globals, &cad.losses), (&lsd.globals, &lsd.losses));
         }
     }
@@ -281,28 +205,10 @@ fn on() -> Vec<Arc<dyn Method>> {
 }
 
 #[test]
-fn every_method_does_something_and_the_cache_nothing() {
-    let plain = rounds(Arc::new(FedAvg {}), None, true).unwrap();
-    for method in on() {
-        let cached = rounds(method.clone(), Some(AUXILIARY), true).unwrap();
-        assert_eq!(cached, rounds(method.clone(), Some(AUXILIARY), false).unwrap(), "{method:?}");
-        assert_ne!(cached.globals, plain.globals, "{method:?}");
-        assert!(cached.losses.iter().all(|loss| loss.is_finite()), "{method:?}");
-        let extra = match method.name() {
-            "fedcad" => CLASSES,
-            "fedssd" => CLASSES * CLASSES,
-            _ => 0,
-        };
-        let traffic = plain.traffic.iter().map(|&(down, up)| (down + 4 * extra as u64, up));
-        assert!(traffic.eq(cached.traffic.iter().copied()), "{method:?}: {:?}", cached.traffic);
-    }
-}
-
-#[test]
 fn auxiliary_samples_that_lack_a_class() {
     for method in on() {
-        let story = rounds(method.clone(), Some(LACKING), true).unwrap();
-        assert!(story.losses.iter().all(|loss| loss.is_finite()), "{method:?}");
+        let run = rounds(method.clone(), LACKING).unwrap();
+        assert!(run.losses.iter().all(|loss| loss.is_finite()), "{method:?}");
     }
     let (logits, classes) = ([3.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 3.0, 0.0], 3);
     let cad = FedCad { beta: 0.2, gamma: 0.8, ..FedCad::default() };
@@ -320,7 +226,7 @@ fn auxiliary_samples_that_lack_a_class() {
 fn a_server_without_auxiliary_samples_is_told_before_the_first_round() {
     for method in [Arc::new(FedCad::default()) as Arc<dyn Method>, Arc::new(FedSsd::default())] {
         let name = method.name();
-        let error = rounds(method, None, true).unwrap_err().to_string();
+        let error = rounds(method, &[]).err().unwrap().to_string();
         let expected =
             format!("the method '{name}' needs labelled auxiliary samples on the server, and none was given");
         assert_eq!(error, expected);
@@ -359,8 +265,6 @@ fn a_class_with_its_even_share_is_few() {
     assert!(loss(&scene, &of(1.0, 0.0)) > plain + 1e-3);
 }
 
-// Derivatives through a whole network.
-
 /// A batch of these labels on the smooth network, held by a client with these counts.
 fn scene(labels: &[u16], counts: [usize; CLASSES]) -> (Scene, Vec<f32>) {
     let model = smooth_model();
@@ -384,34 +288,6 @@ fn scene(labels: &[u16], counts: [usize; CLASSES]) -> (Scene, Vec<f32>) {
         training: Training::default(),
     };
     (scene, student)
-}
-
-#[test]
-fn gradients_through_a_whole_network_are_those_of_the_loss() {
-    let cases: [(&[u16], [usize; CLASSES]); 4] = [
-        (&[0, 1, 2, 3, 1, 0], [5, 1, 2, 0]),
-        (&[2], [0, 0, 3, 1]),
-        (&[1, 1, 1], [0, 3, 0, 0]),
-        (&[3, 0, 3], [2, 2, 2, 2]),
-    ];
-    for method in on() {
-        for (labels, counts) in cases {
-            let (scene, student) = scene(labels, counts);
-            let grad = scene.gradient(&*method, &student).1;
-            let scale = grad.iter().fold(0.05f32, |most, d| most.max(d.abs()));
-            for at in (0..student.len()).step_by(7) {
-                let loss = |h: f32| {
-                    let mut moved = student.clone();
-                    moved[at] += h;
-                    f64::from(scene.gradient(&*method, &moved).0)
-                };
-                let h = 0.02f32;
-                let slope = (8.0 * (loss(h) - loss(-h)) - (loss(2.0 * h) - loss(-2.0 * h))) / (12.0 * f64::from(h));
-                let error = (f64::from(grad[at]) - slope).abs();
-                assert!(error < 1e-3 * f64::from(scale), "{method:?}, {labels:?}, {at}: {} for {slope}", grad[at]);
-            }
-        }
-    }
 }
 
 #[test]

@@ -4,44 +4,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fedelity_kernels::{
-    Buffer, Isa, Plane, batch_norm, clear_halo, dense, dropout, elementwise, group_norm, lanes, pool,
+    Buffer, Isa, Plane, affine, batch_norm, clear_halo, dropout, elementwise, group_norm, lanes, pool,
 };
 
 use crate::architecture::InputShape;
+use crate::batch::Batch;
 use crate::plan::{Back, Norm, Op, Place, Plan, RowOp, Target, ValueId};
+use crate::sequence::{Sequence, SequencePlan, Texts};
 
-/// In evaluation mode dense layers always see this many rows, the last ones stale, because the matrix product may round
-/// differently for other numbers of rows. A sample's outputs then do not depend on who stands beside it.
-const EVALUATION_ROWS: usize = 64;
-
-/// One batch of inputs.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Batch<'a> {
-    /// Images as bytes: a value is `pixel * scale[channel] + shift[channel]`.
-    Bytes {
-        /// All images, `[image][channel][row][column]`.
-        pixels: &'a [u8],
-        /// Which of them are in the batch.
-        indices: &'a [u32],
-        /// Per channel.
-        scale: &'a [f32],
-        /// Per channel.
-        shift: &'a [f32],
-    },
-    /// Inputs as they are, `[sample][channel][row][column]`.
-    Floats {
-        /// The samples, one after the other.
-        rows: &'a [f32],
-    },
-    /// Rows of numbers, picked by index.
-    Rows {
-        /// All rows, `[row][column]`.
-        values: &'a [f32],
-        /// Which of them are in the batch.
-        indices: &'a [u32],
-    },
-}
+/// A batch of another kind than the model's input is a mistake of the program, not of its user.
+const UNFIT: &str = "the batch is not what this model takes";
 
 /// What a model says about a batch, as rows.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +56,7 @@ pub struct Workspace {
     slots: Vec<Buffer>,
     aux: Vec<Buffer>,
     packed: Vec<Buffer>,
+    sequence: Sequence,
     /// Rows before each row operation, and after the last one.
     rows: Vec<Buffer>,
     d_rows: Vec<Buffer>,
@@ -101,7 +74,7 @@ struct Chunk {
 }
 
 impl Workspace {
-    pub(crate) fn new(plan: Arc<Plan>, isa: Isa, input: InputShape) -> Self {
+    pub(crate) fn new(plan: Arc<Plan>, isa: Isa, input: InputShape, frozen: Arc<[f32]>) -> Self {
         let rows = plan.rows.len() + 1;
         Self {
             isa,
@@ -117,6 +90,7 @@ impl Workspace {
             d_rows: vec![Buffer::default(); rows],
             dropout_key: 0,
             picked: Vec::new(),
+            sequence: Sequence::new(isa, frozen),
             plan,
         }
     }
@@ -160,18 +134,12 @@ impl Workspace {
                     if *relu {
                         elementwise::relu_rows_backward(d_y, &y[..n * outputs]);
                     }
-                    dense::weight_gradient(&mut grad[weight.clone()], d_y, &x[..n * inputs], n, *inputs, *outputs);
-                    dense::bias_gradient(&mut grad[bias.clone()], d_y, n, *outputs);
-                    if i > 0 || plan.exit.is_some() {
-                        dense::input_gradient(
-                            &mut d_x[..n * inputs],
-                            d_y,
-                            &params[weight.clone()],
-                            n,
-                            *inputs,
-                            *outputs,
-                            false,
-                        );
+                    let (x, sizes) = (&x[..n * inputs], (n, *inputs, *outputs));
+                    affine::weight_gradient(self.isa, &mut grad[weight.clone()], d_y, x, sizes);
+                    affine::bias_gradient(&mut grad[bias.clone()], d_y, n, *outputs);
+                    if i > 0 || plan.exit.is_some() || plan.sequence.is_some() {
+                        let (d_x, w) = (&mut d_x[..n * inputs], &params[weight.clone()]);
+                        affine::input_gradient(self.isa, d_x, d_y, w, sizes, false);
                     }
                 }
                 RowOp::Relu { width } => {
@@ -188,6 +156,9 @@ impl Workspace {
             {
                 elementwise::axpy(self.isa, &mut d_x[..extra.len()], 1.0, extra);
             }
+        }
+        if let Some(tokens) = &plan.sequence {
+            self.sequence.backward(tokens, params, &self.d_rows[0], grad);
         }
         let Some(exit) = plan.exit else { return };
         for op in &plan.ops {
@@ -218,17 +189,16 @@ impl Workspace {
 
     fn forward(&mut self, mut mode: Mode<'_>, batch: &Batch<'_>) -> Outputs<'_> {
         let plan = Arc::clone(&self.plan);
-        let n = match batch {
-            Batch::Bytes { indices, .. } | Batch::Rows { indices, .. } => indices.len(),
-            Batch::Floats { rows } => rows.len() / self.input.len(),
-        };
+        let n = batch.samples(self.input);
         if n == 0 {
             self.samples = 0;
             return self.outputs();
         }
         self.reserve(n);
         self.samples = n;
-        if plan.exit.is_some() {
+        if let Some(tokens) = &plan.sequence {
+            self.read_tokens(tokens, &mode, batch);
+        } else if plan.exit.is_some() {
             self.load_image(batch);
             for op in &plan.ops {
                 if let Op::Conv { conv, weight, packed, .. } = op {
@@ -258,12 +228,8 @@ impl Workspace {
             match op {
                 RowOp::Dense { inputs, outputs, weight, bias, relu } => {
                     let params = mode.params();
-                    let (w, b) = (&params[weight.clone()], Some(&params[bias.clone()]));
-                    let step = if matches!(mode, Mode::Training { .. }) { n } else { EVALUATION_ROWS };
-                    let parts = y.chunks_exact_mut(step * outputs).zip(x.chunks_exact(step * inputs));
-                    for (y, x) in parts.take(n.div_ceil(step)) {
-                        dense::forward(y, x, w, b, step, *inputs, *outputs, *relu);
-                    }
+                    let (w, b) = (&params[weight.clone()], &params[bias.clone()]);
+                    affine::forward(self.isa, y, x, w, b, (n, *inputs, *outputs), *relu);
                 }
                 RowOp::Relu { width } => {
                     y[..n * width].copy_from_slice(&x[..n * width]);
@@ -280,6 +246,16 @@ impl Workspace {
         self.outputs()
     }
 
+    /// The token part of the model, up to one row a sample.
+    fn read_tokens(&mut self, plan: &SequencePlan, mode: &Mode<'_>, batch: &Batch<'_>) {
+        let Batch::Tokens { ids, starts, indices } = *batch else { panic!("{UNFIT}") };
+        let (texts, rows) = (Texts { ids, starts, indices }, &mut self.rows[0][..indices.len() * plan.width]);
+        match mode {
+            Mode::Training { params, key } => self.sequence.train(plan, params, texts, *key, rows),
+            Mode::Evaluation { params } => self.sequence.evaluate(plan, params, texts, rows),
+        }
+    }
+
     fn load_image(&mut self, batch: &Batch<'_>) {
         let (image, n) = (&self.plan.values[0], self.samples);
         let x = &mut self.saved[0];
@@ -294,6 +270,7 @@ impl Workspace {
                 indices.iter().for_each(|i| self.picked.extend_from_slice(row(i)));
                 lanes::from_rows(self.isa, x, image.plane, image.channels, &self.picked, n);
             }
+            Batch::Tokens { .. } => panic!("{UNFIT}"),
         }
     }
 
@@ -311,13 +288,13 @@ impl Workspace {
                     row.copy_from_slice(&values[i as usize * width..(i as usize + 1) * width]);
                 }
             }
+            Batch::Tokens { .. } => panic!("{UNFIT}"),
         }
     }
 
     /// Makes room for a batch. Fresh buffers are zero, and so are their halos from then on.
     fn reserve(&mut self, samples: usize) {
         if samples > self.row_samples {
-            let samples = samples.next_multiple_of(EVALUATION_ROWS);
             self.row_samples = samples;
             for (i, rows) in self.rows.iter_mut().zip(&mut self.d_rows).enumerate() {
                 let width = if i == 0 { self.plan.row_width } else { self.plan.rows[i - 1].width() };
@@ -482,10 +459,10 @@ impl Workspace {
         let (dy_plane, channels) = (plan.values[y].gradient, plan.values[y].channels);
         if let Op::Conv { conv, x, weight, bias, .. } = op {
             let (x, d_y) = (self.slice(self.value(*x, chunk)), &self.slots[step.d_y]);
-            conv.weight_gradient(&mut grad[weight.clone()], x, d_y, groups);
-            if let Some(bias) = bias {
-                conv.bias_gradient(&mut grad[bias.clone()], d_y, groups);
-            }
+            // A bias stands behind its weights.
+            let (weights, behind) = grad[weight.start..].split_at_mut(weight.len());
+            let d_b = bias.as_ref().map(|bias| &mut behind[..bias.len()]);
+            conv.weight_gradient(weights, d_b, x, d_y, groups);
         }
         for (target, x) in step.to.iter().zip(op.inputs()) {
             let (Some(target), Some(x)) = (target, x) else { continue };

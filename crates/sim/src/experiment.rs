@@ -69,7 +69,7 @@ impl Experiment {
                 }
             }
             (InputShape::Image { .. }, Shape::Numbers(columns)) if channels * height * width == columns => {}
-            (InputShape::Tokens { .. }, Shape::Text) => {}
+            (InputShape::Tokens { .. }, Shape::Text) if self.data.splits().iter().all(|split| split.has_tokens()) => {}
             (InputShape::Tokens { .. }, _) => return unfit("inputs of", "tokens".to_string(), has.to_string()),
             _ => return unfit("inputs of", sides, has.to_string()),
         }

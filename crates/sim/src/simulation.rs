@@ -53,10 +53,20 @@ impl Simulation {
 
         let train = Samples { split: &experiment.data.train, indices: &[], scaling: &self.scaling };
         let all = Clients { experiment, broadcast: &broadcast, train, schedule: &schedule };
-        let tally = workers::run(&all, &mut self.trainers, &mut self.coordinator, &mut self.memories, &mut self.spare)?;
+        let tally = workers::run(&all, &mut self.trainers, &mut self.coordinator, &self.memories, &mut self.spare)?;
         let trained = start.elapsed();
 
-        self.coordinator.close()?;
+        let refused = self.coordinator.close()?;
+        for (client, memory) in tally.memories {
+            if refused.contains(&client) {
+                continue;
+            }
+            if memory.is_empty() {
+                self.memories.remove(&client);
+            } else {
+                self.memories.insert(client, memory);
+            }
+        }
         let closed = start.elapsed();
 
         let due = (number + 1).is_multiple_of(experiment.evaluate_every) || self.done();
@@ -110,7 +120,7 @@ impl Simulation {
         &self.experiment
     }
 
-    /// What a client remembers from its last accepted upload, if anything.
+    /// What a client remembers from its last upload that the server did not leave out, if anything.
     pub fn memory(&self, client: usize) -> Option<&Payload> {
         self.memories.get(&client)
     }

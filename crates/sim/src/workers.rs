@@ -27,6 +27,8 @@ pub(crate) struct Tally {
     pub(crate) steps: u64,
     pub(crate) bytes_up: u64,
     pub(crate) folding: Duration,
+    /// What clients will remember, in folding order, once the round is closed.
+    pub(crate) memories: Vec<(usize, Payload)>,
 }
 
 /// What all clients of a round have in common.
@@ -45,7 +47,7 @@ pub(crate) type Memories = BTreeMap<usize, Payload>;
 /// What workers share.
 struct Fold<'a> {
     coordinator: &'a mut Coordinator,
-    memories: &'a mut Memories,
+    memories: &'a Memories,
     spare: &'a mut Vec<Params>,
     waiting: BTreeMap<usize, Result<Done, Error>>,
     claimed: usize,
@@ -74,18 +76,14 @@ impl Fold<'_> {
         }
     }
 
-    /// Folds one client in. What it remembers is kept once the server has accepted its upload.
+    /// Folds one client in. What it will remember waits for the end of the round: an upload may still be left out.
     fn fold(&mut self, done: Done) -> Result<(), Error> {
         let start = Instant::now();
         let Done { upload, memory, fitted } = done;
         let (client, bytes) = (upload.client, upload.bytes());
         let spare = self.coordinator.accept(upload)?;
         self.spare.extend(spare);
-        if memory.is_empty() {
-            self.memories.remove(&client);
-        } else {
-            self.memories.insert(client, memory);
-        }
+        self.tally.memories.push((client, memory));
         self.tally.bytes_up += bytes;
         self.tally.steps += fitted.steps as u64;
         self.tally.terms.merge(&fitted.terms);
@@ -99,7 +97,7 @@ pub(crate) fn run(
     clients: &Clients<'_>,
     trainers: &mut [Trainer],
     coordinator: &mut Coordinator,
-    memories: &mut Memories,
+    memories: &Memories,
     spare: &mut Vec<Params>,
 ) -> Result<Tally, Error> {
     let threads = trainers.len().min(clients.schedule.len()).max(1);

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, anyhow};
 use fedelity_fl::Needs;
-use fedelity_methods::registry::{self, Entry};
-use fedelity_nn::{InputShape, ModelSpec};
+use fedelity_methods::registry::{self, AtZero, Entry, Parameter};
+use fedelity_nn::InputShape;
 use serde_json::json;
 
 use crate::config::nearest;
@@ -11,7 +11,7 @@ use crate::printer::{Printer, Style};
 use crate::status::Status;
 use crate::table::{Align, Table};
 use crate::terminal;
-use crate::travel::{Travel, Trial};
+use crate::travel::Trial;
 use crate::units::{thousands, wrap};
 
 const EXAMPLES: &str = "\
@@ -22,7 +22,8 @@ Examples:
 
 The list, from left to right: samples that the server must hold; what a client keeps from round to
 round, in models; what it sends beside its weights; forward passes a step beyond its own; bytes both
-ways relative to FedAvg. What travels is counted, with default keys, on the default model.";
+ways relative to FedAvg. What travels is counted, with default keys, on the default model; with a
+projection head, where the method was published with one.";
 
 /// List the methods, or explain one
 #[derive(Debug, clap::Args)]
@@ -43,7 +44,7 @@ const CLASSES: usize = 10;
 
 impl Methods {
     pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
-        let trial = Trial::new(&ModelSpec { name: MODEL.to_string(), projection: false }, INPUT, CLASSES)?;
+        let trial = Trial::new(MODEL, INPUT, CLASSES)?;
         let entry = self.name.as_deref().map(find).transpose()?;
         let all: Vec<&Entry> = entry.map_or_else(|| registry::entries().iter().collect(), |entry| vec![entry]);
         if self.json {
@@ -84,10 +85,10 @@ fn list(printer: &Printer, entries: &[&Entry], trial: &Trial) -> Result<()> {
         table.row([
             entry.id.to_string(),
             or_none(server_data(&needs).join(", ")),
-            if travel.memory == 0 { "-".to_string() } else { models(travel.memory, trial) },
+            if travel.memory == 0 { "-".to_string() } else { models(travel.memory, travel.weights) },
             or_none(travel.leaves.join(", ")),
             if needs.extra_passes == 0 { "-".to_string() } else { needs.extra_passes.to_string() },
-            format!("{:.2}x", traffic(&travel, trial)),
+            format!("{:.2}x", travel.relative()),
         ]);
     }
     for line in table.lines(printer) {
@@ -127,11 +128,12 @@ fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
     fact(
         "Traffic",
         &format!(
-            "{:.2} times FedAvg's: {} numbers down and {} up, on a model of {} with {CLASSES} classes",
-            traffic(&travel, trial),
+            "{:.2} times FedAvg's: {} numbers down and {} up, on a model of {} with {CLASSES} classes{}",
+            travel.relative(),
             thousands(travel.down as usize),
             thousands(travel.up as usize),
-            thousands(trial.weights() as usize)
+            thousands(travel.weights as usize),
+            if needs.projection { " and a projection head" } else { "" }
         ),
     )?;
     if entry.parameters.is_empty() {
@@ -148,14 +150,10 @@ fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
         printer.line(format!("  {} = {}{symbol}", parameter.name, parameter.default))?;
         paragraph(6, "", &capital(parameter.summary))?;
         let mut facts = vec![format!("allowed: {}", parameter.range)];
-        for (what, text) in [("paper", parameter.paper), ("at 0", parameter.at_zero)] {
-            match text {
-                "" | "not allowed" | "refused" => {}
-                // A switch has no 0; its text says which position it is about.
-                text if text.starts_with("false: ") => facts.push(text.to_string()),
-                text => facts.push(format!("{what}: {text}")),
-            }
+        if !parameter.paper.is_empty() {
+            facts.push(format!("paper: {}", parameter.paper));
         }
+        facts.extend(at_zero(entry, parameter).map(|text| format!("at 0: {text}")));
         paragraph(6, "", &facts.join("; "))?;
     }
     Ok(())
@@ -176,24 +174,36 @@ fn as_json(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
         "label-counts-leave-client": needs.label_counts_leave_client,
         "projection": needs.projection,
         "extra-passes": needs.extra_passes,
+        "fedavg-at-0": entry.coefficients(),
         "sends-beside-weights": travel.leaves,
-        "weights": trial.weights(),
+        "weights": travel.weights,
         "classes": CLASSES,
         "numbers-down": travel.down,
         "numbers-up": travel.up,
         "numbers-kept": travel.memory,
-        "traffic": traffic(&travel, trial),
+        "traffic": travel.relative(),
     }))
 }
 
-/// Both ways, relative to FedAvg's.
-fn traffic(travel: &Travel, trial: &Trial) -> f64 {
-    (travel.down + travel.up) as f64 / (2 * trial.weights()) as f64
+/// What a key does at 0, unless 0 is refused or means nothing.
+fn at_zero(entry: &Entry, parameter: &Parameter) -> Option<String> {
+    match parameter.at_zero {
+        AtZero::FedAvg => {
+            let others: Vec<&str> = entry.coefficients().into_iter().filter(|key| *key != parameter.name).collect();
+            Some(match others.len() {
+                0 => "FedAvg".to_string(),
+                1 => format!("FedAvg, if {} is 0 too", others[0]),
+                _ => format!("FedAvg, if {} are 0 too", others.join(" and ")),
+            })
+        }
+        AtZero::Does(text) => Some(text.to_string()),
+        AtZero::Refused | AtZero::None => None,
+    }
 }
 
 /// Numbers in models.
-fn models(numbers: u64, trial: &Trial) -> String {
-    let models = numbers as f64 / trial.weights() as f64;
+fn models(numbers: u64, weights: u64) -> String {
+    let models = numbers as f64 / weights as f64;
     if models < 0.005 { "<0.01".to_string() } else { format!("{models:.2}") }
 }
 

@@ -48,7 +48,7 @@ impl Kernel for Correlate<'_> {
                 while row < pass.rows {
                     let rows = row..(row + if weights_outside { pass.rows } else { chunk }).min(pass.rows);
                     let (mut weights, mut first) = (packed.as_ptr(), 0);
-                    for block in blocks(pass.target_channels) {
+                    for block in blocks(pass.target_channels, 6) {
                         for inner in 0..block_runs {
                             let group = outer + inner;
                             let to = target

@@ -15,7 +15,7 @@ use std::ops::Range;
 use crate::plane::Plane;
 use crate::simd::Isa;
 use correlate::{Correlate, Start, tile_width};
-use weight::{BiasGradient, WeightGradient};
+use weight::WeightGradient;
 
 const PAGE_BYTES: usize = 4096;
 
@@ -120,7 +120,7 @@ impl Conv {
         let lanes = isa.lanes();
         let output = Plane { height, width, halo: output_halo };
         // A tile skips the taps that no pixel of it needs; what is left reaches over the edge by less than its width.
-        let reach = blocks(in_channels).map(|block| tile_width(isa, block) - 1).max().unwrap_or(0);
+        let reach = blocks(in_channels, 6).map(|block| tile_width(isa, block) - 1).max().unwrap_or(0);
         let output_gradient = output.with_halo(gradient_halo(input, output, kernel, stride, pad).min(reach));
         let corner = input.origin() - pad * (input.row() + 1);
         let source = Walk {
@@ -318,19 +318,11 @@ impl Conv {
         }
     }
 
-    /// dw += the gradient of the weights, over all groups.
-    pub fn weight_gradient(&self, d_w: &mut [f32], x: &[f32], d_y: &[f32], groups: usize) {
-        assert!(d_w.len() >= self.weights());
+    /// dw += the gradient of the weights, over all groups; db += the sum of the output gradient over samples and pixels.
+    pub fn weight_gradient(&self, d_w: &mut [f32], d_b: Option<&mut [f32]>, x: &[f32], d_y: &[f32], groups: usize) {
+        assert!(d_w.len() >= self.weights() && d_b.as_ref().is_none_or(|d_b| d_b.len() >= self.out_channels));
         self.check(x, d_y, groups, self.output_gradient);
-        self.isa.run(WeightGradient { conv: self, d_w, x, d_y, groups });
-    }
-
-    /// db += the sum of the output gradient over samples and pixels.
-    pub fn bias_gradient(&self, d_b: &mut [f32], d_y: &[f32], groups: usize) {
-        assert!(d_b.len() >= self.out_channels);
-        let plane = self.output_gradient;
-        assert!(d_y.len() >= groups * self.out_channels * plane.area() * self.isa.lanes());
-        self.isa.run(BiasGradient { d_b: &mut d_b[..self.out_channels], d_y, plane, groups });
+        self.isa.run(WeightGradient { conv: self, d_w, d_b, x, d_y, groups });
     }
 
     fn check(&self, x: &[f32], y: &[f32], groups: usize, y_plane: Plane) {
@@ -389,10 +381,10 @@ fn gradient_halo(input: Plane, output: Plane, kernel: usize, stride: usize, pad:
     side(input.height, output.height).max(side(input.width, output.width))
 }
 
-/// Channels are taken in even blocks of at most six: with two pixels a tile then has ten or twelve sums, enough to hide
-/// the latency of a multiply-add and few enough for sixteen registers.
-fn blocks(channels: usize) -> impl Iterator<Item = usize> {
-    let count = channels.div_ceil(6);
+/// Channels are taken in even blocks of at most `most`, chosen so that a tile has ten or twelve sums: enough to hide the
+/// latency of a multiply-add and few enough for sixteen registers.
+fn blocks(channels: usize, most: usize) -> impl Iterator<Item = usize> {
+    let count = channels.div_ceil(most);
     let (size, larger) = (channels / count, channels % count);
     (0..count).map(move |i| size + usize::from(i < larger))
 }
@@ -400,7 +392,7 @@ fn blocks(channels: usize) -> impl Iterator<Item = usize> {
 /// Packed order: block of target channels, source channel, tap, target channel within the block.
 fn pack(packed: &mut [f32], pass: &Pass, kernel: usize, weight: impl Fn(usize, usize, usize) -> f32) {
     let (mut at, mut first) = (0, 0);
-    for block in blocks(pass.target_channels) {
+    for block in blocks(pass.target_channels, 6) {
         for source in 0..pass.source_channels {
             for row in 0..pass.row_taps.count {
                 for column in 0..pass.column_taps.count {

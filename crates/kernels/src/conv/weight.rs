@@ -9,16 +9,24 @@ use super::{Conv, blocks, walk};
 use crate::plane::Plane;
 use crate::simd::{Kernel, fma, load};
 
-/// Pixels summed by a tile before its lanes are added up: the gradient of six channels then fits into the first-level
-/// cache.
-const SUM_PIXELS: usize = 64;
+/// Pixels summed by a tile before its lanes are added up: what a tile reads then fits into the first-level cache.
+const SUM_PIXELS: usize = 128;
 
 pub(super) struct WeightGradient<'a> {
     pub(super) conv: &'a Conv,
     pub(super) d_w: &'a mut [f32],
+    pub(super) d_b: Option<&'a mut [f32]>,
     pub(super) x: &'a [f32],
     pub(super) d_y: &'a [f32],
     pub(super) groups: usize,
+}
+
+/// What every tile reads.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    conv: &'a Conv,
+    x: &'a [f32],
+    d_y: &'a [f32],
 }
 
 /// The part of the batch a tile sums over.
@@ -32,23 +40,22 @@ impl Kernel for WeightGradient<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Simd>(mut self, simd: S) {
         let plane = self.conv.output_gradient;
         // Small images are summed over several groups, large ones over some rows.
-        let (group_step, row_step) = if plane.pixels() >= SUM_PIXELS {
-            (1, SUM_PIXELS.div_ceil(plane.width))
-        } else {
-            (SUM_PIXELS.div_ceil(plane.pixels()), plane.height)
-        };
-        let d_w = self.d_w.as_mut_ptr();
+        let group_step = SUM_PIXELS.div_ceil(plane.pixels());
+        let row_parts = (plane.pixels() / SUM_PIXELS).clamp(1, plane.height);
+        let (d_w, d_b) = (self.d_w.as_mut_ptr(), self.d_b.as_deref_mut());
+        let mut d_b = d_b.map(|d_b| &mut d_b[..self.conv.out_channels]);
         for group in (0..self.groups).step_by(group_step) {
             let groups = group..(group + group_step).min(self.groups);
-            let mut row = 0;
-            while row < plane.height {
-                let end = if plane.height - row < 2 * row_step { plane.height } else { row + row_step };
-                let region = Region { groups: groups.clone(), rows: row..end };
-                all_blocks(simd, &self, d_w, &region);
-                row = end;
+            for part in 0..row_parts {
+                let rows = part * plane.height / row_parts..(part + 1) * plane.height / row_parts;
+                let region = Region { groups: groups.clone(), rows };
+                all_blocks(simd, Job { conv: self.conv, x: self.x, d_y: self.d_y }, d_w, &region);
+                if let Some(d_b) = &mut d_b {
+                    bias_sums(simd, d_b, self.d_y, plane, &region);
+                }
             }
         }
     }
@@ -56,18 +63,16 @@ impl Kernel for WeightGradient<'_> {
 
 /// Every tile, over one region.
 #[inline(always)]
-fn all_blocks<S: Simd>(simd: S, job: &WeightGradient<'_>, d_w: *mut f32, region: &Region) {
+fn all_blocks<S: Simd>(simd: S, job: Job<'_>, d_w: *mut f32, region: &Region) {
     let mut first = 0;
-    for block in blocks(job.conv.out_channels) {
+    for block in blocks(job.conv.out_channels, 4) {
         // SAFETY: the buffers were checked against the geometry, and a region lies inside it.
         unsafe {
             match block {
-                6 => tiles::<S, 6, 2>(simd, job, d_w, first, region),
-                5 => tiles::<S, 5, 2>(simd, job, d_w, first, region),
-                4 => tiles::<S, 4, 2>(simd, job, d_w, first, region),
-                3 => tiles::<S, 3, 3>(simd, job, d_w, first, region),
-                2 => tiles::<S, 2, 3>(simd, job, d_w, first, region),
-                _ => tiles::<S, 1, 3>(simd, job, d_w, first, region),
+                4 => tiles::<S, 4, 3>(simd, job, d_w, first, region),
+                3 => tiles::<S, 3, 4>(simd, job, d_w, first, region),
+                2 => tiles::<S, 2, 4>(simd, job, d_w, first, region),
+                _ => tiles::<S, 1, 4>(simd, job, d_w, first, region),
             }
         }
         first += block;
@@ -78,17 +83,19 @@ fn all_blocks<S: Simd>(simd: S, job: &WeightGradient<'_>, d_w: *mut f32, region:
 #[inline(always)]
 unsafe fn tiles<S: Simd, const OC: usize, const TAPS: usize>(
     simd: S,
-    job: &WeightGradient<'_>,
+    job: Job<'_>,
     d_w: *mut f32,
     first: usize,
     region: &Region,
 ) {
     let (channels, per_channel) = (job.conv.in_channels, job.conv.taps.len());
-    // The same tap of neighbouring channels goes together: both read inside the input for the same outputs.
-    let even = channels / TAPS * TAPS;
+    // The same tap of neighbouring channels goes together: all read inside the input for the same outputs. Without
+    // padding every tap does, and neighbouring taps share what they read.
+    let even = if job.conv.pad == 0 { 0 } else { channels / TAPS * TAPS };
     for channel in (0..even).step_by(TAPS) {
         for tap in 0..per_channel {
-            let at = std::array::from_fn(|i| (channel + i, tap));
+            let mut at = [(channel, tap); TAPS];
+            (0..TAPS).for_each(|i| at[i].0 += i);
             // SAFETY: handed on; the weights exist.
             unsafe { tile::<S, OC, TAPS>(simd, job, d_w, at, first, region) };
         }
@@ -96,17 +103,16 @@ unsafe fn tiles<S: Simd, const OC: usize, const TAPS: usize>(
     // What is left goes by neighbouring taps.
     let (mut left, mut at) = ((channels - even) * per_channel, (even, 0));
     while left > 0 {
+        let n = left.min(TAPS);
         // SAFETY: as above.
-        let n = unsafe {
-            if left >= TAPS {
-                let at = std::array::from_fn(|i| advance(at, i, per_channel));
-                tile::<S, OC, TAPS>(simd, job, d_w, at, first, region);
-                TAPS
-            } else {
-                tile::<S, OC, 1>(simd, job, d_w, [at], first, region);
-                1
+        unsafe {
+            match n {
+                4 => tile::<S, OC, 4>(simd, job, d_w, run(at, per_channel), first, region),
+                3 => tile::<S, OC, 3>(simd, job, d_w, run(at, per_channel), first, region),
+                2 => tile::<S, OC, 2>(simd, job, d_w, run(at, per_channel), first, region),
+                _ => tile::<S, OC, 1>(simd, job, d_w, [at], first, region),
             }
-        };
+        }
         left -= n;
         at = advance(at, n, per_channel);
     }
@@ -123,11 +129,21 @@ fn advance((mut channel, mut tap): (usize, usize), n: usize, per_channel: usize)
     (channel, tap)
 }
 
+/// The weight `at` and those after it.
+#[inline(always)]
+fn run<const TAPS: usize>(at: (usize, usize), per_channel: usize) -> [(usize, usize); TAPS] {
+    let mut all = [at; TAPS];
+    for i in 1..TAPS {
+        all[i] = advance(all[i - 1], 1, per_channel);
+    }
+    all
+}
+
 /// OC output channels by TAPS weights, added to the gradient.
 #[inline(always)]
 unsafe fn tile<S: Simd, const OC: usize, const TAPS: usize>(
     simd: S,
-    job: &WeightGradient<'_>,
+    job: Job<'_>,
     d_w: *mut f32,
     at: [(usize, usize); TAPS],
     first: usize,
@@ -150,7 +166,7 @@ unsafe fn tile<S: Simd, const OC: usize, const TAPS: usize>(
 #[inline(always)]
 unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
     simd: S,
-    job: &WeightGradient<'_>,
+    job: Job<'_>,
     at: [(usize, usize); TAPS],
     first: usize,
     region: &Region,
@@ -160,12 +176,13 @@ unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
     let gradient = walk(plane, conv.out_channels, S::F32_LANES);
     // Only output pixels for which one of the taps reads inside the input.
     let (mut rows, mut columns) = (plane.height..0, plane.width..0);
-    let offsets: [usize; TAPS] = std::array::from_fn(|i| {
+    let mut offsets = [0; TAPS];
+    for i in 0..TAPS {
         let (channel, tap) = (at[i].0, &conv.taps[at[i].1]);
         rows = rows.start.min(tap.rows.start)..rows.end.max(tap.rows.end);
         columns = columns.start.min(tap.columns.start)..columns.end.max(tap.columns.end);
-        source.base + channel * source.channel + tap.offset
-    });
+        offsets[i] = source.base + channel * source.channel + tap.offset;
+    }
     let rows = rows.start.max(region.rows.start)..rows.end.min(region.rows.end);
     let mut sum = [[simd.splat_f32s(0.0); TAPS]; OC];
     // SAFETY: rows and columns lie inside the output, and every tap of an output pixel lies inside the input's border.
@@ -177,11 +194,22 @@ unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
                 let mut d = d_y.add(group * gradient.group + row * gradient.row + columns.start * gradient.pixel);
                 let mut at = group * source.group + row * source.row + columns.start * source.pixel;
                 for _ in columns.clone() {
-                    let v: [S::f32s; TAPS] = std::array::from_fn(|t| load::<S>(x[t].add(at)));
-                    for o in 0..OC {
-                        let g = load::<S>(d.add(o * gradient.channel));
+                    // The shorter side of the tile stays in registers.
+                    if TAPS <= OC {
+                        let v: [S::f32s; TAPS] = std::array::from_fn(|t| load::<S>(x[t].add(at)));
+                        for o in 0..OC {
+                            let g = load::<S>(d.add(o * gradient.channel));
+                            for t in 0..TAPS {
+                                sum[o][t] = fma(simd, g, v[t], sum[o][t]);
+                            }
+                        }
+                    } else {
+                        let g: [S::f32s; OC] = std::array::from_fn(|o| load::<S>(d.add(o * gradient.channel)));
                         for t in 0..TAPS {
-                            sum[o][t] = fma(simd, g, v[t], sum[o][t]);
+                            let v = load::<S>(x[t].add(at));
+                            for o in 0..OC {
+                                sum[o][t] = fma(simd, g[o], v, sum[o][t]);
+                            }
                         }
                     }
                     d = d.add(S::F32_LANES);
@@ -193,39 +221,29 @@ unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
     sum
 }
 
-pub(super) struct BiasGradient<'a> {
-    pub(super) d_b: &'a mut [f32],
-    pub(super) d_y: &'a [f32],
-    pub(super) plane: Plane,
-    pub(super) groups: usize,
-}
-
-impl Kernel for BiasGradient<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let walk = walk(self.plane, self.d_b.len(), S::F32_LANES);
-        for group in 0..self.groups {
-            for (channel, d_b) in self.d_b.iter_mut().enumerate() {
-                // Four sums, so that one addition need not wait for the one before.
-                let mut sums = [simd.splat_f32s(0.0); 4];
-                for row in 0..self.plane.height {
-                    let start = group * walk.group + channel * walk.channel + walk.base + row * walk.row;
-                    let line = &self.d_y[start..start + self.plane.width * S::F32_LANES];
-                    let (fours, rest) = S::as_simd_f32s(line).0.as_chunks::<4>();
-                    for four in fours {
-                        for (sum, &v) in sums.iter_mut().zip(four) {
-                            *sum = simd.add_f32s(*sum, v);
-                        }
-                    }
-                    for (sum, &v) in sums.iter_mut().zip(rest) {
+/// Adds the sums of `d_y` over a region, while it is in the cache.
+#[inline(always)]
+fn bias_sums<S: Simd>(simd: S, d_b: &mut [f32], d_y: &[f32], plane: Plane, region: &Region) {
+    let walk = walk(plane, d_b.len(), S::F32_LANES);
+    for group in region.groups.clone() {
+        for (channel, d_b) in d_b.iter_mut().enumerate() {
+            // Four sums, so that one addition need not wait for the one before.
+            let mut sums = [simd.splat_f32s(0.0); 4];
+            for row in region.rows.clone() {
+                let start = group * walk.group + channel * walk.channel + walk.base + row * walk.row;
+                let line = &d_y[start..start + plane.width * S::F32_LANES];
+                let (fours, rest) = S::as_simd_f32s(line).0.as_chunks::<4>();
+                for four in fours {
+                    for (sum, &v) in sums.iter_mut().zip(four) {
                         *sum = simd.add_f32s(*sum, v);
                     }
                 }
-                let [a, b, c, d] = sums;
-                *d_b += simd.reduce_sum_f32s(simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d)));
+                for (sum, &v) in sums.iter_mut().zip(rest) {
+                    *sum = simd.add_f32s(*sum, v);
+                }
             }
+            let [a, b, c, d] = sums;
+            *d_b += simd.reduce_sum_f32s(simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d)));
         }
     }
 }

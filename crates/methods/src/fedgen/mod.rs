@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 use self::generator::{Generator, Shape, diversity};
 use crate::error::Range;
-use crate::registry::{Entry, Hyper, Parameter};
+use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 
 /// The last local epoch, counted from 1, in which the generator teaches. As in the authors' code.
 const TEACHING_EPOCHS: usize = 20;
@@ -289,6 +289,7 @@ impl Hyper for FedGen {
         "A small generator, trained on all heads, gives clients features of the classes they lack.",
         "Zhu et al., ICML 2021, arXiv:2105.10056",
         "L = CE + alpha * CE(h(G(y')), y') + beta * KL(softmax(h(G(y))) || softmax(z)), alpha and beta * decay^t",
+        Identity::KeysAtZero,
         PARAMETERS,
     );
 
@@ -319,7 +320,7 @@ const PARAMETERS: &[Parameter] = &[
         default: "0.1",
         range: "0 or more",
         paper: "10 (MNIST); 0.1 and 1 on CIFAR-10 and CIFAR-100 in the FedGKD paper",
-        at_zero: "no such term; with beta = 0 FedAvg",
+        at_zero: AtZero::FedAvg,
     },
     Parameter {
         name: "beta",
@@ -328,7 +329,7 @@ const PARAMETERS: &[Parameter] = &[
         default: "0.1",
         range: "0 or more",
         paper: "10 (MNIST), 1 (EMNIST); 0 in the code of the FedGKD paper",
-        at_zero: "no such term; with alpha = 0 FedAvg",
+        at_zero: AtZero::FedAvg,
     },
     Parameter {
         name: "decay",
@@ -337,7 +338,7 @@ const PARAMETERS: &[Parameter] = &[
         default: "0.98",
         range: "above 0 and at most 1",
         paper: "0.98",
-        at_zero: "not allowed",
+        at_zero: AtZero::Refused,
     },
     Parameter {
         name: "diversity",
@@ -346,7 +347,7 @@ const PARAMETERS: &[Parameter] = &[
         default: "1.0",
         range: "0 or more",
         paper: "1",
-        at_zero: "the generator may ignore its noise",
+        at_zero: AtZero::Does("the generator may ignore its noise"),
     },
     Parameter {
         name: "batch",
@@ -355,7 +356,7 @@ const PARAMETERS: &[Parameter] = &[
         default: "32",
         range: "2 or more",
         paper: "32",
-        at_zero: "not allowed",
+        at_zero: AtZero::Refused,
     },
     Parameter {
         name: "hidden",
@@ -364,7 +365,7 @@ const PARAMETERS: &[Parameter] = &[
         default: "256",
         range: "1 or more",
         paper: "256 (MNIST), 512 (CIFAR)",
-        at_zero: "not allowed",
+        at_zero: AtZero::Refused,
     },
     Parameter {
         name: "noise",
@@ -373,7 +374,7 @@ const PARAMETERS: &[Parameter] = &[
         default: "32",
         range: "1 or more",
         paper: "32 (MNIST), 64 (CIFAR)",
-        at_zero: "not allowed",
+        at_zero: AtZero::Refused,
     },
     Parameter {
         name: "iterations",
@@ -382,7 +383,7 @@ const PARAMETERS: &[Parameter] = &[
         default: "50",
         range: "0 or more",
         paper: "50",
-        at_zero: "the generator stays random",
+        at_zero: AtZero::Does("the generator stays random"),
     },
     Parameter {
         name: "lr",
@@ -391,7 +392,7 @@ const PARAMETERS: &[Parameter] = &[
         default: "0.0001",
         range: "0 or more",
         paper: "0.0001, 0.0003 (MNIST)",
-        at_zero: "the generator stays random",
+        at_zero: AtZero::Does("the generator stays random"),
     },
     Parameter {
         name: "weight-decay",
@@ -400,7 +401,7 @@ const PARAMETERS: &[Parameter] = &[
         default: "0.01",
         range: "0 or more",
         paper: "0.01",
-        at_zero: "no decay",
+        at_zero: AtZero::Does("no decay"),
     },
 ];
 

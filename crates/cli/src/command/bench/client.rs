@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fedelity_data::Augmentation;
 use fedelity_data::augment::{RECIPES, recipe};
-use fedelity_fl::{Federation, Samples, Scaling, Task, Trainer, Training, Weighting, client};
+use fedelity_fl::{Federation, Method, Samples, Scaling, Task, Trainer, Training, Weighting, client};
 use fedelity_kernels::peak;
 use fedelity_nn::{Architecture, InputShape, Layer, Model, ModelSpec, OptimizerKind, Params, zoo};
 use serde_json::json;
@@ -22,7 +22,8 @@ use crate::synthetic::Synthetic;
 ///
 /// Random images of 3x32x32 and 10 classes. T threads train T clients at once; samples a second are those of all of
 /// them, every epoch counted. A teacher's own pass, once a client and round, is part of the time. Set-up and the first
-/// rounds are not: what the server sends and what clients remember is there before the clock starts.
+/// rounds are not: what the server sends and what clients remember is there before the clock starts. A method that was
+/// published with a projection head gets one.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Client {
     /// The model.
@@ -85,9 +86,13 @@ impl Client {
                 bail!("--{name} {value}: expected a whole number of at least 1 and at most 1000000");
             }
         }
-        let spec = ModelSpec { name: self.model.clone(), projection: false };
+        let method = fedelity_methods::build(&self.method, &Table::new())
+            .with_context(|| format!("--method {}", self.method))?
+            .method;
+        let projection = method.needs().projection;
+        let spec = ModelSpec { name: self.model.clone(), projection };
         let architecture = zoo::build(&spec, INPUT, CLASSES).with_context(|| format!("--model {}", self.model))?;
-        let work = self.work(&architecture)?;
+        let work = self.work(&architecture, method)?;
         let speeds = self.measure(&work)?;
         let extra = self.augmentation.as_ref().map(|_| self.extra(&work)).transpose()?;
 
@@ -104,6 +109,7 @@ impl Client {
                 "peak_gflops": top,
                 "threads": self.threads,
                 "model": self.model,
+                "projection": projection,
                 "method": self.method,
                 "batch": self.batch,
                 "samples": self.samples,
@@ -163,11 +169,8 @@ impl Client {
         }
     }
 
-    fn work(&self, architecture: &Architecture) -> Result<Work> {
+    fn work(&self, architecture: &Architecture, method: Arc<dyn Method>) -> Result<Work> {
         let model = Arc::new(Model::compile(architecture, isa::chosen()?)?);
-        let method = fedelity_methods::build(&self.method, &Table::new())
-            .with_context(|| format!("--method {}", self.method))?
-            .method;
         let training = Training {
             epochs: self.epochs,
             batch: self.batch,

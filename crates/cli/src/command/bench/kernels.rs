@@ -140,7 +140,7 @@ fn measure(isa: Isa, shape: &Shape, seconds: f64) -> Result<Speed> {
         model: shape.model,
         layer,
         forward: best(seconds, operations, || conv.forward(&mut y, &x, &forward, None, groups)),
-        weight_gradient: best(seconds, operations, || conv.weight_gradient(&mut d_w, &x, &d_y, groups)),
+        weight_gradient: best(seconds, operations, || conv.weight_gradient(&mut d_w, None, &x, &d_y, groups)),
         input_gradient: best(seconds, operations, || conv.input_gradient(&mut d_x, &d_y, &backward, groups, false)),
     })
 }

@@ -1,0 +1,353 @@
+//! Dense layers of a batch, on rows: x `[sample][input]`, y `[sample][output]`, weights `[output][input]`.
+//!
+//! Made for few samples and large weights, where repacking the weights as a general matrix product does would cost more
+//! than it saves: each kernel reads them where they stand. A sample's outputs are the same bits in any batch.
+
+#![allow(clippy::too_many_arguments, reason = "a matrix product has three sizes and three buffers")]
+#![allow(clippy::needless_range_loop, reason = "tiles are indexed by row and vector, in registers")]
+
+use std::ops::Range;
+
+use pulp::Simd;
+
+use crate::elementwise::relu_rows;
+use crate::simd::{Isa, Kernel, fma, load, store};
+
+/// Inputs that a tile sums before its lanes are added up: the rows of a tile then fit into the first-level cache.
+const FORWARD_INPUTS: usize = 1024;
+/// Columns and depth of the right side of a product that are worked on at a time and stay in the cache.
+const BLOCK_COLUMNS: usize = 128;
+const BLOCK_DEPTH: usize = 128;
+/// Rows a multiple of this many bytes apart share a few places of the cache; such a block is copied first.
+const CROWDED_BYTES: usize = 512;
+
+/// The three sizes of a layer.
+#[derive(Clone, Copy)]
+struct Sizes {
+    samples: usize,
+    inputs: usize,
+    outputs: usize,
+}
+
+impl Sizes {
+    fn check(self, y: &[f32], x: &[f32], w: &[f32]) {
+        let Self { samples, inputs, outputs } = self;
+        assert!(y.len() >= samples * outputs, "outputs: {} floats for {samples} times {outputs}", y.len());
+        assert!(x.len() >= samples * inputs, "inputs: {} floats for {samples} times {inputs}", x.len());
+        assert!(w.len() >= outputs * inputs, "weights: {} floats for {outputs} times {inputs}", w.len());
+    }
+}
+
+/// Parts of `0..len` of at most `size`.
+fn parts(len: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..len).step_by(size).map(move |start| start..(start + size).min(len))
+}
+
+/// y `[sample][output]` = relu?(x `[sample][input]` * w^T + bias), w `[output][input]`.
+pub fn forward(
+    isa: Isa,
+    y: &mut [f32],
+    x: &[f32],
+    w: &[f32],
+    bias: &[f32],
+    (samples, inputs, outputs): (usize, usize, usize),
+    relu: bool,
+) {
+    let sizes = Sizes { samples, inputs, outputs };
+    sizes.check(y, x, w);
+    let y = &mut y[..samples * outputs];
+    for y in y.chunks_exact_mut(outputs.max(1)) {
+        y.copy_from_slice(&bias[..outputs]);
+    }
+    isa.run(Forward { y, x, w, sizes });
+    if relu {
+        relu_rows(y);
+    }
+}
+
+struct Forward<'a> {
+    y: &'a mut [f32],
+    x: &'a [f32],
+    w: &'a [f32],
+    sizes: Sizes,
+}
+
+impl Kernel for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        for inputs in parts(self.sizes.inputs, FORWARD_INPUTS) {
+            for outputs in parts(self.sizes.outputs, 3) {
+                for samples in parts(self.sizes.samples, 4) {
+                    let at = (samples.start, outputs.start);
+                    // SAFETY: `forward` compared the lengths, and a tile's rows exist.
+                    unsafe {
+                        match outputs.len() {
+                            3 => self.samples::<S, 3>(simd, at, samples.len(), &inputs),
+                            2 => self.samples::<S, 2>(simd, at, samples.len(), &inputs),
+                            _ => self.samples::<S, 1>(simd, at, samples.len(), &inputs),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Forward<'_> {
+    #[inline(always)]
+    unsafe fn samples<S: Simd, const O: usize>(
+        &mut self,
+        simd: S,
+        at: (usize, usize),
+        samples: usize,
+        inputs: &Range<usize>,
+    ) {
+        // SAFETY: handed on.
+        unsafe {
+            match samples {
+                4 => self.tile::<S, 4, O>(simd, at, inputs),
+                3 => self.tile::<S, 3, O>(simd, at, inputs),
+                2 => self.tile::<S, 2, O>(simd, at, inputs),
+                _ => self.tile::<S, 1, O>(simd, at, inputs),
+            }
+        }
+    }
+
+    /// N samples by O outputs: products along the inputs, added to y.
+    #[inline(always)]
+    unsafe fn tile<S: Simd, const N: usize, const O: usize>(
+        &mut self,
+        simd: S,
+        (sample, output): (usize, usize),
+        inputs: &Range<usize>,
+    ) {
+        let Sizes { inputs: row, outputs, .. } = self.sizes;
+        let (lanes, count) = (S::F32_LANES, inputs.len());
+        let whole = count / lanes * lanes;
+        let mut sum = [[simd.splat_f32s(0.0); O]; N];
+        // SAFETY: the rows of this tile exist, and `k` stays inside `inputs`.
+        unsafe {
+            let x = self.x.as_ptr().add(sample * row + inputs.start);
+            let w = self.w.as_ptr().add(output * row + inputs.start);
+            let mut k = 0;
+            while k < whole {
+                let mut v = [simd.splat_f32s(0.0); O];
+                for o in 0..O {
+                    v[o] = load::<S>(w.add(o * row + k));
+                }
+                for n in 0..N {
+                    let x = load::<S>(x.add(n * row + k));
+                    for o in 0..O {
+                        sum[n][o] = fma(simd, x, v[o], sum[n][o]);
+                    }
+                }
+                k += lanes;
+            }
+            if whole < count {
+                let mut v = [simd.splat_f32s(0.0); O];
+                for o in 0..O {
+                    v[o] = part::<S>(simd, w.add(o * row + whole), count - whole);
+                }
+                for n in 0..N {
+                    let x = part::<S>(simd, x.add(n * row + whole), count - whole);
+                    for o in 0..O {
+                        sum[n][o] = fma(simd, x, v[o], sum[n][o]);
+                    }
+                }
+            }
+            let y = self.y.as_mut_ptr().add(sample * outputs + output);
+            for n in 0..N {
+                for o in 0..O {
+                    *y.add(n * outputs + o) += simd.reduce_sum_f32s(sum[n][o]);
+                }
+            }
+        }
+    }
+}
+
+/// d_x `[sample][input]` = d_y `[sample][output]` * w, or d_x += it.
+pub fn input_gradient(
+    isa: Isa,
+    d_x: &mut [f32],
+    d_y: &[f32],
+    w: &[f32],
+    (samples, inputs, outputs): (usize, usize, usize),
+    add: bool,
+) {
+    let sizes = Sizes { samples, inputs, outputs };
+    sizes.check(d_y, d_x, w);
+    if !add {
+        d_x[..samples * inputs].fill(0.0);
+    }
+    let (left, right) = (Side { x: d_y, row: outputs, step: 1 }, Side { x: w, row: inputs, step: 1 });
+    isa.run(Outer { to: d_x, left, right, rows: samples, columns: inputs, depth: outputs });
+}
+
+/// d_w `[output][input]` += d_y^T * x, over all samples.
+pub fn weight_gradient(
+    isa: Isa,
+    d_w: &mut [f32],
+    d_y: &[f32],
+    x: &[f32],
+    (samples, inputs, outputs): (usize, usize, usize),
+) {
+    let sizes = Sizes { samples, inputs, outputs };
+    sizes.check(d_y, x, d_w);
+    let (left, right) = (Side { x: d_y, row: 1, step: outputs }, Side { x, row: inputs, step: 1 });
+    isa.run(Outer { to: d_w, left, right, rows: outputs, columns: inputs, depth: samples });
+}
+
+/// d_b `[output]` += the column sums of d_y `[sample][output]`.
+pub fn bias_gradient(d_b: &mut [f32], d_y: &[f32], samples: usize, outputs: usize) {
+    assert!(d_b.len() >= outputs && d_y.len() >= samples * outputs);
+    for d_y in d_y[..samples * outputs].chunks_exact(outputs.max(1)) {
+        for (d_b, d) in d_b.iter_mut().zip(d_y) {
+            *d_b += d;
+        }
+    }
+}
+
+/// A matrix of a product: the floats from one row to the next, and along the depth.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    x: &'a [f32],
+    row: usize,
+    step: usize,
+}
+
+/// to `[row][column]` += left `[row][depth]` * right `[depth][column]`: one number of `left` times neighbouring numbers of
+/// `right`.
+struct Outer<'a> {
+    to: &'a mut [f32],
+    left: Side<'a>,
+    right: Side<'a>,
+    rows: usize,
+    columns: usize,
+    depth: usize,
+}
+
+impl Kernel for Outer<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let crowded = (self.right.row * size_of::<f32>()).is_multiple_of(CROWDED_BYTES);
+        let mut copy = crowded.then_some([0.0; BLOCK_COLUMNS * BLOCK_DEPTH]);
+        for columns in parts(self.columns, BLOCK_COLUMNS) {
+            for depth in parts(self.depth, BLOCK_DEPTH) {
+                let first = &self.right.x[depth.start * self.right.row + columns.start..];
+                let right = match &mut copy {
+                    Some(copy) => {
+                        let lines = copy.chunks_exact_mut(BLOCK_COLUMNS).zip(first.chunks(self.right.row));
+                        for (to, from) in lines.take(depth.len()) {
+                            to[..columns.len()].copy_from_slice(&from[..columns.len()]);
+                        }
+                        Side { x: copy, row: BLOCK_COLUMNS, step: 1 }
+                    }
+                    None => Side { x: first, ..self.right },
+                };
+                for rows in parts(self.rows, 6) {
+                    // SAFETY: the callers compared the lengths; the rows exist, and `right` starts at the block.
+                    unsafe {
+                        match rows.len() {
+                            6 => self.sweep::<S, 6>(simd, right, rows.start, &columns, &depth),
+                            5 => self.sweep::<S, 5>(simd, right, rows.start, &columns, &depth),
+                            4 => self.sweep::<S, 4>(simd, right, rows.start, &columns, &depth),
+                            3 => self.sweep::<S, 3>(simd, right, rows.start, &columns, &depth),
+                            2 => self.sweep::<S, 2>(simd, right, rows.start, &columns, &depth),
+                            _ => self.sweep::<S, 1>(simd, right, rows.start, &columns, &depth),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Outer<'_> {
+    /// R rows by a block of columns.
+    #[inline(always)]
+    unsafe fn sweep<S: Simd, const R: usize>(
+        &mut self,
+        simd: S,
+        right: Side<'_>,
+        row: usize,
+        columns: &Range<usize>,
+        depth: &Range<usize>,
+    ) {
+        let lanes = S::F32_LANES;
+        let mut done = 0;
+        // SAFETY: the columns of each tile lie inside the block.
+        unsafe {
+            while done + 2 * lanes <= columns.len() {
+                let right = Side { x: &right.x[done..], ..right };
+                self.tile::<S, R, 2>(simd, right, (row, columns.start + done), depth, lanes);
+                done += 2 * lanes;
+            }
+            while done < columns.len() {
+                let (right, valid) = (Side { x: &right.x[done..], ..right }, lanes.min(columns.len() - done));
+                self.tile::<S, R, 1>(simd, right, (row, columns.start + done), depth, valid);
+                done += valid;
+            }
+        }
+    }
+
+    /// R rows by V vectors of columns, of which the last has `valid` lanes.
+    #[inline(always)]
+    unsafe fn tile<S: Simd, const R: usize, const V: usize>(
+        &mut self,
+        simd: S,
+        right: Side<'_>,
+        (row, column): (usize, usize),
+        depth: &Range<usize>,
+        valid: usize,
+    ) {
+        let lanes = S::F32_LANES;
+        let (left, whole) = (self.left, valid == lanes);
+        let mut sum = [[simd.splat_f32s(0.0); V]; R];
+        // SAFETY: rows, columns and depth lie inside the matrices; the last vector reads and writes `valid` lanes.
+        unsafe {
+            let mut a = left.x.as_ptr().add(row * left.row + depth.start * left.step);
+            let mut b = right.x.as_ptr();
+            for _ in depth.clone() {
+                let mut v = [simd.splat_f32s(0.0); V];
+                for i in 0..V {
+                    v[i] = if V > 1 || whole { load::<S>(b.add(i * lanes)) } else { part::<S>(simd, b, valid) };
+                }
+                for r in 0..R {
+                    let a = simd.splat_f32s(*a.add(r * left.row));
+                    for i in 0..V {
+                        sum[r][i] = fma(simd, a, v[i], sum[r][i]);
+                    }
+                }
+                a = a.wrapping_add(left.step);
+                b = b.wrapping_add(right.row);
+            }
+            let to = self.to.as_mut_ptr().add(row * self.columns + column);
+            for r in 0..R {
+                for i in 0..V {
+                    let to = to.add(r * self.columns + i * lanes);
+                    if V > 1 || whole {
+                        store::<S>(to, simd.add_f32s(load::<S>(to), sum[r][i]));
+                    } else {
+                        let to = std::slice::from_raw_parts_mut(to, valid);
+                        let old = simd.partial_load_f32s(to);
+                        simd.partial_store_f32s(to, simd.add_f32s(old, sum[r][i]));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The first `valid` floats at `p`, and zeros.
+///
+/// # Safety
+/// `p` must be valid for reading `valid` floats.
+#[inline(always)]
+unsafe fn part<S: Simd>(simd: S, p: *const f32, valid: usize) -> S::f32s {
+    // SAFETY: by the contract.
+    simd.partial_load_f32s(unsafe { std::slice::from_raw_parts(p, valid) })
+}
