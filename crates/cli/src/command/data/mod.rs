@@ -91,7 +91,9 @@ fn list(printer: &Printer) -> Result<()> {
 /// The entry of a name, or the nearest name.
 fn find(name: &str) -> Result<&'static Entry> {
     let names: Vec<&str> = catalogue::entries().iter().map(|entry| entry.name).collect();
+    let begins: Vec<&str> = names.iter().filter(|known| known.starts_with(&format!("{name}-"))).copied().collect();
     catalogue::find(name).map_err(|error| match nearest(name, &names) {
+        _ if !begins.is_empty() => anyhow!("{error}; did you mean one of {}?", begins.join(", ")),
         Some(guess) => anyhow!("{error}; did you mean '{guess}'?"),
         None => anyhow!("{error}"),
     })
