@@ -13,6 +13,7 @@ mod printer;
 mod progress;
 mod rehearsal;
 mod results;
+mod sheet;
 mod status;
 mod study;
 mod synthetic;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedelity_data::{Dataset, ImageShape, Normalisation, Split};
+use fedelity_data::{Dataset, ImageShape, Normalisation, Shape, Split};
 use fedelity_fl::{Held, Purpose, Scaling, ServerData, stream};
 use fedelity_nn::InputShape;
 use rand_chacha::rand_core::Rng;
@@ -20,16 +20,17 @@ impl Synthetic {
     /// As many samples as the client has, and those of the server. Labels go round.
     pub(crate) fn new(shape: InputShape, classes: usize, samples: usize) -> Self {
         let all = samples + 3 * SERVER as usize;
+        let (channels, height, width) = shape.sides();
         let mut pixels = vec![0; all * shape.len()];
         stream(1, Purpose::ServerData, 0, 0, 0).fill_bytes(&mut pixels);
         let labels = (0..all).map(|i| (i % classes) as u16).collect();
         // Bytes become numbers of mean 0 and standard deviation about 1.
-        let normalisation = Normalisation { mean: vec![0.5; shape.channels], std: vec![0.29; shape.channels] };
+        let normalisation = Normalisation { mean: vec![0.5; channels], std: vec![0.29; channels] };
         let dataset = Dataset {
             name: "synthetic".to_string(),
             classes: (0..classes).map(|class| class.to_string()).collect(),
-            shape: ImageShape { channels: shape.channels, height: shape.height, width: shape.width },
-            train: Split { pixels, labels },
+            shape: Shape::Image(ImageShape { channels, height, width }),
+            train: Split::images(pixels, labels),
             test: Split::default(),
             normalisation,
         };

@@ -110,7 +110,7 @@ impl Trained<'_> {
         for indices in drawn.chunks(batch.max(1)) {
             let chosen = self.samples.at(indices);
             let labels: Vec<u16> = chosen.labels().collect();
-            let (_, grad) = self.trainer.gradient(&chosen.images(), &labels, &[], &mut params, objective)?;
+            let (_, grad) = self.trainer.gradient(&chosen.batch(), &labels, &[], &mut params, objective)?;
             each(grad, labels.len())?;
         }
         Ok(())

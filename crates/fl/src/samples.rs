@@ -1,7 +1,7 @@
 //! A view of some samples of a split.
 
-use fedelity_data::{Normalisation, Split};
-use fedelity_nn::Images;
+use fedelity_data::{Inputs, Normalisation, Split};
+use fedelity_nn::Batch;
 
 /// What turns a pixel into the number a network sees: `pixel * scale + shift`, per channel.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +26,7 @@ impl From<&Normalisation> for Scaling {
 /// Some samples of a split: a client's own, or those the server holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Samples<'a> {
-    /// Images and labels.
+    /// Inputs and labels.
     pub split: &'a Split,
     /// Which of them.
     pub indices: &'a [u32],
@@ -51,12 +51,15 @@ impl<'a> Samples<'a> {
     }
 
     /// The samples as one batch for a model.
-    pub fn images(&self) -> Images<'a> {
-        Images::Bytes {
-            pixels: &self.split.pixels,
-            indices: self.indices,
-            scale: &self.scaling.scale,
-            shift: &self.scaling.shift,
+    pub fn batch(&self) -> Batch<'a> {
+        match &self.split.inputs {
+            Inputs::Bytes(pixels) => {
+                Batch::Bytes { pixels, indices: self.indices, scale: &self.scaling.scale, shift: &self.scaling.shift }
+            }
+            Inputs::Floats(values) => Batch::Rows { values, indices: self.indices },
+            Inputs::Tokens(tokens) => Batch::Tokens { ids: &tokens.ids, starts: &tokens.starts, indices: self.indices },
+            // No model takes texts as they are; who holds them is refused before training.
+            Inputs::Texts(_) => Batch::Floats { rows: &[] },
         }
     }
 

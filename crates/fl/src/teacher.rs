@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedelity_nn::{Images, Outputs, Workspace};
+use fedelity_nn::{Batch, Outputs, Workspace};
 
 use crate::{CHUNK, Samples};
 
@@ -101,7 +101,7 @@ impl TeacherOutputs {
         for (teacher, rows) in teachers.iter().zip(&mut self.all) {
             rows.clear();
             for indices in samples.indices.chunks(CHUNK) {
-                let outputs = workspace.evaluate(teacher.weights, &samples.at(indices).images());
+                let outputs = workspace.evaluate(teacher.weights, &samples.at(indices).batch());
                 rows.push(&outputs, teacher.features);
             }
         }
@@ -123,7 +123,7 @@ impl TeacherOutputs {
     }
 
     /// Runs every teacher over one batch.
-    pub(crate) fn run(&mut self, workspace: &mut Workspace, teachers: &[Frozen<'_>], batch: &Images<'_>) {
+    pub(crate) fn run(&mut self, workspace: &mut Workspace, teachers: &[Frozen<'_>], batch: &Batch<'_>) {
         for (teacher, rows) in teachers.iter().zip(&mut self.batch) {
             rows.clear();
             let outputs = workspace.evaluate(teacher.weights, batch);

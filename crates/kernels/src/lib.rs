@@ -5,16 +5,22 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod affine;
+pub mod attention;
 pub mod batch_norm;
 mod buffer;
 mod conv;
 pub mod dense;
 pub mod dropout;
 pub mod elementwise;
+pub mod embedding;
+mod function;
+pub mod gelu;
 mod global_pool;
 pub mod group_norm;
 pub mod lanes;
+pub mod layer_norm;
 mod lines;
+pub mod lstm;
 mod optimise;
 pub mod peak;
 mod plane;

@@ -1,5 +1,7 @@
 //! Plain versions of the kernels, as their oracles: straightforward loops in f64 on `[sample][channel][row][column]`.
 
+pub mod text;
+
 use crate::plane::Plane;
 use crate::pool::Window;
 

@@ -13,7 +13,7 @@ use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, Node, OptimizerKi
 use serde_json::Value;
 
 const CLASSES: usize = 4;
-const SHAPE: InputShape = InputShape { channels: 1, height: 5, width: 4 };
+const SHAPE: InputShape = InputShape::Image { channels: 1, height: 5, width: 4 };
 
 /// A file of the golden vectors.
 fn golden(name: &str) -> Value {
@@ -48,7 +48,7 @@ pub(crate) fn close(found: &[f32], expected: &Value, share: f64) {
 
 /// A model of six trainable numbers, as many as the vectors of rules.json have.
 pub(crate) fn six() -> Arc<Model> {
-    let input = InputShape { channels: 1, height: 1, width: 2 };
+    let input = InputShape::Image { channels: 1, height: 1, width: 2 };
     let extractor = vec![Node::plain(Layer::Flatten)];
     let arch = Architecture { name: "six".into(), input, classes: 2, extractor, head: "fc".into() };
     let model = Model::compile(&arch, Isa::detect()).unwrap();
@@ -72,7 +72,7 @@ fn split(samples: usize) -> Split {
     let labels: Vec<u16> = (0..samples).map(|_| below(&mut rng, CLASSES as u32) as u16).collect();
     let pixels = labels.iter().flat_map(|&label| vec![label; SHAPE.len()]);
     let pixels = pixels.map(|label| (40 * label) as u8 + below(&mut rng, 90) as u8).collect();
-    Split { pixels, labels }
+    Split::images(pixels, labels)
 }
 
 fn scaling() -> Scaling {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::scene::Scene;
 use common::{SplitMix, assert_near, flat, floats, golden, method, wholes};
 use fedelity_fl::{Payload, Training};
-use fedelity_nn::{Images, InputShape, Isa, Model, ModelSpec, Optimizer, OptimizerKind, zoo};
+use fedelity_nn::{Batch, InputShape, Isa, Model, ModelSpec, Optimizer, OptimizerKind, zoo};
 use serde_json::Value;
 
 /// Weights as the vectors draw them: uniform, scales 1 and shifts 0.
@@ -35,7 +35,7 @@ fn follow(case: &Value) {
     let whole = |key: &str| setup[key].as_u64().unwrap();
     let number = |key: &str| setup[key].as_f64().unwrap() as f32;
     let (side, classes, batch) = (whole("side") as usize, whole("classes") as usize, whole("batch") as usize);
-    let input = InputShape { channels: whole("channels") as usize, height: side, width: side };
+    let input = InputShape::Image { channels: whole("channels") as usize, height: side, width: side };
     let full = case["model"].as_str().unwrap().trim_end_matches("-28");
     let (plain, projection) = full.strip_suffix("-projection").map_or((full, false), |plain| (plain, true));
     let arch = zoo::build(&ModelSpec { name: plain.into(), projection }, input, classes).unwrap();
@@ -79,7 +79,7 @@ fn follow(case: &Value) {
         optimizer.step(&mut params, &grad, number("lr"));
     }
     let mut workspace = model.workspace();
-    let logits = &workspace.evaluate(&params, &Images::Floats { rows: &scene.images }).logits[..2 * classes];
+    let logits = &workspace.evaluate(&params, &Batch::Floats { rows: &scene.images }).logits[..2 * classes];
     assert_near(&format!("{name}: logits"), logits, &flat(&expect["logits_first_two"]), 1e-3);
     for (i, tensor) in model.layout().tensors().iter().enumerate() {
         let norm = params[tensor.range()].iter().map(|&w| f64::from(w).powi(2)).sum::<f64>().sqrt();

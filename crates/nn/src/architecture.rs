@@ -2,22 +2,42 @@
 
 use fedelity_kernels::pool::Window;
 
-/// Channels, rows and columns of an input image.
+/// What one input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InputShape {
-    /// Colour channels.
-    pub channels: usize,
-    /// Rows.
-    pub height: usize,
-    /// Columns.
-    pub width: usize,
+pub enum InputShape {
+    /// An image, or a row of numbers as an image of one line.
+    Image {
+        /// Colour channels.
+        channels: usize,
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+    },
+    /// A text as numbers of tokens.
+    Tokens {
+        /// Tokens there are.
+        vocabulary: usize,
+        /// Tokens a text has at most.
+        max_length: usize,
+    },
 }
 
 impl InputShape {
-    /// Values in one input.
+    /// Values in one input; of a text, the most there can be.
     #[must_use]
     pub fn len(self) -> usize {
-        self.channels * self.height * self.width
+        let (channels, height, width) = self.sides();
+        channels * height * width
+    }
+
+    /// Channels, rows and columns. A text is one line of tokens.
+    #[must_use]
+    pub fn sides(self) -> (usize, usize, usize) {
+        match self {
+            Self::Image { channels, height, width } => (channels, height, width),
+            Self::Tokens { max_length, .. } => (1, 1, max_length),
+        }
     }
 
     /// Whether an input has no values.
@@ -71,6 +91,47 @@ pub enum Layer {
     },
     /// Pixels of all channels to one row of features.
     Flatten,
+    /// A row of a table for each token.
+    Embedding {
+        /// Width of a row.
+        width: usize,
+    },
+    /// BERT's embeddings: word, position and token type 0 summed, normalised, dropped out.
+    Embeddings {
+        /// Width of a row.
+        width: usize,
+        /// Positions there are.
+        positions: usize,
+        /// Token types there are; 0 for a model without them.
+        types: usize,
+        /// What the normalisation adds to the variance.
+        eps: f32,
+        /// Probability of zero while training.
+        dropout: f32,
+    },
+    /// A transformer block on tokens: attention and two dense layers with GELU between them, each with a sum and a
+    /// normalisation after it.
+    Block {
+        /// Attention heads.
+        heads: usize,
+        /// Width between the two dense layers.
+        hidden: usize,
+        /// What the normalisations add to the variance.
+        eps: f32,
+        /// Probability of zero while training, before each sum.
+        dropout: f32,
+        /// The same for what attention looks at.
+        attention_dropout: f32,
+        /// What its tensors are called.
+        names: BlockNames,
+    },
+    /// The first token's row as the features of the text.
+    FirstToken,
+    /// A recurrent layer (LSTM) over the tokens; its last hidden state is the row of the text.
+    Lstm {
+        /// Width of the hidden state.
+        hidden: usize,
+    },
     /// body(x) + shortcut(x); an empty shortcut is x itself.
     Residual {
         /// The layers of the long way.
@@ -80,6 +141,54 @@ pub enum Layer {
     },
 }
 
+/// What the tensors of a transformer block are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockNames {
+    /// As in BERT.
+    Bert,
+    /// As in DistilBERT.
+    DistilBert,
+}
+
+/// The names of a block's parts.
+pub(crate) struct BlockParts {
+    pub query: &'static str,
+    pub key: &'static str,
+    pub value: &'static str,
+    pub out: &'static str,
+    pub norm1: &'static str,
+    pub up: &'static str,
+    pub down: &'static str,
+    pub norm2: &'static str,
+}
+
+impl BlockNames {
+    pub(crate) fn parts(self) -> BlockParts {
+        match self {
+            Self::Bert => BlockParts {
+                query: "attention.self.query",
+                key: "attention.self.key",
+                value: "attention.self.value",
+                out: "attention.output.dense",
+                norm1: "attention.output.LayerNorm",
+                up: "intermediate.dense",
+                down: "output.dense",
+                norm2: "output.LayerNorm",
+            },
+            Self::DistilBert => BlockParts {
+                query: "attention.q_lin",
+                key: "attention.k_lin",
+                value: "attention.v_lin",
+                out: "attention.out_lin",
+                norm1: "sa_layer_norm",
+                up: "ffn.lin1",
+                down: "ffn.lin2",
+                norm2: "output_layer_norm",
+            },
+        }
+    }
+}
+
 /// A layer with the name its tensors have in PyTorch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -87,19 +196,27 @@ pub struct Node {
     pub name: String,
     /// The layer.
     pub layer: Layer,
+    /// Whether its weights stay as they were loaded. Only token layers below all trained ones can be frozen.
+    pub frozen: bool,
 }
 
 impl Node {
     /// A layer with tensors.
     #[must_use]
     pub fn named(name: impl Into<String>, layer: Layer) -> Self {
-        Self { name: name.into(), layer }
+        Self { name: name.into(), layer, frozen: false }
     }
 
     /// A layer without tensors.
     #[must_use]
     pub fn plain(layer: Layer) -> Self {
-        Self { name: String::new(), layer }
+        Self { name: String::new(), layer, frozen: false }
+    }
+
+    /// The same layer, frozen or not.
+    #[must_use]
+    pub fn with_frozen(self, frozen: bool) -> Self {
+        Self { frozen, ..self }
     }
 }
 
@@ -112,7 +229,7 @@ pub struct Architecture {
     pub input: InputShape,
     /// Number of classes: what comes out.
     pub classes: usize,
-    /// From the image to the features.
+    /// From the input to the features.
     pub extractor: Vec<Node>,
     /// Name of the linear layer from the features to the logits.
     pub head: String,

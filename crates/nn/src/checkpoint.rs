@@ -6,10 +6,11 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use safetensors::tensor::{Dtype, SafeTensors, View};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
 
 use crate::error::Error;
-use crate::layout::{Layout, Params};
+use crate::layout::{Layout, Params, Tensor};
+use crate::model::Model;
 
 struct Slice<'a> {
     shape: &'a [usize],
@@ -39,8 +40,26 @@ impl View for Slice<'_> {
 /// # Errors
 /// When the file cannot be written.
 pub fn save(path: &Path, layout: &Layout, params: &Params, metadata: &BTreeMap<String, String>) -> Result<(), Error> {
-    let tensors =
-        layout.tensors().iter().map(|t| (t.name.as_str(), Slice { shape: &t.shape, data: &params[t.range()] }));
+    write(path, &[(layout, params)], metadata)
+}
+
+/// Writes a model with its frozen weights. The file appears whole or not at all.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn save_model(
+    path: &Path,
+    model: &Model,
+    params: &[f32],
+    metadata: &BTreeMap<String, String>,
+) -> Result<(), Error> {
+    write(path, &[(model.frozen_layout(), model.frozen()), (model.layout(), params)], metadata)
+}
+
+fn write(path: &Path, parts: &[(&Layout, &[f32])], metadata: &BTreeMap<String, String>) -> Result<(), Error> {
+    let tensors = parts.iter().flat_map(|&(layout, values)| {
+        layout.tensors().iter().map(move |t| (t.name.as_str(), Slice { shape: &t.shape, data: &values[t.range()] }))
+    });
     // One entry, because the format's library writes several in an order that changes from run to run.
     let lines: Vec<String> = metadata.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let metadata = (!lines.is_empty()).then(|| HashMap::from([("fedelity".to_owned(), lines.join("\n"))]));
@@ -72,21 +91,22 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Params, Error> {
     let mut params = Params(vec![0.0; layout.len()]);
     for tensor in layout.tensors() {
         let view = file.tensor(&tensor.name).map_err(|_| bad(format!("tensor {:?} is missing", tensor.name)))?;
-        if view.shape() != tensor.shape || view.dtype() != Dtype::F32 {
-            return Err(bad(format!(
-                "tensor {:?} is {:?} {:?}, expected F32 {:?}",
-                tensor.name,
-                view.dtype(),
-                view.shape(),
-                tensor.shape
-            )));
-        }
-        for (value, bytes) in params[tensor.range()].iter_mut().zip(view.data().chunks_exact(4)) {
-            *value = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        }
+        copy(&mut params[tensor.range()], tensor, &view).map_err(bad)?;
     }
     if let Some(extra) = file.names().iter().find(|name| !layout.tensors().iter().any(|t| t.name == **name)) {
         return Err(bad(format!("tensor {extra:?} does not belong to this model")));
     }
     Ok(params)
+}
+
+/// Fills a tensor's part of the parameters, if the file's has the same shape.
+pub(crate) fn copy(part: &mut [f32], tensor: &Tensor, view: &TensorView<'_>) -> Result<(), String> {
+    if view.shape() != tensor.shape || view.dtype() != Dtype::F32 {
+        let (name, dtype, found, shape) = (&tensor.name, view.dtype(), view.shape(), &tensor.shape);
+        return Err(format!("tensor {name:?} is {dtype:?} {found:?}, expected F32 {shape:?}"));
+    }
+    for (value, bytes) in part.iter_mut().zip(view.data().chunks_exact(4)) {
+        *value = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    }
+    Ok(())
 }

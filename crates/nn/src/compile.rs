@@ -10,11 +10,12 @@ use fedelity_kernels::group_norm::GroupNorm;
 use fedelity_kernels::pool::Window;
 use fedelity_kernels::{Conv, Isa, Plane};
 
-use crate::architecture::{Architecture, Layer, Node};
+use crate::architecture::{Architecture, InputShape, Layer, Node};
 use crate::error::Error;
 use crate::layout::{Init, Layout};
 use crate::memory::Memory;
 use crate::plan::{Norm, Op, Place, Plan, RowOp, Value, ValueId};
+use crate::sequence::{self, SequencePlan};
 
 /// Weights of one layer worth this many bytes add one group to the chunk, so that large weights are not streamed from
 /// memory for every group.
@@ -23,7 +24,15 @@ const MAX_CHUNK: usize = 8;
 
 pub(crate) fn plan(arch: &Architecture, isa: Isa) -> Result<Plan, Error> {
     let mut builder = Builder::new(arch, isa);
-    builder.nodes(&arch.extractor)?;
+    let mut rest = &arch.extractor[..];
+    if matches!(arch.input, InputShape::Tokens { .. }) {
+        let (plan, left) = sequence::plan(arch, &mut builder.layout, &mut builder.frozen)?;
+        builder.row_width = plan.width;
+        builder.at = At::Rows(plan.width);
+        builder.sequence = Some(plan);
+        rest = left;
+    }
+    builder.nodes(rest)?;
     builder.finish()
 }
 
@@ -38,6 +47,8 @@ struct Builder<'a> {
     arch: &'a Architecture,
     isa: Isa,
     layout: Layout,
+    frozen: Layout,
+    sequence: Option<SequencePlan>,
     /// Channels, rows and columns; halos come last.
     shapes: Vec<(usize, Plane)>,
     ops: Vec<Draft>,
@@ -54,12 +65,14 @@ enum Draft {
 
 impl<'a> Builder<'a> {
     fn new(arch: &'a Architecture, isa: Isa) -> Self {
-        let input = arch.input;
+        let (channels, height, width) = arch.input.sides();
         Self {
             arch,
             isa,
             layout: Layout::default(),
-            shapes: vec![(input.channels, Plane::bare(input.height, input.width))],
+            frozen: Layout::default(),
+            sequence: None,
+            shapes: vec![(channels, Plane::bare(height, width))],
             ops: Vec::new(),
             rows: Vec::new(),
             row_width: 0,
@@ -102,6 +115,9 @@ impl<'a> Builder<'a> {
     /// One layer, with the ReLU or the pooling after it where they go together. Returns the layers taken.
     fn node(&mut self, node: &Node, relu: bool, next: Option<&Layer>) -> Result<usize, Error> {
         let with_relu = 1 + usize::from(relu);
+        if node.frozen {
+            return Err(self.misfit(format!("layer {:?} cannot be frozen", node.name)));
+        }
         match &node.layer {
             Layer::Conv { out, kernel, stride, pad, bias } => {
                 let x = self.spatial(node)?;
@@ -167,6 +183,11 @@ impl<'a> Builder<'a> {
                 self.rows.push(RowOp::Dropout { width, p: *p });
                 Ok(1)
             }
+            Layer::Embedding { .. }
+            | Layer::Embeddings { .. }
+            | Layer::Block { .. }
+            | Layer::FirstToken
+            | Layer::Lstm { .. } => Err(self.misfit("it reads texts, and these are not")),
         }
     }
 
@@ -305,6 +326,7 @@ impl<'a> Builder<'a> {
             .iter()
             .map(|op| if let RowOp::Dense { inputs, outputs, .. } = op { inputs * outputs } else { 0 })
             .sum::<usize>();
+        multiply_adds += self.sequence.as_ref().map_or(0, |plan| plan.multiply_adds(self.arch.input.len()));
         // A model that starts with a flat layer never sees the image as a spatial value.
         let exit = ops.last().map(Op::output);
         let row_width = self.row_width;
@@ -320,6 +342,8 @@ impl<'a> Builder<'a> {
         }
         Ok(Plan {
             layout: self.layout,
+            frozen: self.frozen,
+            sequence: self.sequence,
             values,
             ops,
             back,

@@ -25,6 +25,8 @@ impl DerefMut for Params {
 pub(crate) enum Init {
     /// Uniform in ±1/sqrt(fan in): PyTorch's default for the weights and biases of linear and convolution layers.
     Uniform { fan_in: usize },
+    /// Normal with mean 0: transformers and embeddings.
+    Normal { std: f32 },
     /// One value everywhere: scales and shifts of normalisation layers, their running statistics.
     Constant(f32),
 }

@@ -4,8 +4,10 @@
 //! [`Workspace`] of its own. Nothing outside this crate knows how the arithmetic is done.
 
 mod architecture;
+mod batch;
 pub mod checkpoint;
 mod compile;
+mod encoder;
 mod error;
 mod layout;
 pub mod loss;
@@ -13,14 +15,19 @@ mod memory;
 mod model;
 mod optimizer;
 mod plan;
+mod pretrained;
+mod sequence;
 mod workspace;
 pub mod zoo;
 
-pub use architecture::{Architecture, InputShape, Layer, Node};
+pub use architecture::{Architecture, BlockNames, InputShape, Layer, Node};
+pub use batch::Batch;
+pub use encoder::{EncoderShape, encoder};
 pub use error::Error;
 pub use fedelity_kernels::{Isa, elementwise, pool::Window};
 pub use layout::{Layout, Params, Tensor};
 pub use model::Model;
 pub use optimizer::{Optimizer, OptimizerKind, clip_norm};
-pub use workspace::{Images, Outputs, Workspace};
+pub use pretrained::Pretrained;
+pub use workspace::{Outputs, Workspace};
 pub use zoo::ModelSpec;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fedelity_kernels::{Isa, affine};
 use rand::{Rng, RngExt};
+use rand_distr::{Distribution, StandardNormal};
 
 use crate::architecture::{Architecture, InputShape};
 use crate::compile;
@@ -20,6 +21,16 @@ pub struct Model {
     classes: usize,
     isa: Isa,
     plan: Arc<Plan>,
+    frozen: Arc<[f32]>,
+    start: Option<Arc<Start>>,
+}
+
+/// Where parameters start when they do not start at random.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    pub params: Params,
+    /// For each tensor whether `params` has it.
+    pub given: Vec<bool>,
 }
 
 impl Model {
@@ -33,7 +44,15 @@ impl Model {
             return Err(Error::DoesNotFit { model: arch.name.clone(), reason });
         }
         let plan = Arc::new(compile::plan(arch, isa)?);
-        Ok(Self { name: arch.name.clone(), input: arch.input, classes: arch.classes, isa, plan })
+        Ok(Self {
+            name: arch.name.clone(),
+            input: arch.input,
+            classes: arch.classes,
+            isa,
+            frozen: vec![0.0; plan.frozen.len()].into(),
+            start: None,
+            plan,
+        })
     }
 
     /// Name in the zoo.
@@ -46,6 +65,24 @@ impl Model {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.plan.layout
+    }
+
+    /// Names, shapes and places of the frozen weights. They are not among the parameters: they neither train nor travel.
+    #[must_use]
+    pub fn frozen_layout(&self) -> &Layout {
+        &self.plan.frozen
+    }
+
+    /// The frozen weights. They are zero until a [`Pretrained`](crate::Pretrained) model brings them.
+    #[must_use]
+    pub fn frozen(&self) -> &[f32] {
+        &self.frozen
+    }
+
+    /// The same model with these frozen weights and these parameters to start from.
+    pub(crate) fn with_weights(self, frozen: Params, start: Start) -> Self {
+        assert_eq!(frozen.len(), self.plan.frozen.len(), "the frozen weights are read by their layout");
+        Self { frozen: frozen.0.into(), start: Some(Arc::new(start)), ..self }
     }
 
     /// Shape of the input.
@@ -81,16 +118,27 @@ impl Model {
     /// Buffers to run the model in. They grow to the largest batch seen and are then reused.
     #[must_use]
     pub fn workspace(&self) -> Workspace {
-        Workspace::new(Arc::clone(&self.plan), self.isa, self.input)
+        Workspace::new(Arc::clone(&self.plan), self.isa, self.input, Arc::clone(&self.frozen))
     }
 
-    /// Fresh parameters: PyTorch's default for each kind of layer.
+    /// The parameters to start from: those that were loaded; else PyTorch's default for each kind of layer, and BERT's for
+    /// transformers.
     pub fn init(&self, rng: &mut impl Rng) -> Params {
         let mut params = Params(vec![0.0; self.layout().len()]);
-        for tensor in self.layout().tensors() {
+        for (i, tensor) in self.layout().tensors().iter().enumerate() {
             let part = &mut params[tensor.range()];
+            if let Some(start) = self.start.as_ref().filter(|start| start.given[i]) {
+                part.copy_from_slice(&start.params[tensor.range()]);
+                continue;
+            }
             match tensor.init {
                 Init::Constant(value) => part.fill(value),
+                Init::Normal { std } => {
+                    for value in part {
+                        let drawn: f32 = StandardNormal.sample(rng);
+                        *value = std * drawn;
+                    }
+                }
                 Init::Uniform { fan_in } => {
                     let bound = 1.0 / (fan_in as f32).sqrt();
                     for value in part {

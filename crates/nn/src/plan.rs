@@ -7,6 +7,7 @@ use fedelity_kernels::pool::Window;
 use fedelity_kernels::{Conv, Plane};
 
 use crate::layout::Layout;
+use crate::sequence::SequencePlan;
 
 /// A number for a spatial value.
 pub(crate) type ValueId = usize;
@@ -124,6 +125,10 @@ impl RowOp {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub layout: Layout,
+    /// Weights that never move, in a buffer of their own.
+    pub frozen: Layout,
+    /// The token part; `None` when the input is not a text.
+    pub sequence: Option<SequencePlan>,
     pub values: Vec<Value>,
     pub ops: Vec<Op>,
     pub back: Vec<Back>,

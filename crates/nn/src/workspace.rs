@@ -8,29 +8,12 @@ use fedelity_kernels::{
 };
 
 use crate::architecture::InputShape;
+use crate::batch::Batch;
 use crate::plan::{Back, Norm, Op, Place, Plan, RowOp, Target, ValueId};
+use crate::sequence::{Sequence, SequencePlan, Texts};
 
-/// One batch of inputs.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Images<'a> {
-    /// Images as bytes: a value is `pixel * scale[channel] + shift[channel]`.
-    Bytes {
-        /// All images, `[image][channel][row][column]`.
-        pixels: &'a [u8],
-        /// Which of them are in the batch.
-        indices: &'a [u32],
-        /// Per channel.
-        scale: &'a [f32],
-        /// Per channel.
-        shift: &'a [f32],
-    },
-    /// Inputs as they are, `[sample][channel][row][column]`.
-    Floats {
-        /// The samples, one after the other.
-        rows: &'a [f32],
-    },
-}
+/// A batch of another kind than the model's input is a mistake of the program, not of its user.
+const UNFIT: &str = "the batch is not what this model takes";
 
 /// What a model says about a batch, as rows.
 #[derive(Clone, Copy, Debug)]
@@ -77,10 +60,13 @@ pub struct Workspace {
     sums: Vec<Buffer>,
     /// Where a convolution works.
     scratch: Buffer,
+    sequence: Sequence,
     /// Rows before each row operation, and after the last one.
     rows: Vec<Buffer>,
     d_rows: Vec<Buffer>,
     dropout_key: u64,
+    /// Rows picked by index, on their way into lanes.
+    picked: Vec<f32>,
 }
 
 /// The groups and samples of one chunk.
@@ -92,7 +78,7 @@ struct Chunk {
 }
 
 impl Workspace {
-    pub(crate) fn new(plan: Arc<Plan>, isa: Isa, input: InputShape) -> Self {
+    pub(crate) fn new(plan: Arc<Plan>, isa: Isa, input: InputShape, frozen: Arc<[f32]>) -> Self {
         let rows = plan.rows.len() + 1;
         Self {
             isa,
@@ -109,18 +95,20 @@ impl Workspace {
             rows: vec![Buffer::default(); rows],
             d_rows: vec![Buffer::default(); rows],
             dropout_key: 0,
+            picked: Vec::new(),
+            sequence: Sequence::new(isa, frozen),
             plan,
         }
     }
 
     /// Forward in training mode. The running statistics inside `params` move; `key` decides what dropout drops.
-    pub fn train(&mut self, params: &mut [f32], batch: &Images<'_>, key: u64) -> Outputs<'_> {
+    pub fn train(&mut self, params: &mut [f32], batch: &Batch<'_>, key: u64) -> Outputs<'_> {
         self.dropout_key = key;
         self.forward(Mode::Training { params, key }, batch)
     }
 
     /// Forward in evaluation mode: every sample for itself.
-    pub fn evaluate(&mut self, params: &[f32], batch: &Images<'_>) -> Outputs<'_> {
+    pub fn evaluate(&mut self, params: &[f32], batch: &Batch<'_>) -> Outputs<'_> {
         self.forward(Mode::Evaluation { params }, batch)
     }
 
@@ -155,7 +143,7 @@ impl Workspace {
                     let (x, sizes) = (&x[..n * inputs], (n, *inputs, *outputs));
                     affine::weight_gradient(self.isa, &mut grad[weight.clone()], d_y, x, sizes);
                     affine::bias_gradient(&mut grad[bias.clone()], d_y, n, *outputs);
-                    if i > 0 || plan.exit.is_some() {
+                    if i > 0 || plan.exit.is_some() || plan.sequence.is_some() {
                         let (d_x, w) = (&mut d_x[..n * inputs], &params[weight.clone()]);
                         affine::input_gradient(self.isa, d_x, d_y, w, sizes, false);
                     }
@@ -174,6 +162,9 @@ impl Workspace {
             {
                 elementwise::axpy(self.isa, &mut d_x[..extra.len()], 1.0, extra);
             }
+        }
+        if let Some(tokens) = &plan.sequence {
+            self.sequence.backward(tokens, params, &self.d_rows[0], grad);
         }
         let Some(exit) = plan.exit else { return };
         for op in &plan.ops {
@@ -207,19 +198,18 @@ impl Workspace {
         }
     }
 
-    fn forward(&mut self, mut mode: Mode<'_>, batch: &Images<'_>) -> Outputs<'_> {
+    fn forward(&mut self, mut mode: Mode<'_>, batch: &Batch<'_>) -> Outputs<'_> {
         let plan = Arc::clone(&self.plan);
-        let n = match batch {
-            Images::Bytes { indices, .. } => indices.len(),
-            Images::Floats { rows } => rows.len() / self.input.len(),
-        };
+        let n = batch.samples(self.input);
         if n == 0 {
             self.samples = 0;
             return self.outputs();
         }
         self.reserve(n);
         self.samples = n;
-        if plan.exit.is_some() {
+        if let Some(tokens) = &plan.sequence {
+            self.read_tokens(tokens, &mode, batch);
+        } else if plan.exit.is_some() {
             self.load_image(batch);
             for op in &plan.ops {
                 if let Op::Conv { conv, weight, packed, .. } = op {
@@ -267,26 +257,49 @@ impl Workspace {
         self.outputs()
     }
 
-    fn load_image(&mut self, batch: &Images<'_>) {
-        let (image, n) = (&self.plan.values[0], self.samples);
-        let x = &mut self.saved[0];
-        match *batch {
-            Images::Bytes { pixels, indices, scale, shift } => {
-                lanes::gather_u8(self.isa, x, image.plane, image.channels, pixels, indices, scale, shift);
-            }
-            Images::Floats { rows } => lanes::from_rows(self.isa, x, image.plane, image.channels, rows, n),
+    /// The token part of the model, up to one row a sample.
+    fn read_tokens(&mut self, plan: &SequencePlan, mode: &Mode<'_>, batch: &Batch<'_>) {
+        let Batch::Tokens { ids, starts, indices } = *batch else { panic!("{UNFIT}") };
+        let (texts, rows) = (Texts { ids, starts, indices }, &mut self.rows[0][..indices.len() * plan.width]);
+        match mode {
+            Mode::Training { params, key } => self.sequence.train(plan, params, texts, *key, rows),
+            Mode::Evaluation { params } => self.sequence.evaluate(plan, params, texts, rows),
         }
     }
 
-    fn load_rows(&mut self, batch: &Images<'_>) {
-        let (input, len) = (self.input, self.samples * self.input.len());
+    fn load_image(&mut self, batch: &Batch<'_>) {
+        let (image, n) = (&self.plan.values[0], self.samples);
+        let x = &mut self.saved[0];
+        match *batch {
+            Batch::Bytes { pixels, indices, scale, shift } => {
+                lanes::gather_u8(self.isa, x, image.plane, image.channels, pixels, indices, scale, shift);
+            }
+            Batch::Floats { rows } => lanes::from_rows(self.isa, x, image.plane, image.channels, rows, n),
+            Batch::Rows { values, indices } => {
+                let row = |&i: &u32| &values[i as usize * self.input.len()..(i as usize + 1) * self.input.len()];
+                self.picked.clear();
+                indices.iter().for_each(|i| self.picked.extend_from_slice(row(i)));
+                lanes::from_rows(self.isa, x, image.plane, image.channels, &self.picked, n);
+            }
+            Batch::Tokens { .. } => panic!("{UNFIT}"),
+        }
+    }
+
+    fn load_rows(&mut self, batch: &Batch<'_>) {
+        let (width, len) = (self.input.len(), self.samples * self.input.len());
         let rows = &mut self.rows[0][..len];
         match *batch {
-            Images::Bytes { pixels, indices, scale, shift } => {
-                let area = input.height * input.width;
-                lanes::gather_u8_rows(rows, area, input.channels, pixels, indices, scale, shift);
+            Batch::Bytes { pixels, indices, scale, shift } => {
+                let (channels, height, columns) = self.input.sides();
+                lanes::gather_u8_rows(rows, height * columns, channels, pixels, indices, scale, shift);
             }
-            Images::Floats { rows: values } => rows.copy_from_slice(&values[..len]),
+            Batch::Floats { rows: values } => rows.copy_from_slice(&values[..len]),
+            Batch::Rows { values, indices } => {
+                for (row, &i) in rows.chunks_exact_mut(width).zip(indices) {
+                    row.copy_from_slice(&values[i as usize * width..(i as usize + 1) * width]);
+                }
+            }
+            Batch::Tokens { .. } => panic!("{UNFIT}"),
         }
     }
 

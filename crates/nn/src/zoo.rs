@@ -6,6 +6,7 @@
 use fedelity_kernels::pool::Window;
 
 use crate::architecture::{Architecture, InputShape, Layer, Node};
+use crate::encoder::{EncoderShape, encoder};
 use crate::error::Error;
 
 /// Width of the projection head's output (MOON, FedGKD+).
@@ -21,7 +22,8 @@ pub struct ModelSpec {
 }
 
 /// Every model of the zoo.
-pub const NAMES: &[&str] = &["logistic", "mlp", "simple-cnn", "ntd-cnn", "resnet8-gn"];
+pub const NAMES: &[&str] =
+    &["logistic", "mlp", "simple-cnn", "ntd-cnn", "resnet8-gn", "lstm", "minilm", "distilbert", "bert"];
 
 /// One line on each model, in the order of [`NAMES`].
 pub const SUMMARIES: &[&str] = &[
@@ -30,6 +32,10 @@ pub const SUMMARIES: &[&str] = &[
     "LeNet-style network of MOON and NIID-Bench: 6 and 16 channels, 120 and 84 units",
     "network of FedNTD: 32 and 64 channels, 512 units",
     "ResNet-8 with GroupNorm, 16 channels a group (FedGKD)",
+    "text: word embeddings of 100, LSTM of 128",
+    "text: MiniLM encoder, 6 layers of 384, first token to two dense layers",
+    "text: DistilBERT encoder, 6 layers of 768, first token to two dense layers (FedGKD)",
+    "text: BERT encoder, 12 layers of 768, first token to two dense layers",
 ];
 
 /// Builds a model for inputs of this shape.
@@ -37,11 +43,15 @@ pub const SUMMARIES: &[&str] = &[
 /// # Errors
 /// When the name is unknown or the shape is too small for the layers.
 pub fn build(spec: &ModelSpec, input: InputShape, classes: usize) -> Result<Architecture, Error> {
+    if let Some(shape) = EncoderShape::named(&spec.name) {
+        return Ok(encoder(&spec.name, &shape, spec.projection, None, input, classes));
+    }
     let (mut extractor, mut head, width) = match spec.name.as_str() {
         "logistic" => (vec![Node::plain(Layer::Flatten)], "fc", input.len()),
         "mlp" => (mlp(), "fc3", 200),
         "simple-cnn" => (simple_cnn(), "fc3", 84),
         "ntd-cnn" => (ntd_cnn(), "fc2", 512),
+        "lstm" => (lstm(), "fc", 128),
         "resnet8-gn" => (resnet(16, &[1, 1, 1], 16), "fc", 64),
         name => return Err(Error::UnknownModel { name: name.to_owned(), known: NAMES.join(", ") }),
     };
@@ -68,6 +78,10 @@ fn relu() -> Node {
 
 fn dense(name: &str, out: usize) -> Node {
     Node::named(name, Layer::Dense { out })
+}
+
+fn lstm() -> Vec<Node> {
+    vec![Node::named("embedding", Layer::Embedding { width: 100 }), Node::named("lstm", Layer::Lstm { hidden: 128 })]
 }
 
 fn mlp() -> Vec<Node> {

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use fedelity_nn::{Images, InputShape, Isa, Model, ModelSpec, Optimizer, OptimizerKind, Params, loss, zoo};
+use fedelity_nn::{Batch, InputShape, Isa, Model, ModelSpec, Optimizer, OptimizerKind, Params, loss, zoo};
 use serde_json::Value;
 
 fn golden(file: &str) -> Value {
@@ -63,7 +63,7 @@ fn close(got: f64, expected: f64, tolerance: f64) -> bool {
 fn follow(case: &Value, isa: Isa) {
     let (setup, name) = (&case["setup"], case["name"].as_str().unwrap());
     let side = number(setup, "side") as usize;
-    let input = InputShape { channels: number(setup, "channels") as usize, height: side, width: side };
+    let input = InputShape::Image { channels: number(setup, "channels") as usize, height: side, width: side };
     let classes = number(setup, "classes") as usize;
     let model_name = case["model"].as_str().unwrap().trim_end_matches("-28").to_owned();
     let arch = zoo::build(&ModelSpec { name: model_name, projection: false }, input, classes).unwrap();
@@ -80,14 +80,14 @@ fn follow(case: &Value, isa: Isa) {
     let mut grad = vec![0.0; model.layout().len()];
     for (step, expected) in case["expect"]["losses"].as_array().unwrap().iter().enumerate() {
         let mut d_logits = vec![0.0; batch * classes];
-        let out = workspace.train(&mut params, &Images::Floats { rows: &inputs }, 0);
+        let out = workspace.train(&mut params, &Batch::Floats { rows: &inputs }, 0);
         let got = loss::cross_entropy(out.logits, &labels, classes, 1.0, &mut d_logits);
         assert!(close(f64::from(got), expected.as_f64().unwrap(), 1e-4), "{name}, {}: loss {step}: {got}", isa.name());
         grad.fill(0.0);
         workspace.backward(&params, &d_logits, None, &mut grad);
         optimizer.step(&mut params, &grad, number(setup, "lr") as f32);
     }
-    let out = workspace.evaluate(&params, &Images::Floats { rows: &inputs });
+    let out = workspace.evaluate(&params, &Batch::Floats { rows: &inputs });
     let expected = case["expect"]["logits_first_two"].as_array().unwrap();
     let expected = expected.iter().flat_map(|row| row.as_array().unwrap()).map(|v| v.as_f64().unwrap());
     for (i, (got, expected)) in out.logits.iter().zip(expected).enumerate() {

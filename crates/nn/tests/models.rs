@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use fedelity_nn::{
-    Architecture, Images, InputShape, Isa, Layer, Model, ModelSpec, Node, Params, Window, checkpoint, loss, zoo,
+    Architecture, Batch, InputShape, Isa, Layer, Model, ModelSpec, Node, Params, Window, checkpoint, loss, zoo,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-const CIFAR: InputShape = InputShape { channels: 3, height: 32, width: 32 };
-const MNIST: InputShape = InputShape { channels: 1, height: 28, width: 28 };
+const CIFAR: InputShape = InputShape::Image { channels: 3, height: 32, width: 32 };
+const MNIST: InputShape = InputShape::Image { channels: 1, height: 28, width: 28 };
 
 fn compile(name: &str, projection: bool, input: InputShape, classes: usize) -> Model {
     let spec = ModelSpec { name: name.to_owned(), projection };
@@ -39,7 +39,7 @@ fn parameter_counts() {
 
 #[test]
 fn a_shape_that_does_not_fit_is_an_error() {
-    let tiny = InputShape { channels: 1, height: 4, width: 4 };
+    let tiny = InputShape::Image { channels: 1, height: 4, width: 4 };
     let arch = zoo::build(&ModelSpec { name: "simple-cnn".to_owned(), projection: false }, tiny, 10).unwrap();
     let message = Model::compile(&arch, Isa::detect()).unwrap_err().to_string();
     assert!(message.contains("simple-cnn") && message.contains("4x4"), "{message}");
@@ -55,7 +55,7 @@ fn kitchen_sink(norm: &Layer) -> Architecture {
     let relu = || Node::plain(Layer::Relu);
     Architecture {
         name: "sink".to_owned(),
-        input: InputShape { channels: 2, height: 11, width: 9 },
+        input: InputShape::Image { channels: 2, height: 11, width: 9 },
         classes: 3,
         extractor: vec![
             conv("c1", 4, 3, 1, 1, true),
@@ -106,7 +106,7 @@ fn check_gradient(arch: &Architecture, isa: Isa, batch: usize) {
     let mut run = |params: &Params, grad: Option<&mut [f32]>| {
         let mut params = params.clone();
         let mut d_logits = vec![0.0; batch * arch.classes];
-        let out = workspace.train(&mut params, &Images::Floats { rows: &inputs }, 3);
+        let out = workspace.train(&mut params, &Batch::Floats { rows: &inputs }, 3);
         let ce = loss::cross_entropy(out.logits, &labels, arch.classes, 1.0, &mut d_logits);
         let dot: f64 = out.features.iter().zip(&pull).map(|(a, b)| f64::from(a * b)).sum();
         if let Some(grad) = grad {
@@ -158,10 +158,10 @@ fn evaluation_is_the_same_in_any_batch() {
         let params = model.init(&mut rng);
         let inputs: Vec<f32> = (0..21 * input.len()).map(|_| rng.random::<f32>()).collect();
         let mut workspace = model.workspace();
-        let whole = workspace.evaluate(&params, &Images::Floats { rows: &inputs }).logits.to_vec();
+        let whole = workspace.evaluate(&params, &Batch::Floats { rows: &inputs }).logits.to_vec();
         for range in [0..1, 3..10, 5..21, 0..21] {
             let part = &inputs[range.start * input.len()..range.end * input.len()];
-            let got = workspace.evaluate(&params, &Images::Floats { rows: part });
+            let got = workspace.evaluate(&params, &Batch::Floats { rows: part });
             assert_eq!(got.logits, &whole[range.start * 10..range.end * 10], "{name} {range:?}");
         }
     }
@@ -181,10 +181,27 @@ fn bytes_and_floats_agree() {
         .map(|&p| f32::from(p).mul_add(scale[0], shift[0]))
         .collect();
     let mut workspace = model.workspace();
-    let a = workspace.evaluate(&params, &Images::Floats { rows: &rows }).logits.to_vec();
-    let batch = Images::Bytes { pixels: &pixels, indices: &indices, scale: &scale, shift: &shift };
+    let a = workspace.evaluate(&params, &Batch::Floats { rows: &rows }).logits.to_vec();
+    let batch = Batch::Bytes { pixels: &pixels, indices: &indices, scale: &scale, shift: &shift };
     for (a, b) in a.iter().zip(workspace.evaluate(&params, &batch).logits) {
         assert!((a - b).abs() < 1e-5, "{a} {b}");
+    }
+}
+
+/// Rows picked by index are the same as rows given one by one, for a model on rows and for one on images.
+#[test]
+fn rows_by_index() {
+    for (name, input) in [("mlp", InputShape::Image { channels: 1, height: 1, width: 13 }), ("simple-cnn", MNIST)] {
+        let model = compile(name, false, input, 3);
+        let mut rng = ChaCha8Rng::seed_from_u64(4);
+        let params = model.init(&mut rng);
+        let values: Vec<f32> = (0..6 * input.len()).map(|_| rng.random::<f32>()).collect();
+        let indices = [5, 1, 1, 3];
+        let rows: Vec<f32> =
+            indices.iter().flat_map(|&i| &values[i as usize * input.len()..][..input.len()]).copied().collect();
+        let mut workspace = model.workspace();
+        let given = workspace.evaluate(&params, &Batch::Floats { rows: &rows }).logits.to_vec();
+        assert_eq!(workspace.evaluate(&params, &Batch::Rows { values: &values, indices: &indices }).logits, given);
     }
 }
 

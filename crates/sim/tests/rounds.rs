@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Spec, Split};
+use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Shape, Spec, Split};
 use fedelity_fl::{
     Error, Gather, Local, Method, Needs, Outbox, Payload, Result, Server, ServerData, Step, Teacher, Terms, Trained,
     Training, Upload, Weighting,
@@ -27,11 +27,11 @@ fn pixels(labels: &[u16]) -> Vec<u8> {
 
 fn data() -> Dataset {
     let labels = |n: u16| -> Vec<u16> { (0..n).map(|i| i * 7 / 3 % 4).collect() };
-    let split = |n| Split { pixels: pixels(&labels(n)), labels: labels(n) };
+    let split = |n| Split::images(pixels(&labels(n)), labels(n));
     Dataset {
         name: "tiny".into(),
         classes: ["a", "b", "c", "d"].map(String::from).to_vec(),
-        shape: ImageShape { channels: 1, height: 6, width: 6 },
+        shape: Shape::Image(ImageShape { channels: 1, height: 6, width: 6 }),
         train: split(500),
         test: split(300),
         normalisation: Normalisation { mean: vec![0.4], std: vec![0.3] },
@@ -42,7 +42,7 @@ fn model(side: usize, classes: usize) -> Arc<Model> {
     let conv = Node::named("conv", Layer::Conv { out: 5, kernel: 3, stride: 1, pad: 0, bias: true });
     let norm = Node::named("norm", Layer::BatchNorm);
     let rest = [Layer::Relu, Layer::GlobalAveragePool, Layer::Flatten].map(Node::plain);
-    let input = InputShape { channels: 1, height: side, width: side };
+    let input = InputShape::Image { channels: 1, height: side, width: side };
     let extractor = [conv, norm].into_iter().chain(rest).collect();
     let arch = Architecture { name: "tiny".into(), input, classes, extractor, head: "fc".into() };
     Arc::new(Model::compile(&arch, Isa::detect()).unwrap())
@@ -375,7 +375,7 @@ impl Method for Waiting {
 
 #[test]
 fn waiting_uploads_are_bounded() {
-    let side = InputShape { channels: 1, height: 6, width: 6 };
+    let side = InputShape::Image { channels: 1, height: 6, width: 6 };
     let layers = [("a", 2900), ("b", 2900)].map(|(name, out)| Node::named(name, Layer::Dense { out }));
     let extractor = std::iter::once(Node::plain(Layer::Flatten)).chain(layers).collect();
     let arch = Architecture { name: "large".into(), input: side, classes: 4, extractor, head: "fc".into() };

@@ -57,7 +57,7 @@ impl Check {
         heading("# Configuration")?;
         let file = match &study.settings.partition {
             crate::config::Source::File(path) => path.display().to_string(),
-            crate::config::Source::Made { .. } => String::new(),
+            crate::config::Source::Made { .. } | crate::config::Source::Natural { .. } => String::new(),
         };
         printer.line(study.settings.resolved(&file).trim_end())?;
         printer.line("")?;

@@ -39,7 +39,7 @@ pub(crate) struct Methods {
 
 /// The default model on the default data: small enough to try all methods in a moment.
 const MODEL: &str = "simple-cnn";
-const INPUT: InputShape = InputShape { channels: 1, height: 28, width: 28 };
+const INPUT: InputShape = InputShape::Image { channels: 1, height: 28, width: 28 };
 const CLASSES: usize = 10;
 
 impl Methods {

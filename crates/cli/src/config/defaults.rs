@@ -3,6 +3,9 @@
 pub(crate) const ROUNDS: usize = 30;
 pub(crate) const SEED: u64 = 1;
 pub(crate) const DATA: &str = "fashion-mnist-mini";
+pub(crate) const TEST_FRACTION: f64 = 0.2;
+pub(crate) const LABEL: &str = "label";
+pub(crate) const AUGMENTATION: &str = "none";
 pub(crate) const PARTITION: &str = "dirichlet";
 pub(crate) const CLIENTS: usize = 20;
 pub(crate) const ALPHA: f64 = 0.1;

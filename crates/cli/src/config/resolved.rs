@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
-use fedelity_data::Kind;
 use toml::Value;
 
-use super::settings::{Method, PerRound, Rule, Settings, Source};
+use super::settings::{Method, PerRound, Rule, Settings};
 
 /// Keys and values in the order they are written in.
 type Pairs = Vec<(String, Value)>;
@@ -22,8 +21,8 @@ impl Settings {
         let seeds = seeds.iter().map(|&seed| Value::Integer(seed as i64)).collect();
         let mut out = String::new();
         write(&mut out, "", vec![pair("rounds", whole(self.rounds)), pair("seeds", Value::Array(seeds))]);
-        write(&mut out, "[data]", self.data());
-        write(&mut out, "[partition]", self.partition(partition_file));
+        write(&mut out, "[data]", self.data.pairs());
+        write(&mut out, "[partition]", self.partition.pairs(partition_file));
         write(&mut out, "[clients]", self.clients());
         write(&mut out, "[optimizer]", self.optimizer());
         let model =
@@ -39,42 +38,13 @@ impl Settings {
         out
     }
 
-    fn data(&self) -> Pairs {
-        let mut pairs = vec![pair("name", text(&self.data.name))];
-        if let Some(dir) = &self.data.dir {
-            let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
-            pairs.push(pair("dir", text(&dir.display().to_string())));
-        }
-        pairs
-    }
-
-    fn partition(&self, file: &str) -> Pairs {
-        let Source::Made { spec, seed } = &self.partition else {
-            return vec![pair("file", text(file))];
-        };
-        let mut pairs = vec![pair("kind", text(spec.kind.name())), pair("clients", whole(spec.clients))];
-        match spec.kind {
-            Kind::Dirichlet { alpha, min_size, .. } => {
-                pairs.extend([pair("alpha", Value::Float(alpha)), pair("min-size", whole(min_size))]);
-            }
-            Kind::DirichletEqual { alpha, .. } => pairs.push(pair("alpha", Value::Float(alpha))),
-            Kind::Shards { per_client } => pairs.push(pair("shards", whole(per_client))),
-            Kind::LabelsPerClient { labels } => pairs.push(pair("labels", whole(labels))),
-            _ => {}
-        }
-        pairs.push(pair("seed", Value::Integer(*seed as i64)));
-        pairs
-    }
-
     fn clients(&self) -> Pairs {
         let mut pairs = Vec::new();
-        match (self.per_round, &self.partition) {
+        match (self.per_round, self.partition.clients()) {
             (PerRound::Count(n), _) => pairs.push(pair("per-round", whole(n))),
             (PerRound::Fraction(fraction), _) => pairs.push(pair("fraction", Value::Float(fraction))),
-            (PerRound::Default, Source::Made { spec, .. }) => {
-                pairs.push(pair("per-round", whole(PerRound::Default.of(spec.clients))));
-            }
-            (PerRound::Default, Source::File(_)) => {}
+            (PerRound::Default, Some(pool)) => pairs.push(pair("per-round", whole(PerRound::Default.of(pool)))),
+            (PerRound::Default, None) => {}
         }
         pairs.push(pair("epochs", whole(self.epochs)));
         pairs.push(pair("batch", whole(self.batch)));
@@ -136,6 +106,13 @@ mod tests {
             &["partition.kind=labels-per-client", "model.projection=true", "evaluation.every=7"],
             &["partition.kind=dirichlet-equal", "partition.alpha=3", "partition.clients=4"],
             &["partition.file=a b.json", "data.name=cifar10", "data.dir=/x \"y\""],
+            &["partition.kind=natural", "partition.seed=3"],
+            &["partition.kind=natural", "partition.clients=7", "data.name=csv", "data.train=/a.csv", "data.key=site"],
+            &["data.name=jsonl", "data.train=/a", "data.test=/b", "data.features=[\"x\", \"y\"]", "data.skip-bad=true"],
+            &["data.name=folder", "data.path=/a", "data.size=[8, 9]", "data.layout=key/class", "data.colour=grey"],
+            &["data.name=cifar100", "data.augmentation=moon"],
+            &["data.augmentation={crop=2, padding=\"reflect\", flip=true, rotation=7.5, cutout=3}"],
+            &["data.normalisation={mean=[0.1307], std=[0.3081]}"],
             &["method=[{name=\"fedavg\"}, {name=\"fedavg\"}]", "clients.teacher-cache=false"],
             &["server.auxiliary=32", "server.auxiliary-keep=true", "server.validation=0.1", "server.unlabelled=7"],
             &["server.optimizer=fedyogi", "server.tau=0.1", "server.rule=krum", "server.keep=2"],

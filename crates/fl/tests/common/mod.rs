@@ -10,7 +10,7 @@ use fedelity_fl::{
 use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, Node, Params};
 
 pub(crate) const CLASSES: usize = 4;
-pub(crate) const SHAPE: InputShape = InputShape { channels: 2, height: 6, width: 5 };
+pub(crate) const SHAPE: InputShape = InputShape::Image { channels: 2, height: 6, width: 5 };
 
 /// Images whose brightness follows the class, with noise.
 pub(crate) fn split(samples: usize) -> Split {
@@ -18,7 +18,7 @@ pub(crate) fn split(samples: usize) -> Split {
     let labels: Vec<u16> = (0..samples).map(|_| below(&mut rng, CLASSES as u32) as u16).collect();
     let pixels = labels.iter().flat_map(|&label| vec![label; SHAPE.len()]);
     let pixels = pixels.map(|label| (40 * label) as u8 + below(&mut rng, 90) as u8).collect();
-    Split { pixels, labels }
+    Split::images(pixels, labels)
 }
 
 pub(crate) fn scaling() -> Scaling {

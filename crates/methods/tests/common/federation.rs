@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedelity_data::{Dataset, ImageShape, Normalisation, Split};
+use fedelity_data::{Dataset, ImageShape, Normalisation, Shape, Split};
 use fedelity_fl::rng::below;
 use fedelity_fl::{
     Broadcast, ClientObjective, Coordinator, Done, Federation, Held, Local, Method, Payload, Purpose, Result, Samples,
@@ -12,7 +12,7 @@ use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, Node, OptimizerKi
 
 pub(crate) const CLASSES: usize = 4;
 pub(crate) const SEED: u64 = 5;
-const SHAPE: InputShape = InputShape { channels: 1, height: 5, width: 4 };
+const SHAPE: InputShape = InputShape::Image { channels: 1, height: 5, width: 4 };
 
 /// Client 2 holds one class, client 4 one sample, client 5 nothing; class 3 is with client 1 alone. The first three take
 /// equally many steps in batches of 8.
@@ -181,7 +181,7 @@ impl Run {
         let teachers: Vec<_> = declared.iter().map(|teacher| teacher.resolve(&broadcast.global)).collect();
         let mut objective = ClientObjective { method, local: &mut local };
         let mut params = params.to_vec();
-        let found = self.trainer.gradient(&samples.images(), CLIENTS[k], &teachers, &mut params, &mut objective);
+        let found = self.trainer.gradient(&samples.batch(), CLIENTS[k], &teachers, &mut params, &mut objective);
         let (terms, grad) = found.unwrap();
         (terms, grad[..params.len()].to_vec())
     }
@@ -211,9 +211,9 @@ fn data(auxiliary: &[u16]) -> Dataset {
     Dataset {
         name: "small".into(),
         classes: ["a", "b", "c", "d"].map(String::from).to_vec(),
-        shape: ImageShape { channels: 1, height: 5, width: 4 },
-        train: Split { pixels, labels },
-        test: Split { pixels: vec![], labels: vec![] },
+        shape: Shape::Image(ImageShape { channels: 1, height: 5, width: 4 }),
+        train: Split::images(pixels, labels),
+        test: Split::default(),
         normalisation: Normalisation { mean: vec![0.4], std: vec![0.25] },
     }
 }

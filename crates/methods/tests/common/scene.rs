@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fedelity_data::Split;
 use fedelity_fl::{ClientObjective, Local, Method, Payload, Samples, Scaling, Scratch, Trainer, Training};
-use fedelity_nn::{Architecture, Images, InputShape, Isa, Layer, Model, Node};
+use fedelity_nn::{Architecture, Batch, InputShape, Isa, Layer, Model, Node};
 
 /// One batch, seen by a client under a method.
 pub(crate) struct Scene {
@@ -25,7 +25,7 @@ impl Scene {
     /// A scene whose sample i is the i-th unit vector, so that a dense layer's column i is what it says about it.
     pub(crate) fn one_hot(features: Option<usize>, labels: Vec<u16>, classes: usize) -> Self {
         let n = labels.len();
-        let input = InputShape { channels: 1, height: 1, width: n };
+        let input = InputShape::Image { channels: 1, height: 1, width: n };
         let extract = features.map(|out| Node::named("extract", Layer::Dense { out }));
         let extractor = std::iter::once(Node::plain(Layer::Flatten)).chain(extract).collect();
         let arch = Architecture { name: "unit".into(), input, classes, extractor, head: "head".into() };
@@ -47,7 +47,7 @@ impl Scene {
     /// Loss and gradient at `params`, teachers and adjustment included.
     pub(crate) fn gradient(&self, method: &dyn Method, params: &[f32]) -> (f32, Vec<f32>) {
         let mut params = params.to_vec();
-        let (split, scaling) = (Split { pixels: vec![], labels: vec![] }, Scaling { scale: vec![], shift: vec![] });
+        let (split, scaling) = (Split::default(), Scaling { scale: vec![], shift: vec![] });
         let mut local = Local {
             model: &self.model,
             training: &self.training,
@@ -63,7 +63,7 @@ impl Scene {
         };
         let declared = method.teachers(&local).unwrap();
         let teachers: Vec<_> = declared.iter().map(|teacher| teacher.resolve(&self.global)).collect();
-        let images = Images::Floats { rows: &self.images };
+        let images = Batch::Floats { rows: &self.images };
         let mut trainer = Trainer::new(self.model.clone());
         let mut objective = ClientObjective { method, local: &mut local };
         let (terms, grad) = trainer.gradient(&images, &self.labels, &teachers, &mut params, &mut objective).unwrap();

@@ -1,0 +1,95 @@
+//! The functions of one number that text models need: exp, erf, tanh and the logistic function.
+//!
+//! Plain arithmetic without branches, so that a loop over them becomes vector code, and nothing fused, so that every
+//! instruction set gives the same bits. An element's result does not depend on where in a slice it stands.
+
+/// Adding and subtracting it rounds to a whole number, which its last bits then hold.
+const ROUND: f32 = 12_582_912.0;
+
+/// e^x, to two units in the last place. Below -87 it is e^-87, above 88 it is e^88; NaN stays NaN.
+#[inline(always)]
+pub(crate) fn exp(x: f32) -> f32 {
+    let x = if x < -87.0 { -87.0 } else { x };
+    let x = if x > 88.0 { 88.0 } else { x };
+    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let whole = shifted - ROUND;
+    // ln 2 in two parts, the first one short enough for exact products.
+    let rest = (x - whole * 0.693_359_4) + whole * 2.121_944_4e-4;
+    let mut sum = 1.987_569_2e-4;
+    for term in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 0.166_666_66, 0.5] {
+        sum = sum * rest + term;
+    }
+    let power = f32::from_bits((shifted.to_bits() << 23).wrapping_add(0x3f80_0000));
+    (sum * rest * rest + rest + 1.0) * power
+}
+
+/// The error function, to 4e-7: a quotient of polynomials, for |x| up to 4, where it is 1.
+#[inline(always)]
+pub(crate) fn erf(x: f32) -> f32 {
+    let x = if x < -4.0 { -4.0 } else { x };
+    let x = if x > 4.0 { 4.0 } else { x };
+    let square = x * x;
+    let mut above = -2.726_142_3e-10;
+    for term in [2.770_681_5e-8, -2.101_024e-6, -5.692_506_4e-5, -7.349_906e-4, -2.954_6e-3, -1.609_603_3e-2] {
+        above = above * square + term;
+    }
+    let mut below = -1.456_607_2e-5;
+    for term in [-2.133_740_5e-4, -1.682_827e-3, -7.373_329_3e-3, -1.426_473_9e-2] {
+        below = below * square + term;
+    }
+    x * above / below
+}
+
+/// 1 / (1 + e^-x).
+#[inline(always)]
+pub(crate) fn logistic(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+/// The hyperbolic tangent: a polynomial near 0, where a quotient of exponentials would lose digits.
+#[inline(always)]
+pub(crate) fn tanh(x: f32) -> f32 {
+    let square = x * x;
+    let mut sum = -5.704_988_6e-3;
+    for term in [2.063_909e-2, -5.373_971_6e-2, 0.133_314_42, -0.333_332_8] {
+        sum = sum * square + term;
+    }
+    let near = sum * square * x + x;
+    let far = 1.0 - 2.0 / (exp(2.0 * x) + 1.0);
+    if x.abs() < 0.625 { near } else { far }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference;
+
+    fn grid(limit: f32) -> impl Iterator<Item = f32> {
+        (-20_000..=20_000).map(move |i| i as f32 / 20_000.0 * limit)
+    }
+
+    #[test]
+    fn close_to_the_exact_functions() {
+        for x in grid(86.0) {
+            let exact = f64::from(x).exp();
+            assert!((f64::from(exp(x)) - exact).abs() <= 2.4e-7 * exact, "exp({x}) is {}, not {exact}", exp(x));
+        }
+        for x in grid(20.0) {
+            let (t, s) = (f64::from(x).tanh(), 1.0 / (1.0 + (-f64::from(x)).exp()));
+            assert!((f64::from(tanh(x)) - t).abs() <= 3e-7 * t.abs(), "tanh({x}) is {}, not {t}", tanh(x));
+            assert!((f64::from(logistic(x)) - s).abs() <= 3e-7 * s, "logistic({x}) is {}, not {s}", logistic(x));
+        }
+        for x in grid(6.0).step_by(20) {
+            let exact = reference::text::erf(f64::from(x));
+            assert!((f64::from(erf(x)) - exact).abs() <= 4e-7, "erf({x}) is {}, not {exact}", erf(x));
+        }
+    }
+
+    #[test]
+    fn the_ends_and_nan() {
+        assert_eq!((exp(0.0), tanh(0.0), erf(0.0), logistic(0.0)), (1.0, 0.0, 0.0, 0.5));
+        assert_eq!((tanh(100.0), tanh(-100.0), tanh(f32::INFINITY)), (1.0, -1.0, 1.0));
+        assert!(exp(f32::NEG_INFINITY) < 2e-38 && exp(f32::INFINITY).is_finite());
+        assert!([exp(f32::NAN), tanh(f32::NAN), erf(f32::NAN), logistic(f32::NAN)].iter().all(|v| v.is_nan()));
+    }
+}

@@ -1,0 +1,100 @@
+//! The cell of a long short-term memory, PyTorch's: gates `[row][4 * hidden]` in the order i, f, g, o.
+
+use pulp::Simd;
+
+use crate::function::{logistic, tanh};
+use crate::simd::{Isa, Kernel};
+
+struct Forward<'a> {
+    gates: &'a mut [f32],
+    cell: &'a mut [f32],
+    hidden: &'a mut [f32],
+    before: &'a [f32],
+    width: usize,
+}
+
+impl Kernel for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let n = self.width;
+        let states = self.cell.chunks_exact_mut(n).zip(self.hidden.chunks_exact_mut(n));
+        for ((gates, (cell, hidden)), before) in
+            self.gates.chunks_exact_mut(4 * n).zip(states).zip(self.before.chunks_exact(n))
+        {
+            let (input, rest) = gates.split_at_mut(n);
+            let (forget, rest) = rest.split_at_mut(n);
+            let (new, output) = rest.split_at_mut(n);
+            for i in 0..n {
+                input[i] = logistic(input[i]);
+                forget[i] = logistic(forget[i]);
+                new[i] = tanh(new[i]);
+                output[i] = logistic(output[i]);
+                cell[i] = forget[i] * before[i] + input[i] * new[i];
+                hidden[i] = output[i] * tanh(cell[i]);
+            }
+        }
+    }
+}
+
+/// One step: the sums in `gates` become the gates; `cell` and `hidden` `[row][width]` get the new state, given the
+/// cell before.
+pub fn forward(isa: Isa, gates: &mut [f32], cell: &mut [f32], hidden: &mut [f32], before: &[f32], width: usize) {
+    let len = cell.len();
+    assert!(width > 0 && len.is_multiple_of(width) && hidden.len() == len && before.len() == len);
+    assert_eq!(gates.len(), 4 * len);
+    isa.run(Forward { gates, cell, hidden, before, width });
+}
+
+struct Backward<'a> {
+    gates: &'a mut [f32],
+    d_cell: &'a mut [f32],
+    d_hidden: &'a [f32],
+    cell: &'a [f32],
+    before: &'a [f32],
+    width: usize,
+}
+
+impl Kernel for Backward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let n = self.width;
+        let grads = self.d_cell.chunks_exact_mut(n).zip(self.d_hidden.chunks_exact(n));
+        let states = self.cell.chunks_exact(n).zip(self.before.chunks_exact(n));
+        for ((gates, (d_cell, d_hidden)), (cell, before)) in self.gates.chunks_exact_mut(4 * n).zip(grads).zip(states) {
+            let (input, rest) = gates.split_at_mut(n);
+            let (forget, rest) = rest.split_at_mut(n);
+            let (new, output) = rest.split_at_mut(n);
+            for i in 0..n {
+                let (x, f, g, o) = (input[i], forget[i], new[i], output[i]);
+                let squashed = tanh(cell[i]);
+                let d = d_cell[i] + d_hidden[i] * o * (1.0 - squashed * squashed);
+                input[i] = d * g * x * (1.0 - x);
+                forget[i] = d * before[i] * f * (1.0 - f);
+                new[i] = d * x * (1.0 - g * g);
+                output[i] = d_hidden[i] * squashed * o * (1.0 - o);
+                d_cell[i] = d * f;
+            }
+        }
+    }
+}
+
+/// One step back: the gates become the gradients of their sums; `d_cell`, the gradient of the new cell from later steps,
+/// becomes that of the cell before.
+pub fn backward(
+    isa: Isa,
+    gates: &mut [f32],
+    d_cell: &mut [f32],
+    d_hidden: &[f32],
+    cell: &[f32],
+    before: &[f32],
+    width: usize,
+) {
+    let len = cell.len();
+    assert!(width > 0 && len.is_multiple_of(width) && before.len() == len);
+    assert!(d_cell.len() == len && d_hidden.len() == len && gates.len() == 4 * len);
+    isa.run(Backward { gates, d_cell, d_hidden, cell, before, width });
+}

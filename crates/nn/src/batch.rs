@@ -1,0 +1,51 @@
+//! What goes into a model.
+
+use crate::architecture::InputShape;
+
+/// One batch of inputs.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Batch<'a> {
+    /// Images as bytes: a value is `pixel * scale[channel] + shift[channel]`.
+    Bytes {
+        /// All images, `[image][channel][row][column]`.
+        pixels: &'a [u8],
+        /// Which of them are in the batch.
+        indices: &'a [u32],
+        /// Per channel.
+        scale: &'a [f32],
+        /// Per channel.
+        shift: &'a [f32],
+    },
+    /// Inputs as they are, `[sample][channel][row][column]`.
+    Floats {
+        /// The samples, one after the other.
+        rows: &'a [f32],
+    },
+    /// Rows of numbers, picked by index.
+    Rows {
+        /// All rows, `[row][column]`.
+        values: &'a [f32],
+        /// Which of them are in the batch.
+        indices: &'a [u32],
+    },
+    /// Texts as numbers of tokens, each at least one and at most as many as the model takes.
+    Tokens {
+        /// The tokens of all texts, one text after the other.
+        ids: &'a [u32],
+        /// Where each text starts, and the end of the last one.
+        starts: &'a [u32],
+        /// Which texts are in the batch.
+        indices: &'a [u32],
+    },
+}
+
+impl Batch<'_> {
+    /// Number of samples, for a model with this input.
+    pub(crate) fn samples(&self, input: InputShape) -> usize {
+        match self {
+            Self::Bytes { indices, .. } | Self::Rows { indices, .. } | Self::Tokens { indices, .. } => indices.len(),
+            Self::Floats { rows } => rows.len() / input.len(),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Text encoders of the BERT family, with the classifier of FedGKD on the first token.
+
+use crate::architecture::{Architecture, BlockNames, InputShape, Layer, Node};
+
+/// Width of the projection before the classifier (FedGKD+, MOON).
+const PROJECTION: usize = 256;
+
+/// Sizes of an encoder, as its config.json has them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EncoderShape {
+    /// What its tensors are called.
+    pub names: BlockNames,
+    /// What stands before all of its tensors' names, with the dot; often nothing.
+    pub prefix: String,
+    /// Width of a token.
+    pub width: usize,
+    /// Transformer blocks.
+    pub layers: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Width between the two dense layers of a block.
+    pub hidden: usize,
+    /// Positions: the longest text it can take.
+    pub positions: usize,
+    /// Token types; DistilBERT has none.
+    pub types: usize,
+    /// What normalisations add to the variance.
+    pub eps: f32,
+    /// Probability of zero while training.
+    pub dropout: f32,
+    /// The same for what attention looks at.
+    pub attention_dropout: f32,
+    /// The same in the classifier.
+    pub head_dropout: f32,
+}
+
+impl EncoderShape {
+    /// The usual sizes: `minilm` (6 layers of 384), `distilbert` (6 of 768), `bert` (12 of 768).
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let (names, width, layers) = match name {
+            "minilm" => (BlockNames::Bert, 384, 6),
+            "distilbert" => (BlockNames::DistilBert, 768, 6),
+            "bert" => (BlockNames::Bert, 768, 12),
+            _ => return None,
+        };
+        Some(Self {
+            names,
+            prefix: String::new(),
+            width,
+            layers,
+            heads: 12,
+            hidden: 4 * width,
+            positions: 512,
+            types: if names == BlockNames::Bert { 2 } else { 0 },
+            eps: 1e-12,
+            dropout: 0.1,
+            attention_dropout: 0.1,
+            head_dropout: 0.2,
+        })
+    }
+
+    /// The same sizes with one probability for all dropout inside the encoder.
+    #[must_use]
+    pub fn with_dropout(self, p: f32) -> Self {
+        Self { dropout: p, attention_dropout: p, ..self }
+    }
+}
+
+/// An encoder with its classifier: first token, dense, ReLU, dropout, perhaps a projection, dense.
+///
+/// `freeze` says how many blocks stay as they were loaded, and with them the embeddings: `Some(0)` freezes the embeddings
+/// alone, `None` nothing.
+#[must_use]
+pub fn encoder(
+    name: &str,
+    shape: &EncoderShape,
+    projection: bool,
+    freeze: Option<usize>,
+    input: InputShape,
+    classes: usize,
+) -> Architecture {
+    let &EncoderShape { names, width, heads, hidden, positions, types, eps, dropout, attention_dropout, .. } = shape;
+    let part = |rest: String| format!("{}{rest}", shape.prefix);
+    let first = Layer::Embeddings { width, positions, types, eps, dropout };
+    let mut extractor = vec![Node::named(part("embeddings".to_owned()), first).with_frozen(freeze.is_some())];
+    for i in 0..shape.layers {
+        let name = match names {
+            BlockNames::Bert => format!("encoder.layer.{i}"),
+            BlockNames::DistilBert => format!("transformer.layer.{i}"),
+        };
+        let layer = Layer::Block { heads, hidden, eps, dropout, attention_dropout, names };
+        extractor.push(Node::named(part(name), layer).with_frozen(freeze.is_some_and(|n| i < n)));
+    }
+    extractor.extend([
+        Node::plain(Layer::FirstToken),
+        Node::named("pre_classifier", Layer::Dense { out: width }),
+        Node::plain(Layer::Relu),
+        Node::plain(Layer::Dropout { p: shape.head_dropout }),
+    ]);
+    if projection {
+        extractor.push(Node::named("projection", Layer::Dense { out: PROJECTION }));
+    }
+    Architecture { name: name.to_owned(), input, classes, extractor, head: "classifier".to_owned() }
+}

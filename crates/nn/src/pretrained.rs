@@ -1,0 +1,182 @@
+//! Encoders from a folder as Hugging Face saves them: config.json and model.safetensors.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use safetensors::SafeTensors;
+use serde_json::Value;
+
+use crate::architecture::BlockNames;
+use crate::checkpoint;
+use crate::encoder::EncoderShape;
+use crate::error::Error;
+use crate::layout::{Layout, Params};
+use crate::model::{Model, Start};
+
+/// The sizes.
+const CONFIG: &str = "config.json";
+/// The weights.
+const WEIGHTS: &str = "model.safetensors";
+/// A tensor that every encoder has.
+const WORDS: &str = "embeddings.word_embeddings.weight";
+
+/// Parts that a file may have and that are not used: BERT's pooler, position numbers, and the heads of other tasks.
+const IGNORED: &[&str] =
+    &["pooler.", "embeddings.position_ids", "cls.", "vocab_transform.", "vocab_layer_norm.", "vocab_projector."];
+
+/// The layers on top of the encoder. They start fresh where the file lacks them.
+const HEAD: &[&str] = &["pre_classifier.", "projection.", "classifier."];
+
+/// A folder with an encoder.
+#[derive(Clone, Debug)]
+pub struct Pretrained {
+    folder: PathBuf,
+    shape: EncoderShape,
+    vocabulary: usize,
+    bytes: Vec<u8>,
+}
+
+impl Pretrained {
+    /// Reads a folder of the BERT or DistilBERT family.
+    ///
+    /// # Errors
+    /// When a file is missing or is not what it should be.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        let path = folder.join(CONFIG);
+        let text = fs::read_to_string(&path).map_err(|source| Error::Io { source, path: path.clone() })?;
+        let (shape, vocabulary) = shape(&text).map_err(|reason| Error::BadFile { reason, path })?;
+        let path = folder.join(WEIGHTS);
+        let bytes = fs::read(&path).map_err(|source| Error::Io { source, path: path.clone() })?;
+        let mut found = Self { folder: folder.to_owned(), shape, vocabulary, bytes };
+        let prefix = {
+            let file = found.file()?;
+            let name = file.names().into_iter().find_map(|name| name.strip_suffix(WORDS));
+            name.map(str::to_owned)
+                .ok_or_else(|| found.bad(format!("tensor {WORDS:?} is missing: this is no BERT or DistilBERT")))?
+        };
+        found.shape.prefix = prefix;
+        Ok(found)
+    }
+
+    /// The sizes of the encoder.
+    #[must_use]
+    pub fn shape(&self) -> &EncoderShape {
+        &self.shape
+    }
+
+    /// Tokens there are.
+    #[must_use]
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// The file that says so.
+    #[must_use]
+    pub fn config_file(&self) -> PathBuf {
+        self.folder.join(CONFIG)
+    }
+
+    /// Brings the weights into a model that was built with this shape. Layers on top that the file lacks start at random.
+    ///
+    /// # Errors
+    /// When a tensor is missing, has another shape, or belongs to no part of the model.
+    pub fn load(&self, model: Model) -> Result<Model, Error> {
+        let file = self.file()?;
+        let (params, given) = self.read(&file, model.layout())?;
+        let (frozen, _) = self.read(&file, model.frozen_layout())?;
+        let known = |name: &str| {
+            let rest = name.strip_prefix(&self.shape.prefix).unwrap_or(name);
+            let tensors = || model.layout().tensors().iter().chain(model.frozen_layout().tensors());
+            let ignored = |part: &&&str| rest.starts_with(**part) || name.starts_with(**part);
+            IGNORED.iter().find(ignored).is_some() || tensors().any(|t| t.name == name || old_name(&t.name) == name)
+        };
+        let mut names = file.names();
+        names.sort_unstable();
+        if let Some(extra) = names.into_iter().find(|name| !known(name)) {
+            return Err(self.bad(format!("tensor {extra:?} does not belong to model {:?}", model.name())));
+        }
+        Ok(model.with_weights(frozen, Start { params, given }))
+    }
+
+    /// The tensors of a layout, and for each whether the file has it.
+    fn read(&self, file: &SafeTensors<'_>, layout: &Layout) -> Result<(Params, Vec<bool>), Error> {
+        let (mut values, mut given) = (Params(vec![0.0; layout.len()]), Vec::new());
+        for tensor in layout.tensors() {
+            let name = &tensor.name;
+            let view = file.tensor(name).or_else(|_| file.tensor(&old_name(name))).ok();
+            if let Some(view) = &view {
+                checkpoint::copy(&mut values[tensor.range()], tensor, view).map_err(|reason| self.bad(reason))?;
+            } else if !HEAD.iter().any(|part| name.starts_with(part)) {
+                return Err(self.bad(format!("tensor {name:?} is missing")));
+            }
+            given.push(view.is_some());
+        }
+        Ok((values, given))
+    }
+
+    fn file(&self) -> Result<SafeTensors<'_>, Error> {
+        SafeTensors::deserialize(&self.bytes).map_err(|e| self.bad(format!("not a safetensors file ({e})")))
+    }
+
+    fn bad(&self, reason: String) -> Error {
+        Error::BadFile { reason, path: self.folder.join(WEIGHTS) }
+    }
+}
+
+/// What the first BERT files call the scale and shift of a normalisation.
+fn old_name(name: &str) -> String {
+    name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+}
+
+/// The sizes in a config.json, and how many tokens there are.
+fn shape(text: &str) -> Result<(EncoderShape, usize), String> {
+    let config: Value = serde_json::from_str(text).map_err(|e| format!("not JSON ({e})"))?;
+    let names = match config.get("model_type").and_then(Value::as_str) {
+        Some("bert") => BlockNames::Bert,
+        Some("distilbert") => BlockNames::DistilBert,
+        other => return Err(format!("model_type is {other:?}, expected \"bert\" or \"distilbert\"")),
+    };
+    let bert = names == BlockNames::Bert;
+    let pick = |a: &'static str, b: &'static str| if bert { a } else { b };
+    let size = |key: &str| match config.get(key).and_then(Value::as_u64) {
+        Some(value @ 1..=1_000_000_000) => Ok(value as usize),
+        _ => Err(format!("{key} is {}, expected a whole number above 0", shown(config.get(key)))),
+    };
+    let share = |key: &str, default: f64| match config.get(key) {
+        None | Some(Value::Null) => Ok(default as f32),
+        Some(value) => value
+            .as_f64()
+            .filter(|p| (0.0..1.0).contains(p))
+            .map(|p| p as f32)
+            .ok_or_else(|| format!("{key} is {value}, expected a number from 0 to below 1")),
+    };
+    let only = |key: &str, value: &str| match config.get(key) {
+        None | Some(Value::Null) => Ok(()),
+        Some(found) if found == value => Ok(()),
+        Some(found) => Err(format!("{key} is {found}, and only \"{value}\" is supported")),
+    };
+    only(pick("hidden_act", "activation"), "gelu")?;
+    only("position_embedding_type", "absolute")?;
+    let shape = EncoderShape {
+        names,
+        prefix: String::new(),
+        width: size(pick("hidden_size", "dim"))?,
+        layers: size(pick("num_hidden_layers", "n_layers"))?,
+        heads: size(pick("num_attention_heads", "n_heads"))?,
+        hidden: size(pick("intermediate_size", "hidden_dim"))?,
+        positions: size("max_position_embeddings")?,
+        types: if bert { size("type_vocab_size")? } else { 0 },
+        eps: share("layer_norm_eps", 1e-12)?,
+        dropout: share(pick("hidden_dropout_prob", "dropout"), 0.1)?,
+        attention_dropout: share(pick("attention_probs_dropout_prob", "attention_dropout"), 0.1)?,
+        head_dropout: share("seq_classif_dropout", 0.2)?,
+    };
+    if !shape.width.is_multiple_of(shape.heads) {
+        return Err(format!("{} heads do not divide a width of {}", shape.heads, shape.width));
+    }
+    Ok((shape, size("vocab_size")?))
+}
+
+fn shown(value: Option<&Value>) -> String {
+    value.map_or("missing".to_owned(), Value::to_string)
+}

@@ -1,0 +1,70 @@
+//! A tokenizer.json, as it comes with a model.
+
+use std::path::{Path, PathBuf};
+
+use tokenizers::tokenizer::PostProcessor;
+use tokenizers::{TruncationDirection, TruncationParams, TruncationStrategy};
+
+use crate::error::Error;
+use crate::tokens::Tokens;
+
+/// Turns texts into the tokens of a pretrained model.
+#[derive(Clone, Debug)]
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    path: PathBuf,
+}
+
+impl Tokenizer {
+    /// Reads a tokenizer and cuts its texts to `max_length` tokens, special ones among them. All of its tokens must have
+    /// numbers below `vocabulary`, which the file `config` gives.
+    ///
+    /// # Errors
+    /// When the file is not a tokenizer or does not fit the vocabulary.
+    pub fn open(path: &Path, vocabulary: usize, config: &Path, max_length: usize) -> Result<Self, Error> {
+        let bad = |reason: String| Error::NotATokenizer { reason, path: path.to_owned() };
+        let mut inner = tokenizers::Tokenizer::from_file(path).map_err(|e| bad(e.to_string()))?;
+        // The highest number, and of equal ones the first by name, so that the message is always the same.
+        let highest = inner.get_vocab(true).into_iter().max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)));
+        if let Some((token, id)) = highest.filter(|(_, id)| *id as usize >= vocabulary) {
+            return Err(Error::OutsideVocabulary {
+                token,
+                id,
+                vocabulary,
+                path: path.to_owned(),
+                config: config.to_owned(),
+            });
+        }
+        let special = inner.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
+        if max_length <= special {
+            return Err(Error::TooShort { max_length, special, path: path.to_owned() });
+        }
+        // Whatever the file says about padding and length, the engine needs neither padding nor a fixed length.
+        inner.with_padding(None);
+        let truncation = TruncationParams {
+            max_length,
+            strategy: TruncationStrategy::LongestFirst,
+            stride: 0,
+            direction: TruncationDirection::Right,
+        };
+        inner.with_truncation(Some(truncation)).map_err(|e| bad(e.to_string()))?;
+        Ok(Self { inner, path: path.to_owned() })
+    }
+
+    /// The tokens of each text, with the special ones around them.
+    ///
+    /// # Errors
+    /// When a text cannot be tokenised or has no tokens.
+    pub fn encode(&self, texts: &[String]) -> Result<Tokens, Error> {
+        let mut tokens = Tokens::default();
+        for (i, text) in texts.iter().enumerate() {
+            let bad = |reason: String| Error::Text { text: i, reason, path: self.path.clone() };
+            let encoded = self.inner.encode_fast(text.as_str(), true).map_err(|e| bad(e.to_string()))?;
+            if encoded.get_ids().is_empty() {
+                return Err(bad("it has no tokens, and the tokenizer adds none".to_owned()));
+            }
+            tokens.push(encoded.get_ids().iter().copied());
+        }
+        Ok(tokens)
+    }
+}

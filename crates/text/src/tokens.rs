@@ -1,0 +1,36 @@
+//! Texts as numbers.
+
+/// Texts as numbers of tokens, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tokens {
+    /// The tokens of all texts.
+    pub ids: Vec<u32>,
+    /// Where each text starts, and the end of the last one.
+    pub starts: Vec<u32>,
+}
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self { ids: Vec::new(), starts: vec![0] }
+    }
+}
+
+impl Tokens {
+    /// Adds one text.
+    pub(crate) fn push(&mut self, ids: impl Iterator<Item = u32>) {
+        self.ids.extend(ids);
+        self.starts.push(self.ids.len() as u32);
+    }
+
+    /// The number of texts.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Whether there is no text.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

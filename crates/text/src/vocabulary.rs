@@ -1,0 +1,113 @@
+//! A vocabulary of words, made from texts.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::tokens::Tokens;
+
+/// The number kept for padding; no text has it.
+pub const PAD: u32 = 0;
+/// The number of every word that is not in the vocabulary.
+pub const UNKNOWN: u32 = 1;
+/// The number that starts every text, if one does.
+pub const START: u32 = 2;
+
+/// The words of some texts, by how often they occur.
+///
+/// A word is a run of letters and digits in lower case; every other character that is not white space is a word of its
+/// own. Numbers 0 and 1 are `<pad>` and `<unk>`, number 2 is `<cls>` if every text starts with it; then come words by
+/// frequency, equal ones by the alphabet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vocabulary {
+    words: Vec<String>,
+    numbers: HashMap<String, u32>,
+    start: Option<u32>,
+}
+
+impl Vocabulary {
+    /// The most frequent words of these texts, at most `size` tokens with the special ones. With `start`, every text will
+    /// start with a token of its own.
+    pub fn build<'a>(texts: impl Iterator<Item = &'a str>, size: usize, start: bool) -> Self {
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for text in texts {
+            each_word(text, |word| {
+                *counts.entry(word).or_default() += 1;
+            });
+        }
+        let mut found: Vec<(String, u64)> = counts.into_iter().collect();
+        // Stable, so the alphabet decides among equals.
+        found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let mut words = vec!["<pad>".to_owned(), "<unk>".to_owned()];
+        words.extend(start.then(|| "<cls>".to_owned()));
+        let special = words.len();
+        words.extend(found.into_iter().map(|(word, _)| word).take(size.saturating_sub(special)));
+        let numbers = words.iter().enumerate().skip(special).map(|(i, word)| (word.clone(), i as u32)).collect();
+        Self { words, numbers, start: start.then_some(START) }
+    }
+
+    /// The tokens by number.
+    #[must_use]
+    pub fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    /// The first `max_length` tokens of each text. A text without any is one unknown word.
+    #[must_use]
+    pub fn encode(&self, texts: &[String], max_length: usize) -> Tokens {
+        let mut tokens = Tokens::default();
+        let mut ids = Vec::new();
+        for text in texts {
+            ids.clear();
+            ids.extend(self.start);
+            each_word(text, |word| {
+                if ids.len() < max_length {
+                    ids.push(self.numbers.get(&word).copied().unwrap_or(UNKNOWN));
+                }
+            });
+            if ids.is_empty() {
+                ids.push(UNKNOWN);
+            }
+            tokens.push(ids.iter().copied());
+        }
+        tokens
+    }
+}
+
+fn each_word(text: &str, mut f: impl FnMut(String)) {
+    let mut word = String::new();
+    for c in text.chars().flat_map(char::to_lowercase) {
+        if c.is_alphanumeric() {
+            word.push(c);
+            continue;
+        }
+        if !word.is_empty() {
+            f(std::mem::take(&mut word));
+        }
+        if !c.is_whitespace() {
+            f(c.to_string());
+        }
+    }
+    if !word.is_empty() {
+        f(word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_frequency_then_alphabet() {
+        let texts = ["b a, b", "C a c\u{e9} B!"];
+        let words = Vocabulary::build(texts.into_iter(), 100, false);
+        assert_eq!(words.words(), ["<pad>", "<unk>", "b", "a", "!", ",", "c", "c\u{e9}"]);
+        let few = Vocabulary::build(texts.into_iter(), 4, false);
+        assert_eq!(few.words(), ["<pad>", "<unk>", "b", "a"]);
+        let tokens = few.encode(&["A b zebra a".to_owned(), String::new(), " \n".to_owned()], 3);
+        assert_eq!((tokens.ids, tokens.starts), (vec![3, 2, UNKNOWN, UNKNOWN, UNKNOWN], vec![0, 3, 4, 5]));
+        let started = Vocabulary::build(texts.into_iter(), 4, true);
+        assert_eq!(started.words(), ["<pad>", "<unk>", "<cls>", "b"]);
+        let tokens = started.encode(&["A b".to_owned(), String::new(), "b b b".to_owned()], 3);
+        assert_eq!((tokens.ids, tokens.starts), (vec![START, UNKNOWN, 3, START, START, 3, 3], vec![0, 3, 4, 7]));
+        assert_eq!(PAD, 0);
+    }
+}
