@@ -13,11 +13,13 @@ mod printer;
 mod progress;
 mod rehearsal;
 mod results;
+mod sheet;
 mod status;
 mod study;
 mod synthetic;
 mod table;
 mod terminal;
+mod text;
 mod travel;
 mod units;
 

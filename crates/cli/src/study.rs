@@ -4,14 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use fedelity_data::partition::{PartitionFile, Skew};
-use fedelity_data::{Dataset, Kind, Partition, Spec, catalogue, partition};
+use fedelity_data::partition::{PartitionFile, Skew, natural};
+use fedelity_data::{
+    Dataset, ImageShape, Keys, Kind, Partition, Shape, Skipped, Source as DataSource, Spec, catalogue, partition,
+};
 use fedelity_fl::{HeldOut, ServerData};
 use fedelity_nn::{InputShape, Model, zoo};
 use fedelity_sim::Experiment;
 
-use crate::config::{Document, Method, PerRound, Settings, Source, at_most};
+use crate::config::{Data, Document, Method, PerRound, Settings, Source, at_most, unfit};
 use crate::isa;
+use crate::text;
 use crate::units::plural;
 
 /// Data and who holds them.
@@ -39,7 +42,7 @@ pub(crate) struct Study {
 impl Pool {
     /// Loads the data, draws what the server holds, and makes or reads the partition of the rest.
     pub(crate) fn load(document: &Document, settings: &mut Settings) -> Result<Self> {
-        let dataset = dataset(document, settings)?;
+        let (dataset, skipped) = load_data(document, &mut settings.data)?;
         let (classes, labels) = (dataset.classes.len(), &dataset.train.labels);
         let draw = |seed: u64| {
             let held_out = settings.server.hold_out.draw(labels, classes, seed);
@@ -57,6 +60,24 @@ impl Pool {
                 let mut made = partition(&rest_labels, classes, spec, *seed).map_err(|error| named(document, error))?;
                 made.clients.iter_mut().flatten().for_each(|i| *i = rest[*i as usize]);
                 (PartitionFile::new(&dataset.name, labels, classes, &made), held_out, 0)
+            }
+            Source::Natural { clients, seed } => {
+                let Some(keys) = &dataset.train.keys else {
+                    let error = fedelity_data::Error::NoKeys { dataset: dataset.name.clone() };
+                    return Err(document.error("partition.kind", error.to_string()));
+                };
+                let (held_out, withheld) = draw(*seed);
+                let rest: Vec<u32> = (0..labels.len() as u32).filter(|&i| !withheld[i as usize]).collect();
+                if rest.is_empty() {
+                    return Err(nothing_left(document, labels.len()));
+                }
+                let of = rest.iter().map(|&i| keys.of[i as usize]).collect();
+                let keys = Keys { of, names: keys.names.clone() };
+                let (mut made, names) = natural(&keys, *clients, *seed).map_err(|error| named(document, error))?;
+                made.clients.iter_mut().flatten().for_each(|i| *i = rest[*i as usize]);
+                let mut file = PartitionFile::new(&dataset.name, labels, classes, &made);
+                file.names = names;
+                (file, held_out, 0)
             }
             Source::File(path) => {
                 let mut file = PartitionFile::read_for(path, labels)
@@ -76,6 +97,7 @@ impl Pool {
             }
         };
         let mut notes = [&partition.notes[..], &held_out.notes].concat();
+        notes.extend(skipped.note());
         if removed > 0 {
             notes.push(format!(
                 "{} of the partition file went to the server; the file itself is as it was",
@@ -94,7 +116,7 @@ impl Pool {
 impl Study {
     /// Loads everything that a checked configuration names.
     pub(crate) fn load(document: &Document, mut settings: Settings) -> Result<Self> {
-        let pool = Pool::load(document, &mut settings)?;
+        let mut pool = Pool::load(document, &mut settings)?;
         let clients = pool.partition.clients.len();
         let per_round = settings.per_round.of(clients);
         if let PerRound::Count(count) = settings.per_round
@@ -106,11 +128,10 @@ impl Study {
         let rule = settings.server.composition.rule;
         rule.check_uploads(per_round)
             .map_err(|reason| document.error("server.rule", format!("server.rule: {reason}")))?;
-        let shape = pool.dataset.shape;
-        let input = InputShape::Image { channels: shape.channels, height: shape.height, width: shape.width };
-        let model = model(document, &settings, &pool.dataset.name, input, pool.dataset.classes.len())?;
-        let partition = Arc::new(for_simulation(&pool.partition));
+        // The data are what they are, however a model reads them.
         let fingerprint = pool.dataset.fingerprint();
+        let model = fit(document, &settings, &mut pool)?;
+        let partition = Arc::new(for_simulation(&pool.partition));
         let server_data = pool.held_out.server_data(&pool.dataset);
         Ok(Self { settings, pool, model: Arc::new(model), per_round, fingerprint, server_data, partition })
     }
@@ -140,6 +161,28 @@ fn nothing_left(document: &Document, samples: usize) -> anyhow::Error {
     document.error("server", format!("{keys} leave none of the {samples} training samples for clients"))
 }
 
+/// The model of the configuration for the data. Texts become tokens.
+fn fit(document: &Document, settings: &Settings, pool: &mut Pool) -> Result<Model> {
+    let (name, classes) = (&settings.model.name, pool.dataset.classes.len());
+    let wrong = |reason: &str, data: &str| {
+        let message = format!("model.name = \"{name}\" with data.name = \"{data}\": {reason}");
+        document.error("model.name", message)
+    };
+    let input = match (pool.dataset.shape, &settings.text) {
+        (Shape::Text, Some(keys)) => {
+            let dataset = Arc::make_mut(&mut pool.dataset);
+            return text::prepare(document, &settings.model, keys, dataset, isa::chosen()?);
+        }
+        (Shape::Text, None) => {
+            return Err(wrong("the data are texts: use lstm, minilm, distilbert or bert", &pool.dataset.name));
+        }
+        (_, Some(_)) => return Err(wrong("the model reads texts, and the data are none", &pool.dataset.name)),
+        (Shape::Image(ImageShape { channels, height, width }), None) => InputShape::Image { channels, height, width },
+        (Shape::Numbers(width), None) => InputShape::Image { channels: 1, height: 1, width },
+    };
+    model(document, settings, &pool.dataset.name, input, classes)
+}
+
 /// The model of the configuration for these inputs.
 fn model(document: &Document, settings: &Settings, data: &str, input: InputShape, classes: usize) -> Result<Model> {
     let (name, isa) = (&settings.model.name, isa::chosen()?);
@@ -159,19 +202,33 @@ fn for_simulation(file: &PartitionFile) -> Partition {
     }
 }
 
-fn dataset(document: &Document, settings: &mut Settings) -> Result<Dataset> {
-    let entry = catalogue::find(&settings.data.name)?;
-    if entry.is_embedded() {
-        // The folder is not used, and the resolved configuration should not name it.
-        if let Some(dir) = settings.data.dir.take() {
-            exists(document, &dir)?;
+/// Reads the data and settles how they are normalised.
+pub(crate) fn load_data(document: &Document, data: &mut Data) -> Result<(Dataset, Skipped)> {
+    if let DataSource::Named { name, dir, .. } = &mut data.source {
+        if let Some(dir) = &dir {
+            exists(document, dir)?;
         }
-        return Ok(catalogue::load(entry.name, None)?);
+        if catalogue::find(name)?.is_embedded() {
+            // The folder is not used, and the resolved configuration should not name it.
+            *dir = None;
+        }
     }
-    if let Some(dir) = &settings.data.dir {
-        exists(document, dir)?;
+    let mut skipped = Skipped::new(data.skip_bad);
+    let mut dataset = data.source.load(&mut skipped).map_err(|error| anyhow!("{error}"))?;
+    if let Some(normalisation) = data.normalisation() {
+        if let Some(reason) = unfit(&normalisation, dataset.shape) {
+            return Err(document.error("data.normalisation", reason));
+        }
+        dataset.normalisation = normalisation;
     }
-    catalogue::load(entry.name, settings.data.dir.as_deref()).map_err(|error| anyhow!("{error}"))
+    let augmentation = data.augmentation();
+    let fits = match dataset.shape.image() {
+        _ if augmentation.is_none() => Ok(()),
+        Some(shape) => augmentation.check(shape),
+        None => Err(format!("it is for images, and the data are {}", dataset.shape)),
+    };
+    fits.map_err(|reason| document.error("data.augmentation", format!("data.augmentation: {reason}")))?;
+    Ok((dataset, skipped))
 }
 
 fn exists(document: &Document, dir: &Path) -> Result<()> {

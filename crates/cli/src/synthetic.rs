@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedelity_data::{Dataset, ImageShape, Normalisation, Split};
+use fedelity_data::{Dataset, ImageShape, Normalisation, Shape, Split};
 use fedelity_fl::{Held, Purpose, Scaling, ServerData, stream};
 use fedelity_nn::InputShape;
 use rand_chacha::rand_core::Rng;
@@ -29,8 +29,8 @@ impl Synthetic {
         let dataset = Dataset {
             name: "synthetic".to_string(),
             classes: (0..classes).map(|class| class.to_string()).collect(),
-            shape: ImageShape { channels, height, width },
-            train: Split { pixels, labels },
+            shape: Shape::Image(ImageShape { channels, height, width }),
+            train: Split::images(pixels, labels),
             test: Split::default(),
             normalisation,
         };

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Spec, Split};
+use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Shape, Spec, Split};
 use fedelity_fl::{Payload, ServerData, Training, Weighting};
 use fedelity_nn::{InputShape, Isa, Model, ModelSpec, zoo};
 use fedelity_sim::{Experiment, Simulation};
@@ -19,10 +19,10 @@ const SIDE: usize = 70;
 /// What should not happen: memory for the others. All of them would need 2 GB.
 #[test]
 fn ten_thousand_clients_take_the_memory_of_those_that_took_part() {
-    let shape = ImageShape { channels: 1, height: SIDE, width: SIDE };
+    let shape = Shape::Image(ImageShape { channels: 1, height: SIDE, width: SIDE });
     let input = InputShape::Image { channels: 1, height: SIDE, width: SIDE };
     // Clients share 100 samples: who holds what does not matter here.
-    let split = Split { pixels: vec![7; 100 * SIDE * SIDE], labels: (0..100).map(|i| i % 10).collect() };
+    let split = Split::images(vec![7; 100 * SIDE * SIDE], (0..100).map(|i| i % 10).collect());
     let data = Dataset {
         name: "flat".into(),
         classes: (0..10).map(|class| class.to_string()).collect(),

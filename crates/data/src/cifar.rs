@@ -7,9 +7,9 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::dataset::{Dataset, ImageShape, Normalisation, Split};
+use crate::dataset::{Dataset, ImageShape, Normalisation, Shape, Split};
 use crate::error::Error;
-use crate::folder::{self, Wanted};
+use crate::files::{self, Wanted};
 use crate::idx::names;
 
 /// The official files of CIFAR-10: five training batches and the test batch.
@@ -69,7 +69,7 @@ pub fn read_cifar10(dir: &Path) -> Result<Dataset, Error> {
     Ok(Dataset {
         name: "cifar10".to_string(),
         classes: names(&CLASSES_10),
-        shape: SHAPE,
+        shape: Shape::Image(SHAPE),
         train: read_split(train, 10_000, &LAYOUT_10)?,
         test: read_split(test, 10_000, &LAYOUT_10)?,
         normalisation: Normalisation { mean: vec![0.4914, 0.4822, 0.4465], std: vec![0.2470, 0.2435, 0.2616] },
@@ -88,7 +88,7 @@ pub fn read_cifar100(dir: &Path) -> Result<Dataset, Error> {
     Ok(Dataset {
         name: "cifar100".to_string(),
         classes,
-        shape: SHAPE,
+        shape: Shape::Image(SHAPE),
         train: read_split(train, 50_000, &LAYOUT_100)?,
         test: read_split(test, 10_000, &LAYOUT_100)?,
         normalisation: Normalisation { mean: vec![0.5071, 0.4865, 0.4409], std: vec![0.2673, 0.2564, 0.2762] },
@@ -97,12 +97,12 @@ pub fn read_cifar100(dir: &Path) -> Result<Dataset, Error> {
 
 fn find(dataset: &'static str, dir: &Path, sub: &str, files: &[&'static str]) -> Result<Vec<PathBuf>, Error> {
     let wanted: Vec<Wanted> = files.iter().map(|&name| Wanted { name, variants: vec![name.to_string()] }).collect();
-    folder::locate(dataset, dir, sub, &[], &wanted)
+    files::locate(dataset, dir, sub, &[], &wanted)
 }
 
 /// Class names, one a line. The file is read up to 64 KiB: names need far less.
 fn read_names(path: &Path, classes: usize) -> Result<Vec<String>, Error> {
-    let (file, _) = folder::open(path)?;
+    let (file, _) = files::open(path)?;
     let mut text = String::new();
     file.take(1 << 16).read_to_string(&mut text).map_err(|source| Error::Io {
         action: "read",
@@ -122,29 +122,33 @@ fn read_split(paths: &[PathBuf], records: usize, layout: &Layout) -> Result<Spli
     let expected = (records * record) as u64;
     // All lengths are checked before any memory is taken.
     for path in paths {
-        let (_, found) = folder::open(path)?;
+        let (_, found) = files::open(path)?;
         check_length(path, expected, found)?;
     }
-    let mut split = Split {
-        pixels: Vec::with_capacity(paths.len() * records * PIXELS),
-        labels: Vec::with_capacity(paths.len() * records),
-    };
+    let mut pixels = Vec::with_capacity(paths.len() * records * PIXELS);
+    let mut labels = Vec::with_capacity(paths.len() * records);
     // A small buffer stays in the cache and is taken once.
     let mut buffer = vec![0; record * BUFFERED];
     for path in paths {
-        let (mut file, _) = folder::open(path)?;
+        let (mut file, _) = files::open(path)?;
         for first in (0..records).step_by(BUFFERED) {
             let bytes = record * BUFFERED.min(records - first);
             let raw = &mut buffer[..bytes];
             file.read_exact(raw).map_err(|source| Error::Io { action: "read", source, path: path.clone() })?;
-            split_records(raw, first, path, layout, &mut split)?;
+            split_records(raw, first, path, layout, (&mut pixels, &mut labels))?;
         }
     }
-    Ok(split)
+    Ok(Split::images(pixels, labels))
 }
 
 /// Takes whole records apart; `first` is the position of the first one in its file.
-fn split_records(raw: &[u8], first: usize, path: &Path, layout: &Layout, split: &mut Split) -> Result<(), Error> {
+fn split_records(
+    raw: &[u8],
+    first: usize,
+    path: &Path,
+    layout: &Layout,
+    (all_pixels, all_labels): (&mut Vec<u8>, &mut Vec<u16>),
+) -> Result<(), Error> {
     let record = layout.label_bytes + PIXELS;
     for (i, bytes) in raw.chunks_exact(record).enumerate() {
         let (labels, pixels) = bytes.split_at(layout.label_bytes);
@@ -153,13 +157,14 @@ fn split_records(raw: &[u8], first: usize, path: &Path, layout: &Layout, split: 
                 return Err(Error::Label {
                     offset: ((first + i) * record + at) as u64,
                     label: u16::from(label),
+                    first: 0,
                     classes,
                     path: path.to_path_buf(),
                 });
             }
         }
-        split.labels.push(u16::from(labels[layout.label_at]));
-        split.pixels.extend_from_slice(pixels);
+        all_labels.push(u16::from(labels[layout.label_at]));
+        all_pixels.extend_from_slice(pixels);
     }
     Ok(())
 }
@@ -208,7 +213,7 @@ mod tests {
         let a = file(dir.path(), "a", &records);
         let split = read_split(&[a], BUFFERED + 3, &LAYOUT_10).unwrap();
         assert_eq!(split.len(), BUFFERED + 3);
-        assert_eq!(split.pixels.len(), split.len() * PIXELS);
+        assert_eq!(split.pixels().len(), split.len() * PIXELS);
         records[BUFFERED + 1].0 = &[11];
         let a = file(dir.path(), "a", &records);
         let error = read_split(&[a], BUFFERED + 3, &LAYOUT_10).unwrap_err();

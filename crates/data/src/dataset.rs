@@ -1,4 +1,4 @@
-//! A labelled set of images in memory.
+//! A labelled set of samples in memory: images, rows of numbers or texts.
 
 use crate::fingerprint::Fingerprint;
 
@@ -20,50 +20,145 @@ impl ImageShape {
     }
 }
 
-/// Mean and standard deviation per channel, of pixels scaled to 0..1.
+/// What a sample is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// An image of bytes.
+    Image(ImageShape),
+    /// A row of this many numbers, each column with mean 0 and standard deviation 1 over the training split.
+    Numbers(usize),
+    /// A text.
+    Text,
+}
+
+impl Shape {
+    /// The shape of an image, if it is one.
+    pub fn image(&self) -> Option<ImageShape> {
+        match self {
+            Self::Image(shape) => Some(*shape),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Image(shape) => write!(f, "{}x{}x{}", shape.channels, shape.height, shape.width),
+            Self::Numbers(width) => write!(f, "{width} numbers"),
+            Self::Text => write!(f, "text"),
+        }
+    }
+}
+
+/// Mean and standard deviation: per channel, of pixels scaled to 0..1, or per column of numbers. Empty for texts.
 ///
-/// A network sees `(pixel / 255 - mean) / std`.
-#[derive(Clone, Debug, PartialEq)]
+/// A network sees `(pixel / 255 - mean) / std`. Numbers are stored as `(number - mean) / std`.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Normalisation {
-    /// One mean per channel.
+    /// One mean per channel or column.
     pub mean: Vec<f32>,
-    /// One standard deviation per channel.
+    /// One standard deviation per channel or column.
     pub std: Vec<f32>,
 }
 
-/// Images with their labels.
+/// Texts as numbers of a vocabulary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// The tokens of all samples, one after the other.
+    pub ids: Vec<u32>,
+    /// Sample `i` is `ids[starts[i]..starts[i + 1]]`; there is one entry more than samples.
+    pub starts: Vec<u32>,
+}
+
+/// What a model reads of all samples.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Inputs {
+    /// Images one after the other, `[n][channel][row][column]`.
+    Bytes(Vec<u8>),
+    /// Rows of numbers one after the other.
+    Floats(Vec<f32>),
+    /// Texts as they were read.
+    Texts(Vec<String>),
+    /// Texts as numbers of a vocabulary.
+    Tokens(Tokens),
+}
+
+/// Who a sample comes from: a writer, a user, a site.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keys {
+    /// One key per sample, an index of `names`.
+    pub of: Vec<u32>,
+    /// The keys by name.
+    pub names: Vec<String>,
+}
+
+/// Samples with their labels.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Split {
-    /// All images one after the other, `[n][channel][row][column]`.
-    pub pixels: Vec<u8>,
-    /// One label per image.
+    /// What a model reads.
+    pub inputs: Inputs,
+    /// One label per sample.
     pub labels: Vec<u16>,
+    /// Who the samples come from, where that is known.
+    pub keys: Option<Keys>,
+}
+
+impl Default for Split {
+    /// No images.
+    fn default() -> Self {
+        Self::images(Vec::new(), Vec::new())
+    }
 }
 
 impl Split {
-    /// The number of images.
+    /// Images of bytes, `[n][channel][row][column]`.
+    pub fn images(pixels: Vec<u8>, labels: Vec<u16>) -> Self {
+        Self { inputs: Inputs::Bytes(pixels), labels, keys: None }
+    }
+
+    /// The number of samples.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there is no image.
+    /// Whether there is no sample.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 
-    /// The bytes of image `i`, `[channel][row][column]`.
+    /// The bytes of all images; none if the samples are not images.
+    pub fn pixels(&self) -> &[u8] {
+        match &self.inputs {
+            Inputs::Bytes(pixels) => pixels,
+            _ => &[],
+        }
+    }
+
+    /// The bytes of image `i`, `[channel][row][column]`; none if the samples are not images.
     ///
     /// # Panics
     ///
     /// If `i` is not below [`Split::len`], as a slice does.
     pub fn image(&self, i: usize) -> &[u8] {
-        let n = self.len();
+        let (n, pixels) = (self.len(), self.pixels());
         assert!(i < n, "image {i} of a split of {n}");
-        let bytes = self.pixels.len() / n;
-        &self.pixels[i * bytes..(i + 1) * bytes]
+        let bytes = pixels.len() / n;
+        &pixels[i * bytes..(i + 1) * bytes]
     }
 
-    /// How many images each of the first `classes` labels has.
+    /// Bytes that the inputs take in memory.
+    pub fn bytes(&self) -> u64 {
+        let bytes = match &self.inputs {
+            Inputs::Bytes(pixels) => pixels.len(),
+            Inputs::Floats(values) => 4 * values.len(),
+            Inputs::Texts(texts) => texts.iter().map(|text| text.len() + size_of::<String>()).sum(),
+            Inputs::Tokens(tokens) => 4 * (tokens.ids.len() + tokens.starts.len()),
+        };
+        bytes as u64
+    }
+
+    /// How many samples each of the first `classes` labels has.
     pub fn label_counts(&self, classes: usize) -> Vec<usize> {
         let mut counts = vec![0; classes];
         for &label in &self.labels {
@@ -72,6 +167,49 @@ impl Split {
             }
         }
         counts
+    }
+
+    /// Turns texts into tokens, one text after the other. Other inputs stay as they are.
+    pub fn tokenise<E>(&mut self, mut tokens: impl FnMut(&str) -> Result<Vec<u32>, E>) -> Result<(), E> {
+        let Inputs::Texts(texts) = &self.inputs else { return Ok(()) };
+        let mut made = Tokens { ids: Vec::new(), starts: Vec::with_capacity(texts.len() + 1) };
+        made.starts.push(0);
+        for text in texts {
+            made.ids.extend(tokens(text)?);
+            made.starts.push(made.ids.len() as u32);
+        }
+        self.inputs = Inputs::Tokens(made);
+        Ok(())
+    }
+
+    /// Splits the samples in two: those for which `second` is false, and the others. Their order stays.
+    pub(crate) fn divide(self, second: &[bool]) -> (Self, Self) {
+        fn pick<T: Clone>(all: &[T], width: usize, of: &[bool], want: bool) -> Vec<T> {
+            let rows = all.chunks(width.max(1)).zip(of).filter(|(_, is)| **is == want);
+            rows.flat_map(|(row, _)| row.iter().cloned()).collect()
+        }
+        let width = |len: usize| len / self.labels.len().max(1);
+        let half = |want: bool| Self {
+            inputs: match &self.inputs {
+                Inputs::Bytes(all) => Inputs::Bytes(pick(all, width(all.len()), second, want)),
+                Inputs::Floats(all) => Inputs::Floats(pick(all, width(all.len()), second, want)),
+                Inputs::Texts(all) => Inputs::Texts(pick(all, 1, second, want)),
+                Inputs::Tokens(tokens) => {
+                    let mut made = Tokens { ids: Vec::new(), starts: vec![0] };
+                    for (ends, _) in tokens.starts.windows(2).zip(second).filter(|(_, is)| **is == want) {
+                        made.ids.extend_from_slice(&tokens.ids[ends[0] as usize..ends[1] as usize]);
+                        made.starts.push(made.ids.len() as u32);
+                    }
+                    Inputs::Tokens(made)
+                }
+            },
+            labels: pick(&self.labels, 1, second, want),
+            keys: self
+                .keys
+                .as_ref()
+                .map(|keys| Keys { of: pick(&keys.of, 1, second, want), names: keys.names.clone() }),
+        };
+        (half(false), half(true))
     }
 }
 
@@ -82,28 +220,48 @@ pub struct Dataset {
     pub name: String,
     /// The class names; label `k` means `classes[k]`.
     pub classes: Vec<String>,
-    /// The shape of every image.
-    pub shape: ImageShape,
-    /// Images to train on.
+    /// What every sample is.
+    pub shape: Shape,
+    /// Samples to train on.
     pub train: Split,
-    /// Images to test on.
+    /// Samples to test on.
     pub test: Split,
-    /// How pixels are normalised.
+    /// How inputs are normalised.
     pub normalisation: Normalisation,
 }
 
 impl Dataset {
-    /// SHA-256 over the shape, the labels and the pixels of both splits, as hex.
+    /// SHA-256 over the shape, the labels and the inputs of both splits, as hex.
     ///
-    /// It is computed on each call: keep the result. Names and normalisation do not enter.
+    /// It is computed on each call: keep the result. Names, keys and normalisation do not enter.
     pub fn fingerprint(&self) -> String {
         let mut print = Fingerprint::new();
-        print.number(self.shape.channels);
-        print.number(self.shape.height);
-        print.number(self.shape.width);
+        match self.shape {
+            Shape::Image(shape) => {
+                print.number(shape.channels);
+                print.number(shape.height);
+                print.number(shape.width);
+            }
+            // No image has 0 channels.
+            Shape::Numbers(width) => [0, 1, width].into_iter().for_each(|number| print.number(number)),
+            Shape::Text => [0, 2, 0].into_iter().for_each(|number| print.number(number)),
+        }
         for split in [&self.train, &self.test] {
             print.labels(&split.labels);
-            print.bytes(&split.pixels);
+            match &split.inputs {
+                Inputs::Bytes(pixels) => print.bytes(pixels),
+                Inputs::Floats(values) => print.words(values.iter().map(|value| value.to_bits())),
+                Inputs::Texts(texts) => {
+                    for text in texts {
+                        print.number(text.len());
+                        print.bytes(text.as_bytes());
+                    }
+                }
+                Inputs::Tokens(tokens) => {
+                    print.words(tokens.starts.iter().copied());
+                    print.words(tokens.ids.iter().copied());
+                }
+            }
         }
         print.hex()
     }
@@ -117,11 +275,17 @@ mod tests {
         Dataset {
             name: "tiny".to_string(),
             classes: vec!["a".to_string(), "b".to_string()],
-            shape: ImageShape { channels: 1, height: 1, width: 2 },
-            train: Split { pixels: vec![1, 2, 3, 4], labels: vec![0, 1] },
-            test: Split { pixels: vec![5, 6], labels: vec![1] },
+            shape: Shape::Image(ImageShape { channels: 1, height: 1, width: 2 }),
+            train: Split::images(vec![1, 2, 3, 4], vec![0, 1]),
+            test: Split::images(vec![5, 6], vec![1]),
             normalisation: Normalisation { mean: vec![0.5], std: vec![0.5] },
         }
+    }
+
+    fn texts() -> Split {
+        let texts = ["one two", "", "three"].map(String::from).to_vec();
+        let keys = Keys { of: vec![1, 0, 1], names: vec!["x".to_string(), "y".to_string()] };
+        Split { inputs: Inputs::Texts(texts), labels: vec![0, 1, 0], keys: Some(keys) }
     }
 
     #[test]
@@ -130,7 +294,7 @@ mod tests {
         assert_eq!(set.train.image(1), [3, 4]);
         assert_eq!(set.train.label_counts(3), [1, 1, 0]);
         assert_eq!(set.train.label_counts(1), [1]);
-        assert_eq!(set.shape.pixels(), 2);
+        assert_eq!(set.shape.image().unwrap().pixels(), 2);
         assert!(!set.train.is_empty());
         assert!(Split::default().is_empty());
     }
@@ -143,13 +307,32 @@ mod tests {
         let mut other = tiny();
         other.name.push('x');
         assert_eq!(first, other.fingerprint());
-        other.train.pixels[0] = 9;
+        other.train.inputs = Inputs::Bytes(vec![9, 2, 3, 4]);
         assert_ne!(first, other.fingerprint());
         let mut other = tiny();
         other.train.labels[0] = 1;
         assert_ne!(first, other.fingerprint());
         let mut other = tiny();
-        (other.shape.height, other.shape.width) = (2, 1);
+        other.shape = Shape::Image(ImageShape { channels: 1, height: 2, width: 1 });
         assert_ne!(first, other.fingerprint());
+    }
+
+    #[test]
+    fn texts_become_tokens_and_keep_their_order() {
+        let mut split = texts();
+        let whole = split.clone();
+        split.tokenise(|text| Ok::<_, ()>(text.split_whitespace().map(|word| word.len() as u32).collect())).unwrap();
+        assert_eq!(split.inputs, Inputs::Tokens(Tokens { ids: vec![3, 3, 5], starts: vec![0, 2, 2, 3] }));
+        assert_eq!(
+            whole.clone().tokenise(|text| if text.is_empty() { Err("empty") } else { Ok(vec![]) }),
+            Err("empty")
+        );
+        let (rest, taken) = split.divide(&[false, true, false]);
+        assert_eq!(rest.inputs, Inputs::Tokens(Tokens { ids: vec![3, 3, 5], starts: vec![0, 2, 3] }));
+        assert_eq!(taken.inputs, Inputs::Tokens(Tokens { ids: vec![], starts: vec![0, 0] }));
+        let (rest, taken) = whole.divide(&[true, false, false]);
+        assert_eq!(rest.inputs, Inputs::Texts(vec![String::new(), "three".to_string()]));
+        assert_eq!((rest.labels, rest.keys.unwrap().of), (vec![1, 0], vec![0, 1]));
+        assert_eq!((taken.labels, taken.keys.unwrap().of), (vec![0], vec![1]));
     }
 }

@@ -4,7 +4,7 @@
 //! official order. `embedded/make.py` made the files; `embedded/LICENSE-fashion-mnist` is their
 //! licence.
 
-use crate::dataset::{Dataset, Split};
+use crate::dataset::{Dataset, Shape, Split};
 use crate::error::Error;
 use crate::idx;
 
@@ -26,7 +26,7 @@ pub fn read() -> Result<Dataset, Error> {
     Ok(Dataset {
         name: NAME.to_string(),
         classes: idx::names(&idx::FASHION_CLASSES),
-        shape: idx::SHAPE,
+        shape: Shape::Image(idx::SHAPE),
         train: split(TRAIN_IMAGES, TRAIN_LABELS, "embedded train images", "embedded train labels")?,
         test: split(TEST_IMAGES, TEST_LABELS, "embedded test images", "embedded test labels")?,
         normalisation: idx::fashion_normalisation(),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A folder that was searched, and the files it lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,11 @@ fn join(places: &[Place]) -> String {
     shown.join("; ")
 }
 
+/// A file, with the line if there is one.
+fn at(path: &Path, line: Option<u64>) -> String {
+    line.map_or_else(|| path.display().to_string(), |line| format!("{}:{line}", path.display()))
+}
+
 /// An error of this crate. Each one carries the values that explain it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -46,7 +51,8 @@ pub enum Error {
     /// The data set is read from a folder, and none was given.
     #[error(
         "data set '{dataset}' is read from a folder: give one with --data-dir or the environment \
-         variable FEDELITY_DATA, and put into it, or into its sub folder {folder}/, the files {}",
+         variable FEDELITY_DATA, and put into it, or into its sub folder {folder}/, the files {}; \
+         'fedelity data fetch {dataset}' gets them",
         files.join(", ")
     )]
     NoFolder {
@@ -58,7 +64,10 @@ pub enum Error {
         files: &'static [&'static str],
     },
     /// The files of a data set are in none of the folders searched.
-    #[error("data set '{dataset}': files not found; looked in {}", join(places))]
+    #[error(
+        "data set '{dataset}': files not found; looked in {}; 'fedelity data fetch {dataset}' gets them",
+        join(places)
+    )]
     Missing {
         /// The data set.
         dataset: &'static str,
@@ -132,12 +141,17 @@ pub enum Error {
         path: PathBuf,
     },
     /// A label is not one of the classes.
-    #[error("{}: label at byte {offset}: expected 0 to {}, found {label}", path.display(), classes.saturating_sub(1))]
+    #[error(
+        "{}: label at byte {offset}: expected {first} to {}, found {label}",
+        path.display(), (usize::from(*first) + classes).saturating_sub(1)
+    )]
     Label {
         /// Where it is, uncompressed.
         offset: u64,
         /// The label.
         label: u16,
+        /// The label of the first class.
+        first: u16,
         /// The number of classes.
         classes: usize,
         /// The file.
@@ -176,7 +190,34 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// A sample cannot be used. It may be left out where the reader is told so.
+    #[error("{}: {reason}; --skip-bad leaves out what cannot be used, and counts it", at(path, *line))]
+    Bad {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1, where there are lines.
+        line: Option<u64>,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file or folder is not as it must be.
+    #[error("{}: {reason}", at(path, *line))]
+    Unusable {
+        /// The file or folder.
+        path: PathBuf,
+        /// The line, counted from 1, where there is one.
+        line: Option<u64>,
+        /// What is wrong with it.
+        reason: String,
+    },
+
     // Partitions.
+    /// The data set does not say where its samples come from.
+    #[error("data set '{dataset}' has no natural keys: a partition by them needs data with data.key or data.layout")]
+    NoKeys {
+        /// The data set.
+        dataset: String,
+    },
     /// A parameter of a partition is out of range.
     #[error("partition parameter {parameter} = {value}: allowed is {allowed}")]
     Parameter {

@@ -18,6 +18,20 @@ impl Fingerprint {
         self.0.update(bytes);
     }
 
+    /// 32-bit words in little-endian order, with their count in front.
+    pub(crate) fn words(&mut self, words: impl ExactSizeIterator<Item = u32>) {
+        self.number(words.len());
+        let mut buffer = Vec::with_capacity(8192);
+        for word in words {
+            buffer.extend_from_slice(&word.to_le_bytes());
+            if buffer.len() == 8192 {
+                self.0.update(&buffer);
+                buffer.clear();
+            }
+        }
+        self.0.update(&buffer);
+    }
+
     /// The labels as little-endian pairs of bytes, with their count in front.
     pub(crate) fn labels(&mut self, labels: &[u16]) {
         self.number(labels.len());

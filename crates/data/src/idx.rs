@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use flate2::bufread::GzDecoder;
 
-use crate::dataset::{Dataset, ImageShape, Normalisation, Split};
+use crate::dataset::{Dataset, ImageShape, Normalisation, Shape, Split};
 use crate::error::Error;
-use crate::folder::{self, Wanted};
+use crate::files::{self, Wanted};
 
 const MAGIC_LABELS: u32 = 0x0801;
 const MAGIC_IMAGES: u32 = 0x0803;
@@ -41,7 +41,7 @@ pub fn read_mnist(dir: &Path) -> Result<Dataset, Error> {
     Ok(Dataset {
         name: "mnist".to_string(),
         classes: names(&MNIST_CLASSES),
-        shape: SHAPE,
+        shape: Shape::Image(SHAPE),
         train: read_split(&paths[0], &paths[1])?,
         test: read_split(&paths[2], &paths[3])?,
         normalisation: Normalisation { mean: vec![0.1307], std: vec![0.3081] },
@@ -54,7 +54,7 @@ pub fn read_fashion_mnist(dir: &Path) -> Result<Dataset, Error> {
     Ok(Dataset {
         name: "fashion-mnist".to_string(),
         classes: names(&FASHION_CLASSES),
-        shape: SHAPE,
+        shape: Shape::Image(SHAPE),
         train: read_split(&paths[0], &paths[1])?,
         test: read_split(&paths[2], &paths[3])?,
         normalisation: fashion_normalisation(),
@@ -74,16 +74,21 @@ fn find(dataset: &'static str, dir: &Path, sub: &str, foreign: &str) -> Result<[
         let dotted = name.replace("-idx", ".idx");
         Wanted { name, variants: vec![name.to_string(), format!("{name}.gz"), format!("{dotted}.gz"), dotted] }
     });
-    let found = folder::locate(dataset, dir, sub, &[foreign], &wanted)?;
+    let found = files::locate(dataset, dir, sub, &[foreign], &wanted)?;
     <[PathBuf; 4]>::try_from(found).map_err(|_| Error::Missing { dataset, places: Vec::new() })
 }
 
 fn read_split(images_path: &Path, labels_path: &Path) -> Result<Split, Error> {
-    let (images, length) = folder::open(images_path)?;
+    read_labelled(images_path, labels_path, 0, MNIST_CLASSES.len())
+}
+
+/// Reads a split whose labels are `classes` numbers from `first` on.
+pub(crate) fn read_labelled(images_path: &Path, labels_path: &Path, first: u8, classes: usize) -> Result<Split, Error> {
+    let (images, length) = files::open(images_path)?;
     let pixels = parse(BufReader::with_capacity(1 << 16, images), length, images_path, &IMAGES)?;
-    let (labels, length) = folder::open(labels_path)?;
+    let (labels, length) = files::open(labels_path)?;
     let labels = parse(BufReader::new(labels), length, labels_path, &LABELS)?;
-    join(pixels, images_path, labels, labels_path)
+    join((pixels, images_path), (labels, labels_path), first, classes)
 }
 
 /// Reads a split from bytes in memory; `name` stands for the file in errors.
@@ -91,10 +96,15 @@ pub(crate) fn parse_split(images: (&[u8], &str), labels: (&[u8], &str)) -> Resul
     let (images_path, labels_path) = (Path::new(images.1), Path::new(labels.1));
     let pixels = parse(images.0, images.0.len() as u64, images_path, &IMAGES)?;
     let labels = parse(labels.0, labels.0.len() as u64, labels_path, &LABELS)?;
-    join(pixels, images_path, labels, labels_path)
+    join((pixels, images_path), (labels, labels_path), 0, MNIST_CLASSES.len())
 }
 
-fn join(pixels: Vec<u8>, images_path: &Path, labels: Vec<u8>, labels_path: &Path) -> Result<Split, Error> {
+fn join(
+    (pixels, images_path): (Vec<u8>, &Path),
+    (labels, labels_path): (Vec<u8>, &Path),
+    first: u8,
+    classes: usize,
+) -> Result<Split, Error> {
     let images = pixels.len() / (SIDE * SIDE);
     if images != labels.len() {
         return Err(Error::Counts {
@@ -104,16 +114,17 @@ fn join(pixels: Vec<u8>, images_path: &Path, labels: Vec<u8>, labels_path: &Path
             labels_path: labels_path.to_path_buf(),
         });
     }
-    let classes = MNIST_CLASSES.len();
-    if let Some(at) = labels.iter().position(|&l| usize::from(l) >= classes) {
+    let wrong = |label: u8| label.checked_sub(first).is_none_or(|label| usize::from(label) >= classes);
+    if let Some(at) = labels.iter().position(|&label| wrong(label)) {
         return Err(Error::Label {
             offset: LABELS.header() + at as u64,
             label: u16::from(labels[at]),
+            first: u16::from(first),
             classes,
             path: labels_path.to_path_buf(),
         });
     }
-    Ok(Split { pixels, labels: labels.into_iter().map(u16::from).collect() })
+    Ok(Split::images(pixels, labels.into_iter().map(|label| u16::from(label - first)).collect()))
 }
 
 /// What a file must hold after its count: the size of each further dimension.

@@ -4,6 +4,7 @@
 //! a [`Coordinator`] opens a round, folds uploads in and closes the round; [`client`] is what runs on one client,
 //! with a [`Trainer`] that owns all scratch memory and is kept over clients and rounds.
 
+mod augmented;
 mod coordinator;
 mod error;
 mod evaluation;

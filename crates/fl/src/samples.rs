@@ -1,6 +1,6 @@
 //! A view of some samples of a split.
 
-use fedelity_data::{Normalisation, Split};
+use fedelity_data::{Inputs, Normalisation, Split, Tokens};
 use fedelity_nn::Batch;
 
 /// What turns a pixel into the number a network sees: `pixel * scale + shift`, per channel.
@@ -26,7 +26,7 @@ impl From<&Normalisation> for Scaling {
 /// Some samples of a split: a client's own, or those the server holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Samples<'a> {
-    /// Images and labels.
+    /// Inputs and labels.
     pub split: &'a Split,
     /// Which of them.
     pub indices: &'a [u32],
@@ -52,11 +52,14 @@ impl<'a> Samples<'a> {
 
     /// The samples as one batch for a model.
     pub fn batch(&self) -> Batch<'a> {
-        Batch::Bytes {
-            pixels: &self.split.pixels,
-            indices: self.indices,
-            scale: &self.scaling.scale,
-            shift: &self.scaling.shift,
+        match &self.split.inputs {
+            Inputs::Bytes(pixels) => {
+                Batch::Bytes { pixels, indices: self.indices, scale: &self.scaling.scale, shift: &self.scaling.shift }
+            }
+            Inputs::Floats(values) => Batch::Rows { values, indices: self.indices },
+            Inputs::Tokens(Tokens { ids, starts }) => Batch::Tokens { ids, starts, indices: self.indices },
+            // A model takes texts as tokens; others are refused before training.
+            Inputs::Texts(_) => Batch::Floats { rows: &[] },
         }
     }
 

@@ -1,5 +1,6 @@
 //! How clients train and how uploads are weighted.
 
+use fedelity_data::Augmentation;
 use fedelity_nn::OptimizerKind;
 
 use crate::{Error, Result};
@@ -23,6 +24,8 @@ pub struct Training {
     pub clip: Option<f32>,
     /// Whether teachers run once a client and round instead of once a step. It never changes a bit of the result.
     pub teacher_cache: bool,
+    /// Random changes of the clients' images. With them teachers run on each batch, and see what the student sees.
+    pub augmentation: Augmentation,
 }
 
 impl Default for Training {
@@ -37,6 +40,7 @@ impl Default for Training {
             lr_decay: 1.0,
             clip: None,
             teacher_cache: true,
+            augmentation: Augmentation::default(),
         }
     }
 }

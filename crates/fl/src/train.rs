@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use fedelity_data::Inputs;
 use fedelity_nn::{Batch, Model, Optimizer, OptimizerKind, Outputs, Workspace, clip_norm};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 
+use crate::augmented::Augmented;
 use crate::rng::{Purpose, SERVER, shuffle, stream};
 use crate::step::{HeadScratch, Step};
 use crate::teacher::{Frozen, TeacherOutputs};
@@ -90,6 +92,7 @@ pub struct Trainer {
     d_features: Vec<f32>,
     head: HeadScratch,
     teachers: TeacherOutputs,
+    augmented: Augmented,
     order: Vec<u32>,
     indices: Vec<u32>,
     labels: Vec<u16>,
@@ -122,6 +125,7 @@ impl Trainer {
             d_features: Vec::new(),
             head: HeadScratch::default(),
             teachers: TeacherOutputs::default(),
+            augmented: Augmented::default(),
             order: Vec::new(),
             indices: Vec::new(),
             labels: Vec::new(),
@@ -145,10 +149,14 @@ impl Trainer {
         let (who, round) = (job.place.stream(), job.round as u64);
         let mut optimizer = self.fresh_optimizer(training);
         self.start(job.teachers);
-        if training.teacher_cache && !job.teachers.is_empty() {
+        let augmented = job.augmented();
+        // A teacher must see what the student sees, which is new in every epoch.
+        let cached = training.teacher_cache && !augmented;
+        if cached && !job.teachers.is_empty() {
             self.teachers.fill(&mut self.workspace, job.teachers, samples);
         }
         let mut order = std::mem::take(&mut self.order);
+        let mut views = std::mem::take(&mut self.augmented);
         let mut last = (0, 0.0);
         'epochs: for epoch in 0..training.epochs {
             order.clear();
@@ -157,11 +165,17 @@ impl Trainer {
             shuffle(&mut stream(Purpose::Batches), &mut order);
             let mut dropout = stream(Purpose::Dropout);
             let mut rng = stream(Purpose::Method(0));
+            let mut looks = stream(Purpose::Augment);
             for positions in order.chunks(training.batch.max(1)) {
                 let at = At { epoch, step: fitted.steps, dropout: dropout.next_u64() };
                 let indices = self.choose(samples, positions);
-                let batch = samples.at(&indices).batch();
-                if training.teacher_cache {
+                let chosen = samples.at(&indices);
+                let batch = if augmented {
+                    views.batch(&training.augmentation, &self.model, chosen, &mut looks)
+                } else {
+                    chosen.batch()
+                };
+                if cached {
                     self.teachers.pick(job.teachers, positions, self.model.classes(), self.model.features());
                 } else {
                     self.teachers.run(&mut self.workspace, job.teachers, &batch);
@@ -184,6 +198,7 @@ impl Trainer {
             }
         }
         self.order = order;
+        self.augmented = views;
         self.optimizer = Some((training.optimizer, training.weight_decay, optimizer));
         if !all_finite(params) {
             return Err(job.diverged(last.0, fitted.steps, last.1));
@@ -310,6 +325,12 @@ impl Place {
 }
 
 impl Job<'_> {
+    /// Whether images are changed: those of clients are, if the settings say so. The server sees them as they are.
+    fn augmented(&self) -> bool {
+        let images = matches!(self.samples.split.inputs, Inputs::Bytes(_));
+        images && matches!(self.place, Place::Client(_)) && !self.training.augmentation.is_none()
+    }
+
     fn diverged(&self, epoch: usize, step: usize, loss: f32) -> Error {
         let (round, epoch) = (self.round + 1, epoch + 1);
         match self.place {

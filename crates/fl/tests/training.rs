@@ -7,9 +7,11 @@ mod common;
 use std::sync::Arc;
 
 use common::{CLASSES, broadcast, model, params, run, scaling, split};
+use fedelity_data::augment::Padding;
+use fedelity_data::{Augmentation, Inputs, Split};
 use fedelity_fl::{
-    Error, Evaluation, Frozen, Job, Judge, Local, Method, Objective, Outbox, Payload, Place, Result, Samples, Scratch,
-    Step, Teacher, Terms, Trained, Trainer, Training,
+    Error, Evaluation, Frozen, Job, Judge, Local, Method, Objective, Outbox, Payload, Place, Result, Samples, Scaling,
+    Scratch, Step, Teacher, Terms, Trained, Trainer, Training,
 };
 use fedelity_nn::{Model, OptimizerKind, loss};
 
@@ -79,6 +81,150 @@ fn the_teacher_cache_changes_no_bit() {
             assert!(with == without, "{kind}, {samples} samples");
         }
     }
+}
+
+/// What one client saw: the student's logits at the first step of each epoch, and the teacher's.
+#[derive(Debug, Default)]
+struct Spy(std::sync::Mutex<Vec<(Vec<f32>, Vec<f32>)>>);
+
+impl Method for Spy {
+    fn name(&self) -> &'static str {
+        "spy"
+    }
+
+    fn teachers(&self, _: &Local<'_>) -> Result<Vec<Teacher>> {
+        Ok(vec![Teacher::global()])
+    }
+
+    fn loss(&self, _: &mut Local<'_>, step: &mut Step<'_>) -> Result<Terms> {
+        self.0.lock().unwrap().push((step.student.logits.to_vec(), step.teacher(0).logits.to_vec()));
+        // No gradient, so the student stays what the teacher is.
+        Ok(Terms::of("none", 0.0))
+    }
+}
+
+fn augmentations() -> [Augmentation; 4] {
+    let none = Augmentation::default();
+    [
+        Augmentation { crop: 2, flip: true, ..none },
+        Augmentation { crop: 2, padding: Padding::Reflect, ..none },
+        Augmentation { rotation: 15.0, flip: true, ..none },
+        Augmentation { crop: 1, flip: true, rotation: 30.0, cutout: 3, ..none },
+    ]
+}
+
+#[test]
+fn a_teacher_sees_the_same_view_as_the_student() {
+    for kind in ["linear", "plain"] {
+        let model = model(kind);
+        let global = broadcast(params(&model, 1));
+        let seen = |augmentation, teacher_cache| {
+            // A whole multiple of the rows that evaluation computes at a time, so that both passes round alike.
+            let training =
+                Training { augmentation, teacher_cache, epochs: 3, batch: 64, weight_decay: 0.0, ..training() };
+            let spy = Spy::default();
+            run(&model, &spy, &training, &global, 128).unwrap();
+            spy.0.into_inner().unwrap()
+        };
+        let plain = seen(Augmentation::default(), true);
+        for augmentation in augmentations() {
+            let seen = [seen(augmentation, true), seen(augmentation, false)];
+            assert!(seen[0] == seen[1], "the cache is not off");
+            assert_eq!(seen[0].len(), 6);
+            for (student, teacher) in &seen[0] {
+                assert!(student == teacher, "{kind}, {augmentation:?}");
+            }
+            // Another look in every epoch, and none of them the plain one.
+            assert!(seen[0] != plain && seen[0][0] != seen[0][2] && seen[0][2] != seen[0][4]);
+        }
+    }
+}
+
+#[test]
+fn a_view_depends_on_the_sample_and_not_on_its_batch() {
+    let model = model("plain");
+    let (split, scaling) = (split(40), scaling());
+    let indices: Vec<u32> = (0..40).collect();
+    let (global, memory) = (broadcast(params(&model, 1)), Payload::new());
+    let rows = |indices: &[u32], batch: usize, client: usize, seed: u64| {
+        let training = Training { augmentation: augmentations()[3], epochs: 1, batch, ..training() };
+        let (spy, samples) = (Spy::default(), Samples { split: &split, indices, scaling: &scaling });
+        let task = fedelity_fl::Task {
+            method: &spy,
+            training: &training,
+            seed,
+            client,
+            samples,
+            broadcast: &global,
+            memory: &memory,
+        };
+        fedelity_fl::client(&mut Trainer::new(model.clone()), &task, fedelity_nn::Params::default()).unwrap();
+        let seen = spy.0.into_inner().unwrap();
+        let mut rows: Vec<Vec<u32>> = seen
+            .iter()
+            .flat_map(|(_, teacher)| teacher.chunks(CLASSES))
+            .map(|row| row.iter().map(|value| value.to_bits()).collect())
+            .collect();
+        rows.sort();
+        rows
+    };
+    let all = rows(&indices, 10, 2, 3);
+    assert_eq!(all, rows(&indices, 7, 2, 3));
+    assert!(rows(&indices[5..9], 7, 2, 3).iter().all(|row| all.contains(row)));
+    assert_ne!(all, rows(&indices, 10, 1, 3));
+    assert_ne!(all, rows(&indices, 10, 2, 4));
+}
+
+#[test]
+fn a_hole_is_exactly_zero_after_normalisation() {
+    // A hole that covers all: only the biases are left, whatever the image.
+    let model = model("linear");
+    let global = broadcast(params(&model, 1));
+    let augmentation = Augmentation { cutout: 10, ..Augmentation::default() };
+    let bias = model.layout().tensors().iter().find(|tensor| tensor.name == "head.bias").unwrap().range();
+    let spy = Spy::default();
+    let training = Training { augmentation, epochs: 4, weight_decay: 0.0, ..training() };
+    run(&model, &spy, &training, &global, 40).unwrap();
+    let seen = spy.0.into_inner().unwrap();
+    let rows: Vec<&[f32]> = seen.iter().flat_map(|(student, _)| student.chunks(CLASSES)).collect();
+    let covered = rows.iter().filter(|row| **row == &global.global[bias.clone()]).count();
+    // The image is 6x5: a side of 10 covers it from every row but the first, and from every column.
+    let share = covered as f64 / rows.len() as f64;
+    assert!((share - 5.0 / 6.0).abs() < 0.1, "{share}");
+}
+
+#[test]
+fn rows_of_numbers_train_as_images_of_one_line_do() {
+    let arch = |width| fedelity_nn::Architecture {
+        name: "rows".into(),
+        input: fedelity_nn::InputShape::Image { channels: 1, height: 1, width },
+        classes: CLASSES,
+        extractor: vec![fedelity_nn::Node::plain(fedelity_nn::Layer::Flatten)],
+        head: "head".into(),
+    };
+    let model = Arc::new(Model::compile(&arch(5), fedelity_nn::Isa::detect()).unwrap());
+    let labels: Vec<u16> = (0..30).map(|i| i % 4).collect();
+    let bytes: Vec<u8> = (0..150u32).map(|i| (i * 71 % 256) as u8).collect();
+    let values = bytes.iter().map(|&byte| f32::from(byte) / 64.0 - 2.0).collect();
+    let scaling = Scaling { scale: vec![1.0 / 64.0], shift: vec![-2.0] };
+    let images = Split::images(bytes, labels.clone());
+    let numbers = Split { inputs: Inputs::Floats(values), labels, keys: None };
+    let indices: Vec<u32> = (0..30).rev().collect();
+    let (global, memory, training) = (broadcast(params(&model, 1)), Payload::new(), training());
+    let run = |split: &Split| {
+        let samples = Samples { split, indices: &indices, scaling: &scaling };
+        let task = fedelity_fl::Task {
+            method: &Taught,
+            training: &training,
+            seed: 3,
+            client: 0,
+            samples,
+            broadcast: &global,
+            memory: &memory,
+        };
+        fedelity_fl::client(&mut Trainer::new(model.clone()), &task, fedelity_nn::Params::default()).unwrap()
+    };
+    assert!(run(&images) == run(&numbers));
 }
 
 #[test]

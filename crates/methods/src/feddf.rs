@@ -75,6 +75,7 @@ impl FedDf {
             clip: Some(CLIP),
             // Within one pass every sample comes up once at most: running all of them beforehand saves nothing.
             teacher_cache: teacher_cache && epochs > 1,
+            ..Training::default()
         }
     }
 }

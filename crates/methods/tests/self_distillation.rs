@@ -78,7 +78,7 @@ fn prepared(method: &dyn Method, logits: &[f32], labels: &[u16], classes: usize)
     let n = labels.len();
     let scene = Scene::one_hot(None, labels.to_vec(), classes);
     let pixels = (0..n * n).map(|at| u8::from(at % (n + 1) == 0)).collect();
-    let split = Split { pixels, labels: labels.to_vec() };
+    let split = Split::images(pixels, labels.to_vec());
     let (indices, scaling) = ((0..n as u32).collect::<Vec<_>>(), Scaling { scale: vec![1.0], shift: vec![0.0] });
     let mut server = Server {
         model: &scene.model,

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Spec, Split};
+use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Shape, Spec, Split};
 use fedelity_fl::{Method, ServerData, Training, Weighting};
 use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, ModelSpec, Node, zoo};
 use fedelity_sim::{Experiment, Simulation};
@@ -20,12 +20,12 @@ impl Method for Plain {
 
 fn experiment(model: &str, clients: usize, samples: usize, training: Training, rounds: usize) -> Experiment {
     let n = clients * samples;
-    let train = Split { pixels: (0..n * 784).map(|i| ((i * 2_654_435_761) >> 7) as u8).collect(), labels: labels(n) };
+    let train = Split::images((0..n * 784).map(|i| ((i * 2_654_435_761) >> 7) as u8).collect(), labels(n));
     let data = Dataset {
         name: "noise".into(),
         classes: (0..10).map(|class| class.to_string()).collect(),
-        shape: ImageShape { channels: 1, height: 28, width: 28 },
-        test: Split { pixels: train.pixels[..784].to_vec(), labels: labels(1) },
+        shape: Shape::Image(ImageShape { channels: 1, height: 28, width: 28 }),
+        test: Split::images(train.pixels()[..784].to_vec(), labels(1)),
         train,
         normalisation: Normalisation { mean: vec![0.5], std: vec![0.25] },
     };

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use fedelity_data::{Dataset, Partition};
+use fedelity_data::{Dataset, ImageShape, Partition, Shape};
 use fedelity_fl::{Error, Federation, Method, ServerData, Training, Weighting};
-use fedelity_nn::Model;
+use fedelity_nn::{InputShape, Model};
 
 /// What is simulated. [`Simulation::new`](crate::Simulation::new) checks it.
 #[derive(Clone, Debug)]
@@ -56,19 +56,33 @@ impl Experiment {
     }
 
     fn check_shapes(&self) -> Result<(), Error> {
-        let ((channels, height, width), has) = (self.model.input().sides(), self.data.shape);
-        let shapes = [(channels, has.channels), (height, has.height), (width, has.width)];
         let unfit = |what, expected: String, found: String| {
             Err(Error::Unfit { model: self.model.name().to_string(), what, expected, found })
         };
-        if shapes.iter().any(|(takes, has)| takes != has) {
-            let [c, h, w] = shapes;
-            return unfit("images of", format!("{}x{}x{}", c.0, h.0, w.0), format!("{}x{}x{}", c.1, h.1, w.1));
+        let (takes, has) = (self.model.input(), self.data.shape);
+        let (channels, height, width) = takes.sides();
+        let sides = format!("{channels}x{height}x{width}");
+        match (takes, has) {
+            (InputShape::Image { .. }, Shape::Image(ImageShape { channels: c, height: h, width: w })) => {
+                if (channels, height, width) != (c, h, w) {
+                    return unfit("images of", sides, has.to_string());
+                }
+            }
+            (InputShape::Image { .. }, Shape::Numbers(columns)) if channels * height * width == columns => {}
+            (InputShape::Tokens { .. }, Shape::Text) => {}
+            (InputShape::Tokens { .. }, _) => return unfit("inputs of", "tokens".to_string(), has.to_string()),
+            _ => return unfit("inputs of", sides, has.to_string()),
         }
         if self.model.classes() != self.data.classes.len() {
             return unfit("classes", self.model.classes().to_string(), self.data.classes.len().to_string());
         }
-        Ok(())
+        let augmentation = &self.training.augmentation;
+        let fits = match has.image() {
+            _ if augmentation.is_none() => Ok(()),
+            None => Err(format!("images, and the data are {has}")),
+            Some(shape) => augmentation.check(shape),
+        };
+        fits.map_err(|allowed| Error::Setting { key: "augmentation", value: "on".to_string(), allowed })
     }
 
     /// What the server needs to know of it.

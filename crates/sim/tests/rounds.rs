@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Spec, Split};
+use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Shape, Spec, Split};
 use fedelity_fl::{
     Error, Gather, Local, Method, Needs, Outbox, Payload, Result, Server, ServerData, Step, Teacher, Terms, Trained,
     Training, Upload, Weighting,
@@ -27,11 +27,11 @@ fn pixels(labels: &[u16]) -> Vec<u8> {
 
 fn data() -> Dataset {
     let labels = |n: u16| -> Vec<u16> { (0..n).map(|i| i * 7 / 3 % 4).collect() };
-    let split = |n| Split { pixels: pixels(&labels(n)), labels: labels(n) };
+    let split = |n| Split::images(pixels(&labels(n)), labels(n));
     Dataset {
         name: "tiny".into(),
         classes: ["a", "b", "c", "d"].map(String::from).to_vec(),
-        shape: ImageShape { channels: 1, height: 6, width: 6 },
+        shape: Shape::Image(ImageShape { channels: 1, height: 6, width: 6 }),
         train: split(500),
         test: split(300),
         normalisation: Normalisation { mean: vec![0.4], std: vec![0.3] },

@@ -139,6 +139,7 @@ fn as_json(pool: &Pool, skew: &Skew) -> serde_json::Value {
         "seed": partition.seed,
         "draws": partition.draws,
         "clients": partition.clients.len(),
+        "names": partition.names,
         "samples": partition.clients.iter().map(Vec::len).sum::<usize>(),
         "classes": pool.dataset.classes,
         "counts": skew.counts,

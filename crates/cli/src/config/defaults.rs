@@ -3,6 +3,9 @@
 pub(crate) const ROUNDS: usize = 30;
 pub(crate) const SEED: u64 = 1;
 pub(crate) const DATA: &str = "fashion-mnist-mini";
+pub(crate) const TEST_FRACTION: f64 = 0.2;
+pub(crate) const LABEL: &str = "label";
+pub(crate) const AUGMENTATION: &str = "none";
 pub(crate) const PARTITION: &str = "dirichlet";
 pub(crate) const CLIENTS: usize = 20;
 pub(crate) const ALPHA: f64 = 0.1;
@@ -26,6 +29,9 @@ pub(crate) const EPS: f64 = 1e-8;
 pub(crate) const WEIGHT_DECAY: f64 = 1e-5;
 pub(crate) const LR_DECAY: f64 = 1.0;
 pub(crate) const MODEL: &str = "simple-cnn";
+/// Tokens of a text (FedGKD).
+pub(crate) const MAX_LENGTH: usize = 128;
+pub(crate) const VOCABULARY: usize = 20_000;
 pub(crate) const AUXILIARY: usize = 0;
 pub(crate) const AUXILIARY_KEEP: bool = false;
 pub(crate) const VALIDATION: f64 = 0.0;

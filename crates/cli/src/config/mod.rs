@@ -1,7 +1,10 @@
 //! The configuration: TOML and `--set`, checked, and written back in full.
 
+mod data;
 mod defaults;
 mod document;
+mod model;
+mod partition;
 mod resolved;
 mod section;
 mod server;
@@ -11,9 +14,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
+pub(crate) use data::{Data, unfit};
 pub(crate) use document::Document;
+pub(crate) use model::TextModel;
+pub(crate) use partition::Source;
 pub(crate) use section::nearest;
-pub(crate) use settings::{Method, PerRound, Settings, Source, at_most};
+pub(crate) use settings::{Method, PerRound, Settings, at_most};
 
 /// The options of every command that takes a configuration.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -28,6 +34,10 @@ pub(crate) struct Overrides {
     /// Folder that holds the data sets [default: FEDELITY_DATA, then data.dir of the configuration].
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
+
+    /// Leave out images and rows that cannot be used, and count them, instead of stopping at the first.
+    #[arg(long)]
+    pub(crate) skip_bad: bool,
 }
 
 impl Overrides {
@@ -44,6 +54,9 @@ impl Overrides {
             && document.table().get("data").is_none_or(toml::Value::is_table)
         {
             document.put(&["data", "dir"], path_value(Path::new(&dir)), "FEDELITY_DATA")?;
+        }
+        if self.skip_bad {
+            document.put(&["data", "skip-bad"], toml::Value::Boolean(true), "--skip-bad")?;
         }
         Ok(document)
     }

@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
-use fedelity_data::Kind;
 use toml::Value;
 
-use super::settings::{Method, PerRound, Rule, Settings, Source};
+use super::settings::{Method, PerRound, Rule, Settings};
 
 /// Keys and values in the order they are written in.
 type Pairs = Vec<(String, Value)>;
@@ -22,13 +21,11 @@ impl Settings {
         let seeds = seeds.iter().map(|&seed| Value::Integer(seed as i64)).collect();
         let mut out = String::new();
         write(&mut out, "", vec![pair("rounds", whole(self.rounds)), pair("seeds", Value::Array(seeds))]);
-        write(&mut out, "[data]", self.data());
-        write(&mut out, "[partition]", self.partition(partition_file));
+        write(&mut out, "[data]", self.data.pairs());
+        write(&mut out, "[partition]", self.partition.pairs(partition_file));
         write(&mut out, "[clients]", self.clients());
         write(&mut out, "[optimizer]", self.optimizer());
-        let model =
-            vec![pair("name", text(&self.model.name)), pair("projection", Value::Boolean(self.model.projection))];
-        write(&mut out, "[model]", model);
+        write(&mut out, "[model]", self.model());
         write(&mut out, "[server]", self.server.pairs());
         for method in methods {
             let mut pairs = vec![pair("name", text(method.name))];
@@ -39,42 +36,30 @@ impl Settings {
         out
     }
 
-    fn data(&self) -> Pairs {
-        let mut pairs = vec![pair("name", text(&self.data.name))];
-        if let Some(dir) = &self.data.dir {
-            let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
-            pairs.push(pair("dir", text(&dir.display().to_string())));
-        }
-        pairs
-    }
-
-    fn partition(&self, file: &str) -> Pairs {
-        let Source::Made { spec, seed } = &self.partition else {
-            return vec![pair("file", text(file))];
-        };
-        let mut pairs = vec![pair("kind", text(spec.kind.name())), pair("clients", whole(spec.clients))];
-        match spec.kind {
-            Kind::Dirichlet { alpha, min_size, .. } => {
-                pairs.extend([pair("alpha", Value::Float(alpha)), pair("min-size", whole(min_size))]);
+    fn model(&self) -> Pairs {
+        let mut pairs =
+            vec![pair("name", text(&self.model.name)), pair("projection", Value::Boolean(self.model.projection))];
+        let Some(keys) = &self.text else { return pairs };
+        match &keys.weights {
+            Some(folder) => {
+                let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+                pairs.push(pair("weights", text(&folder.display().to_string())));
             }
-            Kind::DirichletEqual { alpha, .. } => pairs.push(pair("alpha", Value::Float(alpha))),
-            Kind::Shards { per_client } => pairs.push(pair("shards", whole(per_client))),
-            Kind::LabelsPerClient { labels } => pairs.push(pair("labels", whole(labels))),
-            _ => {}
+            None => pairs.push(pair("vocabulary", whole(keys.vocabulary))),
         }
-        pairs.push(pair("seed", Value::Integer(*seed as i64)));
+        pairs.push(pair("max-length", whole(keys.max_length)));
+        pairs.extend(keys.freeze.map(|n| pair("freeze", whole(n))));
+        pairs.extend(keys.dropout.map(|p| pair("dropout", Value::Float(p))));
         pairs
     }
 
     fn clients(&self) -> Pairs {
         let mut pairs = Vec::new();
-        match (self.per_round, &self.partition) {
+        match (self.per_round, self.partition.clients()) {
             (PerRound::Count(n), _) => pairs.push(pair("per-round", whole(n))),
             (PerRound::Fraction(fraction), _) => pairs.push(pair("fraction", Value::Float(fraction))),
-            (PerRound::Default, Source::Made { spec, .. }) => {
-                pairs.push(pair("per-round", whole(PerRound::Default.of(spec.clients))));
-            }
-            (PerRound::Default, Source::File(_)) => {}
+            (PerRound::Default, Some(pool)) => pairs.push(pair("per-round", whole(PerRound::Default.of(pool)))),
+            (PerRound::Default, None) => {}
         }
         pairs.push(pair("epochs", whole(self.epochs)));
         pairs.push(pair("batch", whole(self.batch)));
@@ -136,6 +121,15 @@ mod tests {
             &["partition.kind=labels-per-client", "model.projection=true", "evaluation.every=7"],
             &["partition.kind=dirichlet-equal", "partition.alpha=3", "partition.clients=4"],
             &["partition.file=a b.json", "data.name=cifar10", "data.dir=/x \"y\""],
+            &["partition.kind=natural", "partition.seed=3"],
+            &["partition.kind=natural", "partition.clients=7", "data.name=csv", "data.train=/a.csv", "data.key=site"],
+            &["data.name=jsonl", "data.train=/a", "data.test=/b", "data.features=[\"x\", \"y\"]", "data.skip-bad=true"],
+            &["data.name=folder", "data.path=/a", "data.size=[8, 9]", "data.layout=key/class", "data.colour=grey"],
+            &["data.name=cifar100", "data.augmentation=moon"],
+            &["data.augmentation={crop=2, padding=\"reflect\", flip=true, rotation=7.5, cutout=3}"],
+            &["data.normalisation={mean=[0.1307], std=[0.3081]}"],
+            &["model.name=lstm", "model.max-length=40", "model.vocabulary=500"],
+            &["model.name=minilm", "model.weights=a b", "model.freeze=0", "model.dropout=0.3"],
             &["method=[{name=\"fedavg\"}, {name=\"fedavg\"}]", "clients.teacher-cache=false"],
             &["server.auxiliary=32", "server.auxiliary-keep=true", "server.validation=0.1", "server.unlabelled=7"],
             &["server.optimizer=fedyogi", "server.tau=0.1", "server.rule=krum", "server.keep=2"],

@@ -36,6 +36,14 @@ impl<'a> Section<'a> {
         Ok(section)
     }
 
+    /// A table in this one.
+    pub(crate) fn inner(&self, key: &str, keys: &[&str]) -> Result<Self> {
+        let table = self.get(key).and_then(Value::as_table);
+        let section = Self { document: self.document, path: self.full(key), table };
+        section.refuse_unknown(keys)?;
+        Ok(section)
+    }
+
     fn refuse_unknown(&self, keys: &[&str]) -> Result<()> {
         match self.table.and_then(|table| table.keys().find(|key| !keys.contains(&key.as_str()))) {
             Some(key) => {

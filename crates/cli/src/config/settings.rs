@@ -1,18 +1,19 @@
 //! Settings: a configuration whose every value has been checked. Only these reach the simulation.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use fedelity_data::{Kind, Spec, catalogue, partition};
 use fedelity_fl::{Training, Weighting};
 use fedelity_methods::{Error, registry};
 use fedelity_nn::{ModelSpec, OptimizerKind};
 use toml::{Table, Value};
 
+use super::data::Data;
 use super::defaults;
 use super::document::{Document, Origin, describe};
+use super::model::{self, TextModel};
+use super::partition::Source;
 use super::section::{Section, nearest, unknown};
 use super::server::Server;
 
@@ -30,24 +31,13 @@ pub(crate) struct Settings {
     pub(crate) teacher_cache: bool,
     pub(crate) optimizer: Optimizer,
     pub(crate) model: ModelSpec,
+    /// What only a text model has.
+    pub(crate) text: Option<TextModel>,
     pub(crate) server: Server,
     pub(crate) methods: Vec<Method>,
     pub(crate) evaluate_every: usize,
     /// What was decided that the user may not expect.
     pub(crate) notes: Vec<String>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Data {
-    pub(crate) name: String,
-    pub(crate) dir: Option<PathBuf>,
-}
-
-/// Where the partition comes from.
-#[derive(Clone, Debug)]
-pub(crate) enum Source {
-    Made { spec: Spec, seed: u64 },
-    File(PathBuf),
 }
 
 /// How many clients take part in a round.
@@ -106,11 +96,8 @@ const TOP: &[&str] = &[
     "method",
     "evaluation",
 ];
-const DATA: &[&str] = &["name", "dir"];
-const PARTITION: &[&str] = &["kind", "clients", "alpha", "min-size", "shards", "labels", "seed", "file"];
 const CLIENTS: &[&str] = &["per-round", "fraction", "epochs", "batch", "weighting", "teacher-cache"];
 const OPTIMIZER: &[&str] = &["kind", "lr", "momentum", "weight-decay", "lr-decay", "clip", "beta1", "beta2", "eps"];
-const MODEL: &[&str] = &["name", "projection"];
 const EVALUATION: &[&str] = &["every"];
 
 impl Settings {
@@ -122,10 +109,11 @@ impl Settings {
         let clients = Section::of(document, "clients", CLIENTS)?;
         let rounds = top.count("rounds", 1)?.unwrap_or(defaults::ROUNDS);
         let seeds = seeds(&top)?;
-        let data = data(document)?;
-        let partition = source(document, &mut notes)?;
+        let data = Data::check(document, &mut notes)?;
+        let partition = Source::check(document, &mut notes)?;
         let per_round = per_round(&clients, &partition)?;
-        let (model, server) = (model(document)?, Server::check(document, &mut notes)?);
+        let (model, text) = model::check(document, &mut notes)?;
+        let server = Server::check(document, &mut notes)?;
         let weighting = clients.choice("weighting", &Weighting::NAMES)?.and_then(Weighting::from_name);
         Ok(Self {
             rounds,
@@ -140,6 +128,7 @@ impl Settings {
             optimizer: optimizer(document, &mut notes)?,
             methods: methods(document, &model, &server, &mut notes)?,
             model,
+            text,
             server,
             evaluate_every: evaluation.count("every", 1)?.unwrap_or(defaults::EVALUATE_EVERY),
             notes,
@@ -165,6 +154,7 @@ impl Settings {
             lr_decay: optimizer.lr_decay as f32,
             clip: optimizer.clip.map(|clip| clip as f32),
             teacher_cache: self.teacher_cache,
+            augmentation: self.data.augmentation(),
         }
     }
 }
@@ -187,52 +177,8 @@ fn seeds(top: &Section<'_>) -> Result<Vec<u64>> {
     }
 }
 
-fn data(document: &Document) -> Result<Data> {
-    let section = Section::of(document, "data", DATA)?;
-    let names: Vec<&str> = catalogue::entries().iter().map(|entry| entry.name).collect();
-    let name = section.choice("name", &names)?.unwrap_or(defaults::DATA).to_string();
-    let dir = section.text("dir", "the path of a folder")?.map(|dir| document.folder_of("data.dir").join(dir));
-    Ok(Data { name, dir })
-}
-
-fn source(document: &Document, notes: &mut Vec<String>) -> Result<Source> {
-    let section = Section::of(document, "partition", PARTITION)?;
-    if let Some(file) = section.text("file", "the path of a partition file")? {
-        if let Some(key) = PARTITION.iter().find(|key| **key != "file" && section.get(key).is_some()) {
-            let message = format!("partition.{key}: not allowed beside partition.file, which says it all");
-            return Err(document.error(&section.full(key), message));
-        }
-        return Ok(Source::File(document.folder_of("partition.file").join(file)));
-    }
-    let kind = section.choice("kind", &Kind::NAMES)?.unwrap_or(defaults::PARTITION);
-    let own: &[&str] = match kind {
-        "dirichlet" => &["alpha", "min-size"],
-        "dirichlet-equal" => &["alpha"],
-        "shards" => &["shards"],
-        "labels-per-client" => &["labels"],
-        _ => &[],
-    };
-    let others = ["alpha", "min-size", "shards", "labels"];
-    refuse_foreign(&section, ("kind", kind), own, &others, notes)?;
-    let positive = |x: f64| x.is_finite() && x > 0.0;
-    let alpha = section.number("alpha", "a finite number above 0", positive)?.unwrap_or(defaults::ALPHA);
-    let min_size = section.count("min-size", 0)?.unwrap_or(defaults::MIN_SIZE);
-    let shards = section.count("shards", 1)?.unwrap_or(defaults::SHARDS);
-    let labels = section.count("labels", 1)?.unwrap_or(defaults::LABELS);
-    let kind = match kind {
-        "dirichlet" => Kind::Dirichlet { alpha, min_size, max_draws: partition::DEFAULT_MAX_DRAWS },
-        "dirichlet-equal" => Kind::dirichlet_equal(alpha),
-        "shards" => Kind::Shards { per_client: shards },
-        "labels-per-client" => Kind::LabelsPerClient { labels },
-        _ => Kind::Iid,
-    };
-    let clients = section.count("clients", 1)?.unwrap_or(defaults::CLIENTS);
-    let seed = section.whole("seed", 0)?.unwrap_or(defaults::PARTITION_SEED);
-    Ok(Source::Made { spec: Spec { kind, clients }, seed })
-}
-
 /// Refuses keys that belong to another kind. Where the command line chose the kind, the file's are left out instead.
-fn refuse_foreign(
+pub(super) fn refuse_foreign(
     section: &Section<'_>,
     (selector, kind): (&str, &str),
     own: &[&str],
@@ -268,10 +214,10 @@ fn per_round(clients: &Section<'_>, partition: &Source) -> Result<PerRound> {
         return Ok(PerRound::Fraction(fraction));
     }
     let Some(count) = clients.count("per-round", 1)? else { return Ok(PerRound::Default) };
-    if let (Source::Made { spec, .. }, Some(value)) = (partition, clients.get("per-round"))
-        && count > spec.clients
+    if let (Some(pool), Some(value)) = (partition.clients(), clients.get("per-round"))
+        && count > pool
     {
-        return Err(clients.refuse("per-round", value, &at_most(spec.clients)));
+        return Err(clients.refuse("per-round", value, &at_most(pool)));
     }
     Ok(PerRound::Count(count))
 }
@@ -314,12 +260,6 @@ fn optimizer(document: &Document, notes: &mut Vec<String>) -> Result<Optimizer> 
         lr_decay: number("lr-decay", defaults::LR_DECAY, "a number above 0 and at most 1", &share)?,
         clip: section.number("clip", above, positive)?,
     })
-}
-
-fn model(document: &Document) -> Result<ModelSpec> {
-    let section = Section::of(document, "model", MODEL)?;
-    let name = section.choice("name", fedelity_nn::zoo::NAMES)?.unwrap_or(defaults::MODEL);
-    Ok(ModelSpec { name: name.to_string(), projection: section.flag("projection")?.unwrap_or(false) })
 }
 
 /// `[method]` or a list of `[[method]]`. Names and keys are checked against the registry.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Partition, labels_fingerprint};
 use crate::error::Error;
-use crate::folder;
+use crate::files;
 
 /// The `format` of every partition file.
 pub const FORMAT: &str = "fedelity-partition";
@@ -42,6 +42,8 @@ pub struct PartitionFile {
     pub labels_sha256: String,
     /// What was done that the specification does not say.
     pub notes: Vec<String>,
+    /// The natural keys of each client, where there are some; otherwise empty.
+    pub names: Vec<String>,
     /// The sample indices of each client: in range, disjoint, none empty.
     pub clients: Vec<Vec<u32>>,
 }
@@ -62,6 +64,8 @@ struct Form {
     draws: u32,
     labels_sha256: String,
     notes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    names: Vec<String>,
     clients: Vec<Vec<u32>>,
 }
 
@@ -88,6 +92,7 @@ impl PartitionFile {
             draws: partition.draws,
             labels_sha256: labels_fingerprint(labels),
             notes: partition.notes.clone(),
+            names: Vec::new(),
             clients: partition.clients.clone(),
         }
     }
@@ -136,6 +141,7 @@ impl PartitionFile {
             draws: self.draws,
             labels_sha256: self.labels_sha256.clone(),
             notes: self.notes.clone(),
+            names: self.names.clone(),
             clients: Vec::new(),
         };
         // `clients` is the last field: its empty list is replaced by one line a client.
@@ -154,7 +160,7 @@ impl PartitionFile {
     /// Reads a file and checks it: format, version, indices in range, none twice, no empty
     /// client. Samples may be left out.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let (mut file, _) = folder::open(path)?;
+        let (mut file, _) = files::open(path)?;
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(|source| Error::Io { action: "read", source, path: path.to_path_buf() })?;
         let no_json = |error: serde_json::Error| Error::Json { reason: error.to_string(), path: path.to_path_buf() };
@@ -192,6 +198,7 @@ impl PartitionFile {
             draws: form.draws,
             labels_sha256: form.labels_sha256,
             notes: form.notes,
+            names: form.names,
             clients: form.clients,
         })
     }

@@ -12,6 +12,7 @@ mod file;
 mod holdings;
 mod iid;
 mod labels_per_client;
+mod natural;
 mod shards;
 mod skew;
 mod stream;
@@ -24,10 +25,13 @@ use stream::Stream;
 
 pub use dirichlet_equal::BLOCK;
 pub use file::{FORMAT, PartitionFile, VERSION};
+pub use natural::natural;
 pub use skew::{Sizes, Skew};
 
 /// The default of `min_size`: the smallest client that MOON, NIID-Bench and FedNTD accept.
 pub const DEFAULT_MIN_SIZE: usize = 10;
+/// The seed of [`hold_out`]: a data set does not change from run to run.
+const HOLD_OUT_SEED: u64 = 0x7e57;
 /// The default of `max_draws`.
 pub const DEFAULT_MAX_DRAWS: u32 = 2_000;
 
@@ -63,11 +67,14 @@ pub enum Kind {
         /// Classes per client.
         labels: usize,
     },
+    /// Each client holds the samples of one natural key, or of several. [`natural`] makes it.
+    Natural,
 }
 
 impl Kind {
     /// The names of all kinds, as configuration files write them.
-    pub const NAMES: [&'static str; 5] = ["iid", "dirichlet", "dirichlet-equal", "shards", "labels-per-client"];
+    pub const NAMES: [&'static str; 6] =
+        ["iid", "dirichlet", "dirichlet-equal", "shards", "labels-per-client", "natural"];
 
     /// [`Kind::Dirichlet`] with the default minimum size and number of draws.
     pub fn dirichlet(alpha: f64) -> Self {
@@ -87,13 +94,14 @@ impl Kind {
             Self::DirichletEqual { .. } => "dirichlet-equal",
             Self::Shards { .. } => "shards",
             Self::LabelsPerClient { .. } => "labels-per-client",
+            Self::Natural => "natural",
         }
     }
 
     /// The parameters and their values, by the names that errors use.
     pub fn parameters(&self) -> Vec<(&'static str, f64)> {
         match *self {
-            Self::Iid => Vec::new(),
+            Self::Iid | Self::Natural => Vec::new(),
             Self::Dirichlet { alpha, min_size, max_draws } => {
                 vec![("alpha", alpha), ("min-size", min_size as f64), ("max-draws", f64::from(max_draws))]
             }
@@ -132,6 +140,7 @@ impl fmt::Display for Spec {
             Kind::LabelsPerClient { labels } => {
                 write!(f, "{labels} labels each for {clients} clients")
             }
+            Kind::Natural => write!(f, "natural keys over {clients} clients"),
         }
     }
 }
@@ -183,11 +192,25 @@ pub fn partition(labels: &[u16], classes: usize, spec: &Spec, seed: u64) -> Resu
         }
         Kind::Shards { per_client } => shards::make(labels, classes, clients, per_client, &mut stream)?,
         Kind::LabelsPerClient { labels: held } => labels_per_client::make(labels, clients, held, &mut stream)?,
+        Kind::Natural => return Err(refuse("kind", "natural", "natural keys, which labels are not")),
     };
     for client in &mut made.clients {
         stream.shuffle(client);
     }
     Ok(Partition { clients: made.clients, draws: made.draws, notes: made.notes, spec: spec.clone(), seed })
+}
+
+/// Which samples are kept for testing: this share of each class, at random, but never a class's only sample.
+pub(crate) fn hold_out(labels: &[u16], fraction: f64) -> Vec<bool> {
+    let mut held = vec![false; labels.len()];
+    let mut stream = Stream::new(HOLD_OUT_SEED);
+    for mut class in by_class(all(labels.len()), labels) {
+        stream.shuffle(&mut class);
+        let most = class.len() - 1;
+        let share = (fraction * class.len() as f64).round() as usize;
+        class.iter().take(share.max(1).min(most)).for_each(|&i| held[i as usize] = true);
+    }
+    held
 }
 
 /// SHA-256 of labels in their order, as hex: what a partition file is bound to.

@@ -18,7 +18,7 @@ pub(crate) fn split(samples: usize) -> Split {
     let labels: Vec<u16> = (0..samples).map(|_| below(&mut rng, CLASSES as u32) as u16).collect();
     let pixels = labels.iter().flat_map(|&label| vec![label; SHAPE.len()]);
     let pixels = pixels.map(|label| (40 * label) as u8 + below(&mut rng, 90) as u8).collect();
-    Split { pixels, labels }
+    Split::images(pixels, labels)
 }
 
 pub(crate) fn scaling() -> Scaling {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedelity_data::{Dataset, ImageShape, Normalisation, Split};
+use fedelity_data::{Dataset, ImageShape, Normalisation, Shape, Split};
 use fedelity_fl::rng::below;
 use fedelity_fl::{
     Broadcast, ClientObjective, Coordinator, Done, Federation, Held, Local, Method, Payload, Purpose, Result, Samples,
@@ -211,9 +211,9 @@ fn data(auxiliary: &[u16]) -> Dataset {
     Dataset {
         name: "small".into(),
         classes: ["a", "b", "c", "d"].map(String::from).to_vec(),
-        shape: ImageShape { channels: 1, height: 5, width: 4 },
-        train: Split { pixels, labels },
-        test: Split { pixels: vec![], labels: vec![] },
+        shape: Shape::Image(ImageShape { channels: 1, height: 5, width: 4 }),
+        train: Split::images(pixels, labels),
+        test: Split::default(),
         normalisation: Normalisation { mean: vec![0.4], std: vec![0.25] },
     }
 }

@@ -47,7 +47,7 @@ impl Scene {
     /// Loss and gradient at `params`, teachers and adjustment included.
     pub(crate) fn gradient(&self, method: &dyn Method, params: &[f32]) -> (f32, Vec<f32>) {
         let mut params = params.to_vec();
-        let (split, scaling) = (Split { pixels: vec![], labels: vec![] }, Scaling { scale: vec![], shift: vec![] });
+        let (split, scaling) = (Split::default(), Scaling { scale: vec![], shift: vec![] });
         let mut local = Local {
             model: &self.model,
             training: &self.training,

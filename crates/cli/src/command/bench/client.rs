@@ -4,6 +4,8 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use fedelity_data::Augmentation;
+use fedelity_data::augment::{RECIPES, recipe};
 use fedelity_fl::{Federation, Method, Samples, Scaling, Task, Trainer, Training, Weighting, client};
 use fedelity_kernels::peak;
 use fedelity_nn::{Architecture, InputShape, Layer, Model, ModelSpec, OptimizerKind, Params, zoo};
@@ -48,6 +50,10 @@ pub(crate) struct Client {
     #[arg(long, default_value_t = 1)]
     threads: usize,
 
+    /// Change images at random as this recipe does with CIFAR-100, and say what that costs.
+    #[arg(long, value_name = "RECIPE", value_parser = RECIPES)]
+    augmentation: Option<String>,
+
     /// Seconds to measure for, at least one round of the client.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
@@ -88,6 +94,7 @@ impl Client {
         let architecture = zoo::build(&spec, INPUT, CLASSES).with_context(|| format!("--model {}", self.model))?;
         let work = self.work(&architecture, method)?;
         let speeds = self.measure(&work)?;
+        let extra = self.augmentation.as_ref().map(|_| self.extra(&work)).transpose()?;
 
         let isa = work.model.isa();
         let top = peak(isa, 0.3);
@@ -108,6 +115,8 @@ impl Client {
                 "samples": self.samples,
                 "epochs": self.epochs,
                 "isa": isa.name(),
+                "augmentation": self.augmentation,
+                "augmentation_extra": extra,
             }));
         }
         printer.line(format!(
@@ -116,7 +125,48 @@ impl Client {
             self.threads,
             if self.threads == 1 { "" } else { "s" },
             isa.name()
-        ))
+        ))?;
+        if let Some(extra) = extra {
+            printer.line(format!(
+                "{:+.1} % time by the augmentation, the median of interleaved rounds with and without it",
+                100.0 * extra
+            ))?;
+        }
+        Ok(())
+    }
+
+    /// By what share the augmentation makes a round longer: the median over pairs of rounds, one with and one without.
+    fn extra(&self, work: &Work) -> Result<f64> {
+        let with = work.federation.training.clone();
+        let without = Training { augmentation: Augmentation::default(), ..with.clone() };
+        let mut trainer = Trainer::new(Arc::clone(&work.model));
+        let mut buffer = Params::default();
+        let mut ratios = Vec::new();
+        let (start, length) = (Instant::now(), Duration::from_secs_f64(self.seconds));
+        while ratios.len() < 5 || start.elapsed() < length {
+            let mut seconds = [0.0; 2];
+            for (training, seconds) in [&with, &without].into_iter().zip(&mut seconds) {
+                let task = Task { training, ..self.task(work, 0) };
+                let start = Instant::now();
+                buffer = client(&mut trainer, &task, buffer)?.upload.params;
+                *seconds = start.elapsed().as_secs_f64();
+            }
+            ratios.push(seconds[0] / seconds[1] - 1.0);
+        }
+        ratios.sort_by(f64::total_cmp);
+        Ok(ratios[ratios.len() / 2])
+    }
+
+    fn task<'a>(&self, work: &'a Work, client: usize) -> Task<'a> {
+        Task {
+            method: work.federation.method.as_ref(),
+            training: &work.federation.training,
+            seed: 1,
+            client,
+            samples: Samples { split: &work.data.dataset.train, indices: &work.indices, scaling: &work.scaling },
+            broadcast: &work.rehearsal.broadcast,
+            memory: &work.rehearsal.memory,
+        }
     }
 
     fn work(&self, architecture: &Architecture, method: Arc<dyn Method>) -> Result<Work> {
@@ -127,6 +177,11 @@ impl Client {
             optimizer: OptimizerKind::Sgd { momentum: 0.9 },
             lr: 0.01,
             weight_decay: 1e-5,
+            augmentation: self
+                .augmentation
+                .as_deref()
+                .and_then(|name| recipe(name, "cifar100"))
+                .map_or_else(Augmentation::default, |recipe| recipe.augmentation),
             ..Training::default()
         };
         let data = Synthetic::new(INPUT, CLASSES, self.samples);
@@ -164,15 +219,7 @@ impl Client {
 
     fn one(&self, work: &Work, number: usize, barrier: &Barrier) -> Result<f64> {
         let mut trainer = Trainer::new(Arc::clone(&work.model));
-        let task = Task {
-            method: work.federation.method.as_ref(),
-            training: &work.federation.training,
-            seed: 1,
-            client: number,
-            samples: Samples { split: &work.data.dataset.train, indices: &work.indices, scaling: &work.scaling },
-            broadcast: &work.rehearsal.broadcast,
-            memory: &work.rehearsal.memory,
-        };
+        let task = self.task(work, number);
         let warm = client(&mut trainer, &task, Params::default());
         barrier.wait();
         let mut buffer = warm?.upload.params;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use fedelity_data::partition::partition;
-use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Spec, Split, catalogue};
+use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Shape, Spec, Split, catalogue};
 use fedelity_fl::{ServerData, Training, Weighting};
 use fedelity_nn::{InputShape, Model, ModelSpec, zoo};
 use fedelity_sim::{Experiment, Simulation};
@@ -95,12 +95,11 @@ fn first_round(start: Instant) -> Result<f64> {
 /// Parameters, and the seconds of a round for each client that sends back what it got. The fastest round counts.
 fn idle() -> Result<(usize, f64)> {
     let samples = 2 * IDLE_CLIENTS;
-    let split =
-        |n: usize| Split { pixels: vec![0; n * LARGE.pixels()], labels: (0..n).map(|i| (i % 10) as u16).collect() };
+    let split = |n: usize| Split::images(vec![0; n * LARGE.pixels()], (0..n).map(|i| (i % 10) as u16).collect());
     let data = Dataset {
         name: "idle".to_string(),
         classes: (0..10).map(|class| class.to_string()).collect(),
-        shape: LARGE,
+        shape: Shape::Image(LARGE),
         train: split(samples),
         test: split(1),
         normalisation: Normalisation { mean: vec![0.5; 3], std: vec![0.5; 3] },
@@ -119,7 +118,7 @@ fn idle() -> Result<(usize, f64)> {
 fn logistic() -> Result<(f64, f64)> {
     let mut data = catalogue::load("fashion-mnist-mini", None)?;
     // Ten times the same images: 1,000 clients of 60 samples.
-    data.train = Split { pixels: data.train.pixels.repeat(10), labels: data.train.labels.repeat(10) };
+    data.train = Split::images(data.train.pixels().repeat(10), data.train.labels.repeat(10));
     let training = Training { epochs: 1, batch: 10, ..Training::default() };
     let (mut simulation, _) = logistic_regression(data, 1_000, training, LOGISTIC_ROUNDS)?;
     let (mut train, mut total) = (0.0, 0.0);
@@ -138,8 +137,8 @@ fn logistic_regression(
     training: Training,
     rounds: usize,
 ) -> Result<(Simulation, usize)> {
-    let shape = data.shape;
-    let input = InputShape::Image { channels: shape.channels, height: shape.height, width: shape.width };
+    let (channels, height, width) = data.shape.image().map_or((1, 1, 1), |s| (s.channels, s.height, s.width));
+    let input = InputShape::Image { channels, height, width };
     let spec = ModelSpec { name: "logistic".to_string(), projection: false };
     let model = Model::compile(&zoo::build(&spec, input, data.classes.len())?, isa::chosen()?)?;
     let parameters = model.layout().trainable_len();

@@ -1,0 +1,113 @@
+//! `fedelity data fetch`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use fedelity_fetch::{Error, Event, Fetched, Patience, by_hand, fetch};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{data_dir, find};
+use crate::printer::Printer;
+use crate::units::bytes;
+
+const EXAMPLES: &str = "\
+Examples:
+  fedelity data fetch mnist cifar10 --data-dir ~/data
+  fedelity data fetch cifar100 --mirror https://mirror.example.org/cifar
+  fedelity data fetch cifar10 --mirror /media/stick     from files that are here already
+
+A download that was cut is gone on with by the same command. Files are checked by SHA-256 where one is
+known; archives are unpacked aside and moved into place whole.";
+
+/// Download data sets from their public homes
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Fetch {
+    /// The data sets.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+
+    /// Folder that holds the data sets [default: FEDELITY_DATA, then data].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// Take the files from this address or folder instead of the official address.
+    #[arg(long, value_name = "URL")]
+    mirror: Option<String>,
+}
+
+impl Fetch {
+    pub(super) fn run(self, printer: &Printer) -> Result<()> {
+        let dir = data_dir(self.data_dir);
+        let entries = self.names.iter().map(|name| find(name)).collect::<Result<Vec<_>>>()?;
+        if let Some(mirror) = &self.mirror
+            && mirror.contains("://")
+            && !["http://", "https://", "file://"].iter().any(|start| mirror.starts_with(start))
+        {
+            bail!("--mirror {mirror}: expected an address that starts with http:// or https://, or a folder");
+        }
+        for entry in entries {
+            let mut told = Told::new(printer);
+            let found =
+                fetch(entry, &dir, self.mirror.as_deref(), Patience::default(), &mut |event| told.tell(printer, event));
+            told.bar.finish_and_clear();
+            match found {
+                Ok(Fetched::PartOfTheProgram) => printer.say(format_args!("{} is part of the program", entry.name)),
+                Ok(Fetched::WasThere(path)) => {
+                    printer.say(format_args!("{} is there already: {}", entry.name, path.display()));
+                }
+                Ok(Fetched::New(path)) => printer.say(format_args!("{} is in {}", entry.name, path.display())),
+                Err(error @ (Error::Unreachable { .. } | Error::Status { .. })) => {
+                    return Err(anyhow!("{error}\n{}", by_hand(entry, &dir)));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was told of a download: a bar on a terminal, a few plain lines elsewhere.
+struct Told {
+    bar: ProgressBar,
+    /// The file that the bar is of.
+    name: String,
+    /// Tenths of it that have a line.
+    tenths: u64,
+}
+
+impl Told {
+    fn new(printer: &Printer) -> Self {
+        let bar = printer.bar(0);
+        let style = ProgressStyle::with_template("{prefix}  {wide_bar}  {bytes} of {total_bytes}  {eta} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style);
+        Self { bar, name: String::new(), tenths: 0 }
+    }
+
+    fn tell(&mut self, printer: &Printer, event: Event) {
+        let say = |text: String| self.bar.suspend(|| printer.say(text));
+        match event {
+            Event::Bytes { name, have, total } => {
+                if self.name != name {
+                    self.bar.set_prefix(name.clone());
+                    (self.name, self.tenths) = (name, 0);
+                }
+                if let Some(total) = total {
+                    self.bar.set_length(total);
+                    let tenths = (10 * have).checked_div(total).unwrap_or(0);
+                    if !printer.live() && tenths > self.tenths {
+                        self.tenths = tenths;
+                        printer.say(format_args!("  {}  {} of {}", self.name, bytes(have), bytes(total)));
+                    }
+                }
+                self.bar.set_position(have);
+            }
+            Event::Again { reason } => say(format!("  {reason}; trying again")),
+            Event::Unchecked { name } => say(format!("  {name}: no checksum known, it is taken as it is")),
+            Event::Checking { name } => printer.detail(format_args!("  checking {name}")),
+            Event::Unpacking { name } => say(format!("  unpacking {name}")),
+            _ => {}
+        }
+    }
+}

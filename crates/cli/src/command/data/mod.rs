@@ -1,0 +1,104 @@
+//! `fedelity data`.
+
+mod fetch;
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use clap::Subcommand;
+use fedelity_data::catalogue::{self, Entry};
+
+use crate::config::nearest;
+use crate::printer::Printer;
+use crate::status::Status;
+use crate::table::{Align, Table};
+use crate::units::thousands;
+
+const EXAMPLES: &str = "\
+Examples:
+  fedelity data list
+  fedelity data show fashion-mnist-mini --sheet clothes.png
+  fedelity data fetch cifar10 --data-dir ~/data
+  fedelity data show cifar10 --data-dir ~/data
+  fedelity data show folder --set data.path=photos --set data.size=[32,32]
+  fedelity data show experiment.toml --skip-bad
+
+A data set that is not part of the program is read from its official files: fetch them, or put them
+into a folder, and name the folder with --data-dir, FEDELITY_DATA or data.dir of the configuration.
+Your own data are a folder of images, a CSV file or a file of JSON lines.";
+
+/// Show the data sets that can be used, and fetch them
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Data {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List all data sets
+    List,
+    Show(show::Show),
+    Fetch(fetch::Fetch),
+}
+
+impl Data {
+    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+        match self.action {
+            Action::List => list(printer)?,
+            Action::Show(show) => show.run(printer)?,
+            Action::Fetch(fetch) => fetch.run(printer)?,
+        }
+        Ok(Status::Done)
+    }
+}
+
+fn list(printer: &Printer) -> Result<()> {
+    let mut table = Table::new(&[
+        ("name", Align::Left),
+        ("train", Align::Right),
+        ("test", Align::Right),
+        ("classes", Align::Right),
+        ("sample", Align::Left),
+        ("files", Align::Left),
+    ]);
+    for entry in catalogue::entries() {
+        table.row([
+            entry.name.to_string(),
+            entry.train.map_or("-".to_string(), thousands),
+            entry.test.map_or("-".to_string(), thousands),
+            entry.classes.to_string(),
+            entry.shape.to_string(),
+            entry.folder.map_or("part of the program".to_string(), |folder| format!("{folder}/")),
+        ]);
+    }
+    let own = [
+        ("folder", "images", "your own, one folder per class: data.path"),
+        ("csv", "text or numbers", "your own: data.train"),
+        ("jsonl", "text or numbers", "your own: data.train"),
+    ];
+    for (name, sample, files) in own {
+        table.row([name, "-", "-", "-", sample, files].map(String::from));
+    }
+    for line in table.lines(printer) {
+        printer.line(line)?;
+    }
+    Ok(())
+}
+
+/// The entry of a name, or the nearest name.
+fn find(name: &str) -> Result<&'static Entry> {
+    let names: Vec<&str> = catalogue::entries().iter().map(|entry| entry.name).collect();
+    catalogue::find(name).map_err(|error| match nearest(name, &names) {
+        Some(guess) => anyhow!("{error}; did you mean '{guess}'?"),
+        None => anyhow!("{error}"),
+    })
+}
+
+/// The folder of data sets: the option's, the environment's, or `data` here.
+fn data_dir(option: Option<PathBuf>) -> PathBuf {
+    let from_environment = || std::env::var_os("FEDELITY_DATA").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    option.or_else(from_environment).unwrap_or_else(|| Path::new("data").to_path_buf())
+}

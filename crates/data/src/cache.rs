@@ -1,0 +1,182 @@
+//! Decoded images in a file, so that a set is decoded once.
+//!
+//! The file is named after the set and starts with a version and a key: a fingerprint of the names, lengths and times of
+//! the images and of how they were read. Another key, another version or a damaged file count as no cache. It is written
+//! aside and renamed. Where it cannot be written there is none, and the images are decoded again.
+
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::{ImageShape, Keys, Split};
+use crate::error::Error;
+use crate::fingerprint::Fingerprint;
+use crate::folder::Listing;
+
+const MAGIC: &[u8; 16] = b"fedelity images\n";
+const VERSION: u32 = 1;
+/// The folder of caches, beside the images.
+const FOLDER: &str = ".fedelity-cache";
+/// The longest head that is read.
+const LONGEST_HEAD: u64 = 1 << 28;
+
+/// Images of one or two splits.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cached {
+    pub(crate) shape: ImageShape,
+    pub(crate) splits: Vec<Split>,
+}
+
+/// Where a cache is, and what it must be of.
+pub(crate) struct Place {
+    path: PathBuf,
+    key: String,
+}
+
+/// What stands before the bytes.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    version: u32,
+    key: String,
+    shape: [usize; 3],
+    splits: Vec<HeadSplit>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct HeadSplit {
+    samples: usize,
+    key_names: Option<Vec<String>>,
+}
+
+impl Place {
+    /// The cache of these images below this folder, read in this way.
+    pub(crate) fn new(dir: &Path, name: &str, options: &str, listings: &[&Listing]) -> Result<Self, Error> {
+        let mut print = Fingerprint::new();
+        print.bytes(options.as_bytes());
+        for listing in listings {
+            print.number(listing.paths.len());
+            print.labels(&listing.labels);
+            for path in &listing.paths {
+                let about =
+                    fs::metadata(path).map_err(|source| Error::Io { action: "look at", source, path: path.clone() })?;
+                let time = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+                let name = path.strip_prefix(dir).unwrap_or(path).as_os_str().as_encoded_bytes();
+                print.number(name.len());
+                print.bytes(name);
+                print.number(about.len() as usize);
+                print.number(time.map_or(0, |time| time.as_nanos() as usize));
+            }
+        }
+        Ok(Self { path: dir.join(FOLDER).join(format!("{name}.images")), key: print.hex() })
+    }
+
+    /// The images, if they are there and whole.
+    pub(crate) fn read(&self) -> Option<Cached> {
+        let file = File::open(&self.path).ok()?;
+        let length = file.metadata().ok()?.len();
+        let mut file = BufReader::with_capacity(1 << 16, file);
+        let mut start = [0; 24];
+        file.read_exact(&mut start).ok()?;
+        let (magic, size) = start.split_at(16);
+        let size = u64::from_le_bytes(size.try_into().ok()?);
+        if magic != MAGIC || size > LONGEST_HEAD.min(length) {
+            return None;
+        }
+        let mut head = vec![0; size as usize];
+        file.read_exact(&mut head).ok()?;
+        let head: Head = serde_json::from_slice(&head).ok()?;
+        if head.version != VERSION || head.key != self.key {
+            return None;
+        }
+        let [channels, height, width] = head.shape;
+        let shape = ImageShape { channels, height, width };
+        let bytes = |split: &HeadSplit| {
+            let keys = if split.key_names.is_some() { 4 } else { 0 };
+            shape.pixels().checked_add(2 + keys)?.checked_mul(split.samples)
+        };
+        let all = head.splits.iter().try_fold(0usize, |sum, split| sum.checked_add(bytes(split)?))?;
+        // The length is checked before any memory is taken.
+        if length != 24 + size + all as u64 + 4 {
+            return None;
+        }
+        let mut sum = crc32fast::Hasher::new();
+        let mut take = |bytes: usize| -> Option<Vec<u8>> {
+            let mut part = vec![0; bytes];
+            file.read_exact(&mut part).ok()?;
+            sum.update(&part);
+            Some(part)
+        };
+        let mut splits = Vec::new();
+        for split in head.splits {
+            let labels = take(2 * split.samples)?.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+            let keys = match split.key_names {
+                None => None,
+                Some(names) => {
+                    let of = take(4 * split.samples)?;
+                    let of = of.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+                    Some(Keys { of, names })
+                }
+            };
+            let mut made = Split::images(take(split.samples * shape.pixels())?, labels);
+            made.keys = keys;
+            splits.push(made);
+        }
+        let mut end = [0; 4];
+        file.read_exact(&mut end).ok()?;
+        (u32::from_le_bytes(end) == sum.finalize()).then_some(Cached { shape, splits })
+    }
+
+    /// Writes the images whole or not at all. Failure is not an error: the next run decodes again.
+    pub(crate) fn write(&self, images: &Cached) {
+        let Some(folder) = self.path.parent() else { return };
+        let aside = self.path.with_extension(format!("{}.part", std::process::id()));
+        let made_folder = !folder.exists();
+        let written = fs::create_dir_all(folder)
+            .and_then(|()| self.write_to(&aside, images))
+            .and_then(|()| fs::rename(&aside, &self.path));
+        if written.is_err() {
+            // Nothing is left behind, not even the folder.
+            let _ = fs::remove_file(&aside);
+            if made_folder {
+                let _ = fs::remove_dir(folder);
+            }
+        }
+    }
+
+    fn write_to(&self, path: &Path, images: &Cached) -> std::io::Result<()> {
+        let shape = images.shape;
+        let split = |split: &Split| HeadSplit {
+            samples: split.len(),
+            key_names: split.keys.as_ref().map(|keys| keys.names.clone()),
+        };
+        let head = Head {
+            version: VERSION,
+            key: self.key.clone(),
+            shape: [shape.channels, shape.height, shape.width],
+            splits: images.splits.iter().map(split).collect(),
+        };
+        let head = serde_json::to_vec(&head)?;
+        let mut out = BufWriter::with_capacity(1 << 16, File::create(path)?);
+        out.write_all(MAGIC)?;
+        out.write_all(&(head.len() as u64).to_le_bytes())?;
+        out.write_all(&head)?;
+        let mut sum = crc32fast::Hasher::new();
+        let mut put = |bytes: &[u8]| {
+            sum.update(bytes);
+            out.write_all(bytes)
+        };
+        for split in &images.splits {
+            put(&split.labels.iter().flat_map(|label| label.to_le_bytes()).collect::<Vec<u8>>())?;
+            if let Some(keys) = &split.keys {
+                put(&keys.of.iter().flat_map(|key| key.to_le_bytes()).collect::<Vec<u8>>())?;
+            }
+            put(split.pixels())?;
+        }
+        let sum = sum.finalize();
+        out.write_all(&sum.to_le_bytes())?;
+        out.into_inner().map_err(|error| error.into_error())?.sync_all()
+    }
+}

@@ -1,0 +1,185 @@
+//! PNG and JPEG files to bytes of one shape, on all cores.
+
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+
+use image::{DynamicImage, ImageFormat, ImageReader, Limits, imageops::FilterType};
+use zune_core::bytestream::ZCursor;
+use zune_core::colorspace::ColorSpace;
+use zune_core::options::DecoderOptions;
+use zune_jpeg::JpegDecoder;
+
+use crate::dataset::ImageShape;
+use crate::error::Error;
+use crate::files;
+use crate::skipped::Skipped;
+
+/// The greatest side of an image.
+const LARGEST_SIDE: u32 = 16_384;
+/// The greatest number of pixels of an image.
+const LARGEST_AREA: u64 = 1 << 26;
+/// The greatest length of an image file.
+const LARGEST_FILE: u64 = 1 << 28;
+
+/// How images become bytes of one shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// Height and width to scale to. Without it all images must have the size of the first.
+    pub(crate) size: Option<(usize, usize)>,
+    /// One channel instead of three.
+    pub(crate) grey: bool,
+}
+
+/// Bytes of all images that could be used.
+pub(crate) struct Decoded {
+    pub(crate) shape: ImageShape,
+    /// `[image][channel][row][column]`.
+    pub(crate) pixels: Vec<u8>,
+    /// Which of the paths they are, in order.
+    pub(crate) kept: Vec<usize>,
+}
+
+/// Decodes all files. Memory is that of the result and of one image a thread.
+pub(crate) fn decode(paths: &[PathBuf], form: Form, skipped: &mut Skipped) -> Result<Decoded, Error> {
+    let channels = if form.grey { 1 } else { 3 };
+    let mut first = 0;
+    let (height, width) = loop {
+        let Some(path) = paths.get(first) else { break (1, 1) };
+        if let Some(size) = form.size {
+            break size;
+        }
+        match open(path) {
+            Ok(image) => break (image.height() as usize, image.width() as usize),
+            // It is counted when it is read again with the others.
+            Err(reason) if !skipped.allowed => skipped.bad(path, None, reason)?,
+            Err(_) => first += 1,
+        }
+    };
+    let shape = ImageShape { channels, height, width };
+    let mut pixels = vec![0; paths.len() * shape.pixels()];
+    let reasons = fill(paths, &mut pixels, shape, form, skipped.allowed);
+    let mut kept = Vec::with_capacity(paths.len());
+    for (i, reason) in reasons.into_iter().enumerate() {
+        match reason {
+            None => kept.push(i),
+            Some(reason) => skipped.bad(&paths[i], None, reason)?,
+        }
+    }
+    if kept.len() < paths.len() {
+        for (to, &from) in kept.iter().enumerate() {
+            pixels.copy_within(from * shape.pixels()..(from + 1) * shape.pixels(), to * shape.pixels());
+        }
+        pixels.truncate(kept.len() * shape.pixels());
+    }
+    Ok(Decoded { shape, pixels, kept })
+}
+
+/// Fills in every image; why not, for those that cannot be used. Without `all`, nothing is started after the first of
+/// these.
+fn fill(paths: &[PathBuf], pixels: &mut [u8], shape: ImageShape, form: Form, all: bool) -> Vec<Option<String>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(paths.len()).max(1);
+    let work = Mutex::new(pixels.chunks_exact_mut(shape.pixels().max(1)).zip(paths).enumerate());
+    let reasons = Mutex::new(vec![None; paths.len()]);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let next = work.lock().ok().and_then(|mut work| work.next());
+                    let Some((i, (bytes, path))) = next else { return };
+                    let Err(reason) = read(path, bytes, shape, form) else { continue };
+                    if let Ok(mut reasons) = reasons.lock() {
+                        reasons[i] = Some(reason);
+                    }
+                    if !all && let Ok(mut work) = work.lock() {
+                        // Takes all that is left.
+                        work.by_ref().for_each(drop);
+                    }
+                }
+            });
+        }
+    });
+    reasons.into_inner().unwrap_or_default()
+}
+
+fn read(path: &Path, bytes: &mut [u8], shape: ImageShape, form: Form) -> Result<(), String> {
+    let mut image = open(path)?;
+    let (height, width) = (shape.height as u32, shape.width as u32);
+    if (image.height(), image.width()) != (height, width) {
+        if form.size.is_none() {
+            let (h, w) = (image.height(), image.width());
+            return Err(format!(
+                "an image of {h}x{w} (height x width) among others of {height}x{width}: scale all to one size with \
+                 data.size, such as size = [{height}, {width}]"
+            ));
+        }
+        image = image.resize_exact(width, height, FilterType::Triangle);
+    }
+    if shape.channels == 1 {
+        bytes.copy_from_slice(image.to_luma8().as_raw());
+        return Ok(());
+    }
+    let area = shape.height * shape.width;
+    let (red, rest) = bytes.split_at_mut(area);
+    let (green, blue) = rest.split_at_mut(area);
+    let rgb = image.to_rgb8();
+    for (((pixel, red), green), blue) in rgb.as_raw().chunks_exact(3).zip(red).zip(green).zip(blue) {
+        (*red, *green, *blue) = (pixel[0], pixel[1], pixel[2]);
+    }
+    Ok(())
+}
+
+/// Decodes one file; its first bytes say whether it is PNG or JPEG.
+fn open(path: &Path) -> Result<DynamicImage, String> {
+    let (_, length) = files::open(path).map_err(|error| match error {
+        Error::Io { source, .. } => source.to_string(),
+        other => other.to_string(),
+    })?;
+    if length > LARGEST_FILE {
+        return Err(format!("a file of {length} bytes: at most {LARGEST_FILE} are read"));
+    }
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    if bytes.is_empty() {
+        return Err("the file is empty".to_string());
+    }
+    match image::guess_format(&bytes) {
+        Ok(ImageFormat::Png) => png(&bytes),
+        Ok(ImageFormat::Jpeg) => jpeg(&bytes),
+        _ => Err("neither PNG nor JPEG".to_string()),
+    }
+}
+
+fn png(bytes: &[u8]) -> Result<DynamicImage, String> {
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), ImageFormat::Png);
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(LARGEST_SIDE);
+    limits.max_image_height = Some(LARGEST_SIDE);
+    limits.max_alloc = Some(8 * LARGEST_AREA);
+    reader.limits(limits);
+    reader.decode().map_err(|error| format!("damaged PNG: {error}"))
+}
+
+/// Decodes a JPEG. A file that ends early is refused; other readers fill the rest with grey.
+fn jpeg(bytes: &[u8]) -> Result<DynamicImage, String> {
+    let damaged = |reason: String| format!("damaged JPEG: {reason}");
+    // Some writers add bytes after the end marker.
+    if !bytes.windows(2).any(|pair| pair == [0xff, 0xd9]) {
+        return Err(damaged("it has no end marker".to_string()));
+    }
+    let side = LARGEST_SIDE as usize;
+    let options = DecoderOptions::default()
+        .set_strict_mode(true)
+        .set_max_width(side)
+        .set_max_height(side)
+        .jpeg_set_out_colorspace(ColorSpace::RGB);
+    let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
+    decoder.decode_headers().map_err(|error| damaged(error.to_string()))?;
+    let (width, height) = decoder.dimensions().ok_or_else(|| damaged("it has no size".to_string()))?;
+    if (width * height) as u64 > LARGEST_AREA {
+        return Err(format!("an image of {height}x{width}: at most {LARGEST_AREA} pixels are read"));
+    }
+    let pixels = decoder.decode().map_err(|error| damaged(error.to_string()))?;
+    let image = image::RgbImage::from_raw(width as u32, height as u32, pixels);
+    image.map(DynamicImage::ImageRgb8).ok_or_else(|| damaged("it ends early".to_string()))
+}

@@ -1,0 +1,276 @@
+//! Images that people bring: one folder per class, PNG or JPEG.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cache::{self, Cached};
+use crate::dataset::{Dataset, Keys, Normalisation, Shape, Split};
+use crate::decode::{self, Form};
+use crate::error::Error;
+use crate::partition::hold_out;
+use crate::skipped::Skipped;
+
+/// What the levels of folders mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// `class/image`.
+    #[default]
+    Class,
+    /// `key/class/image`: a folder per writer, user or site, and in it one per class.
+    KeyClass,
+    /// `class/key/image`.
+    ClassKey,
+}
+
+impl Layout {
+    /// The names of all, as a configuration writes them.
+    pub const NAMES: [&'static str; 3] = ["class", "key/class", "class/key"];
+
+    /// By its name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "class" => Some(Self::Class),
+            "key/class" => Some(Self::KeyClass),
+            "class/key" => Some(Self::ClassKey),
+            _ => None,
+        }
+    }
+
+    /// The name, one of [`Layout::NAMES`].
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Class => Self::NAMES[0],
+            Self::KeyClass => Self::NAMES[1],
+            Self::ClassKey => Self::NAMES[2],
+        }
+    }
+}
+
+/// A folder of images and how they are read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Folder {
+    /// The folder. With `train` and `test` in it, these are the splits; otherwise a part is kept for testing.
+    pub dir: PathBuf,
+    /// What the levels of folders mean.
+    pub layout: Layout,
+    /// Height and width to scale to. Without it all images must have one size.
+    pub size: Option<(usize, usize)>,
+    /// One channel instead of three.
+    pub grey: bool,
+    /// The share of each class that is kept for testing where there is no `test` folder.
+    pub test_fraction: f64,
+}
+
+/// Images that were found, before any is read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Listing {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) labels: Vec<u16>,
+    pub(crate) keys: Option<Keys>,
+}
+
+/// Reads a folder of images. What cannot be used is refused or left out, as `skipped` says.
+pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, Error> {
+    let dir = &folder.dir;
+    let (train_dir, test_dir) = (dir.join("train"), dir.join("test"));
+    let divided = train_dir.is_dir() && test_dir.is_dir();
+    let root = if divided { &train_dir } else { dir };
+    let before = skipped.count;
+    let (train, mut classes) = list(root, folder.layout, None, skipped)?;
+    let test = if divided { Some(list(&test_dir, folder.layout, Some(&classes), skipped)?.0) } else { None };
+    if train.paths.is_empty() {
+        return Err(unusable(root, "there is no PNG or JPEG image in folders of classes"));
+    }
+    let form = Form { size: folder.size, grey: folder.grey };
+    let options = format!("folder {} {:?} {form:?}", folder.layout.name(), folder.test_fraction.to_bits());
+    let listings: Vec<&Listing> = [Some(&train), test.as_ref()].into_iter().flatten().collect();
+    let cache = cache::Place::new(dir, "folder", &options, &listings)?;
+    let cached = match cache.read() {
+        Some(cached) => cached,
+        None => {
+            let made = decode(&listings, form, skipped)?;
+            if skipped.count == before {
+                cache.write(&made);
+            }
+            made
+        }
+    };
+    let Cached { shape, mut splits } = cached;
+    let test = (splits.len() > 1).then(|| splits.pop()).flatten();
+    let train = splits.pop().unwrap_or_default();
+    let (train, test) = match test {
+        Some(test) => (train, test),
+        None => {
+            let held = hold_out(&train.labels, folder.test_fraction);
+            train.divide(&held)
+        }
+    };
+    let counts = train.label_counts(classes.len());
+    if let Some(class) = counts.iter().position(|&count| count == 0) {
+        // Only left-out images can empty a class that had some.
+        return Err(unusable(root, &format!("class '{}' has no image that can be used", classes.swap_remove(class))));
+    }
+    Ok(Dataset {
+        name: "folder".to_string(),
+        classes,
+        shape: Shape::Image(shape),
+        normalisation: measure(&train, shape.channels),
+        train,
+        test,
+    })
+}
+
+/// Decodes listed images into splits of one shape.
+pub(crate) fn decode(listings: &[&Listing], form: Form, skipped: &mut Skipped) -> Result<Cached, Error> {
+    let mut shape = None;
+    let mut splits = Vec::new();
+    for listing in listings {
+        let made = decode::decode(&listing.paths, form, skipped)?;
+        if shape.is_some_and(|shape| shape != made.shape) && form.size.is_none() {
+            let (h, w) = (made.shape.height, made.shape.width);
+            let path = &listing.paths[made.kept.first().copied().unwrap_or(0)];
+            let reason = format!("an image of {h}x{w}, but those for training have another size: give data.size");
+            return Err(unusable(path, &reason));
+        }
+        shape.get_or_insert(made.shape);
+        let take = |all: &[u32]| made.kept.iter().map(|&i| all[i]).collect();
+        let mut split = Split::images(made.pixels, made.kept.iter().map(|&i| listing.labels[i]).collect());
+        split.keys = listing.keys.as_ref().map(|keys| Keys { of: take(&keys.of), names: keys.names.clone() });
+        splits.push(split);
+    }
+    let shape = shape.unwrap_or(crate::dataset::ImageShape { channels: 3, height: 1, width: 1 });
+    Ok(Cached { shape, splits })
+}
+
+/// Lists images by class, in the order of the names. `known` are the classes that there may be.
+pub(crate) fn list(
+    root: &Path,
+    layout: Layout,
+    known: Option<&[String]>,
+    skipped: &mut Skipped,
+) -> Result<(Listing, Vec<String>), Error> {
+    // Class, key, path.
+    let mut found: Vec<(String, String, PathBuf)> = Vec::new();
+    let mut classes: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for (first, path) in folders(root, skipped)? {
+        if layout == Layout::Class {
+            images(&path, skipped, |image| found.push((first.clone(), String::new(), image)))?;
+            classes.insert(first, path);
+            continue;
+        }
+        if layout == Layout::ClassKey {
+            classes.insert(first.clone(), path.clone());
+        }
+        for (second, path) in folders(&path, skipped)? {
+            let (class, key) = if layout == Layout::KeyClass { (&second, &first) } else { (&first, &second) };
+            images(&path, skipped, |image| found.push((class.clone(), key.clone(), image)))?;
+            classes.entry(class.clone()).or_insert(path);
+        }
+    }
+    found.sort();
+    let held: BTreeSet<&String> = found.iter().map(|(class, ..)| class).collect();
+    for (class, path) in classes.iter().filter(|(class, _)| !held.contains(class)) {
+        skipped.bad(path, None, format!("class '{class}' has no images"))?;
+    }
+    let names: Vec<String> = match known {
+        Some(known) => known.to_vec(),
+        None => held.into_iter().cloned().collect(),
+    };
+    if names.len() > 1 << 16 {
+        return Err(unusable(root, &format!("{} classes: at most 65536 are possible", names.len())));
+    }
+    let mut keys: Vec<&String> = found.iter().map(|(_, key, _)| key).collect();
+    keys.sort();
+    keys.dedup();
+    let mut listing = Listing::default();
+    let mut of = Vec::new();
+    for (class, key, path) in &found {
+        let Ok(label) = names.binary_search(class) else {
+            skipped.bad(path, None, format!("class '{class}' has no images for training"))?;
+            continue;
+        };
+        listing.labels.push(label as u16);
+        of.push(keys.binary_search(&key).unwrap_or(0) as u32);
+        listing.paths.push(path.clone());
+    }
+    if layout != Layout::Class {
+        listing.keys = Some(Keys { of, names: keys.into_iter().cloned().collect() });
+    }
+    Ok((listing, names))
+}
+
+/// The folders in a folder, by name. A file beside them is bad; names that start with a dot are nothing.
+fn folders(root: &Path, skipped: &mut Skipped) -> Result<Vec<(String, PathBuf)>, Error> {
+    let mut found = Vec::new();
+    for (name, path) in entries(root)? {
+        if path.is_dir() {
+            found.push((name, path));
+        } else {
+            skipped.bad(&path, None, "a file where a folder of images is expected")?;
+        }
+    }
+    Ok(found)
+}
+
+/// The images in a folder.
+pub(crate) fn images(root: &Path, skipped: &mut Skipped, mut each: impl FnMut(PathBuf)) -> Result<(), Error> {
+    for (name, path) in entries(root)? {
+        let end = name.rsplit_once('.').map_or("", |(_, end)| end).to_ascii_lowercase();
+        if path.is_dir() {
+            skipped.bad(&path, None, "a folder among images: data.layout says what levels of folders mean")?;
+        } else if ["png", "jpg", "jpeg"].contains(&end.as_str()) {
+            each(path);
+        } else {
+            skipped.bad(&path, None, "not named .png, .jpg or .jpeg")?;
+        }
+    }
+    Ok(())
+}
+
+/// What is in a folder, by name, without names that start with a dot.
+fn entries(root: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
+    let failed = |source| Error::Io { action: "read", source, path: root.to_path_buf() };
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            return Err(unusable(&path, "the name is not UTF-8"));
+        };
+        if !name.starts_with('.') {
+            found.push((name.to_string(), path.clone()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Mean and standard deviation of each channel, of pixels scaled to 0..1.
+pub(crate) fn measure(split: &Split, channels: usize) -> Normalisation {
+    let area = (split.pixels().len() / split.len().max(1) / channels).max(1);
+    let mut counts = vec![[0u64; 256]; channels];
+    for (plane, pixels) in split.pixels().chunks_exact(area).enumerate() {
+        let counts = &mut counts[plane % channels];
+        pixels.iter().for_each(|&pixel| counts[usize::from(pixel)] += 1);
+    }
+    let mut made = Normalisation::default();
+    for counts in counts {
+        let moment = |power: i32| -> f64 {
+            let sum: f64 = (0..256).map(|value| counts[value] as f64 * (value as f64 / 255.0).powi(power)).sum();
+            sum / (counts.iter().sum::<u64>().max(1)) as f64
+        };
+        let mean = moment(1);
+        let std = (moment(2) - mean * mean).max(0.0).sqrt();
+        made.mean.push(mean as f32);
+        // Images that never change still have a scale.
+        made.std.push(if std > 1e-6 { std as f32 } else { 1.0 });
+    }
+    made
+}
+
+fn unusable(path: &Path, reason: &str) -> Error {
+    Error::Unusable { path: path.to_path_buf(), line: None, reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests;

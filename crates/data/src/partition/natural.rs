@@ -1,0 +1,91 @@
+//! By natural keys: each client holds the samples of one writer, user or site, or of a group of them.
+//!
+//! Groups are those of NIID-Bench's "real" partition: the keys are permuted and cut into parts whose numbers of keys
+//! differ by at most one.
+
+use super::stream::Stream;
+use super::{Kind, Partition, Spec, cut, refuse};
+use crate::dataset::Keys;
+use crate::error::Error;
+
+/// Splits samples over clients by their keys: one client per key that has samples, in the order of the keys, or the keys
+/// in random groups where a number of clients is given.
+pub fn natural(keys: &Keys, clients: Option<usize>, seed: u64) -> Result<(Partition, Vec<String>), Error> {
+    let mut of_key: Vec<Vec<u32>> = vec![Vec::new(); keys.names.len()];
+    for (index, &key) in (0..).zip(&keys.of) {
+        let holder = of_key.get_mut(key as usize);
+        holder.ok_or_else(|| refuse("keys", key, format!("below {}", keys.names.len())))?.push(index);
+    }
+    let mut held: Vec<usize> = (0..of_key.len()).filter(|&key| !of_key[key].is_empty()).collect();
+    if let Some(clients) = clients.filter(|&clients| clients == 0 || clients > held.len()) {
+        return Err(refuse("clients", clients, format!("1 to {}, the number of keys", held.len())));
+    }
+    if held.is_empty() {
+        return Err(refuse("samples", 0, "1 or more"));
+    }
+    let mut stream = Stream::new(seed);
+    let (mut made, mut names) = (Vec::new(), Vec::new());
+    match clients {
+        None => {
+            for key in held {
+                names.push(keys.names[key].clone());
+                made.push(std::mem::take(&mut of_key[key]));
+            }
+        }
+        Some(clients) => {
+            stream.shuffle(&mut held);
+            for client in 0..clients {
+                let group = &held[cut(held.len(), clients, client)..cut(held.len(), clients, client + 1)];
+                made.push(group.iter().flat_map(|&key| std::mem::take(&mut of_key[key])).collect());
+                let group: Vec<&str> = group.iter().map(|&key| keys.names[key].as_str()).collect();
+                names.push(group.join(" "));
+            }
+        }
+    }
+    made.iter_mut().for_each(|client: &mut Vec<u32>| stream.shuffle(client));
+    let spec = Spec { kind: Kind::Natural, clients: made.len() };
+    Ok((Partition { clients: made, draws: 1, notes: Vec::new(), spec, seed }, names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Key `k` has `k` samples, so the first has none.
+    fn keys() -> Keys {
+        let of = (0..10u32).flat_map(|key| std::iter::repeat_n(key, key as usize)).rev().collect();
+        Keys { of, names: (0..10).map(|key| format!("k{key}")).collect() }
+    }
+
+    #[test]
+    fn one_client_per_key_or_groups_of_keys() {
+        let keys = keys();
+        let (partition, names) = natural(&keys, None, 7).unwrap();
+        assert_eq!(partition.clients.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(names[0], "k1");
+        for clients in 1..=9 {
+            let (partition, names) = natural(&keys, Some(clients), 7).unwrap();
+            assert_eq!((partition.clients.len(), names.len()), (clients, clients));
+            let mut all: Vec<u32> = partition.clients.concat();
+            all.sort_unstable();
+            assert_eq!(all, (0..45).collect::<Vec<_>>());
+            let of = |client: &Vec<u32>| -> std::collections::BTreeSet<u32> {
+                client.iter().map(|&i| keys.of[i as usize]).collect()
+            };
+            let sets: Vec<_> = partition.clients.iter().map(of).collect();
+            // No key is on two clients, and the numbers of keys differ by at most one.
+            assert_eq!(sets.iter().map(|set| set.len()).sum::<usize>(), 9);
+            assert!(sets.iter().all(|set| set.len() == 9 / clients || set.len() == 9usize.div_ceil(clients)));
+        }
+        assert_ne!(natural(&keys, Some(3), 7).unwrap().0.clients, natural(&keys, Some(3), 8).unwrap().0.clients);
+        assert_eq!(natural(&keys, Some(3), 7).unwrap(), natural(&keys, Some(3), 7).unwrap());
+    }
+
+    #[test]
+    fn more_clients_than_keys_are_refused() {
+        let text = natural(&keys(), Some(10), 7).unwrap_err().to_string();
+        assert_eq!(text, "partition parameter clients = 10: allowed is 1 to 9, the number of keys");
+        assert!(natural(&keys(), Some(0), 7).is_err());
+        assert!(natural(&Keys::default(), None, 7).is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! What was left out because it could not be used.
+
+use std::path::Path;
+
+use crate::error::Error;
+
+/// What is done with a sample that cannot be used: refused, or left out and counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Whether samples may be left out.
+    pub allowed: bool,
+    /// How many were.
+    pub count: usize,
+    /// The places and reasons of the first few.
+    pub first: Vec<String>,
+}
+
+/// Reasons that are kept.
+const KEPT: usize = 5;
+
+impl Skipped {
+    /// Refuses everything that cannot be used, or leaves it out.
+    pub fn new(allowed: bool) -> Self {
+        Self { allowed, ..Self::default() }
+    }
+
+    /// Counts a sample that cannot be used, or gives the error to stop with.
+    pub(crate) fn bad(&mut self, path: &Path, line: Option<u64>, reason: impl Into<String>) -> Result<(), Error> {
+        let (path, reason) = (path.to_path_buf(), reason.into());
+        if !self.allowed {
+            return Err(Error::Bad { path, line, reason });
+        }
+        self.count += 1;
+        if self.first.len() < KEPT {
+            self.first.push(Error::Unusable { path, line, reason }.to_string());
+        }
+        Ok(())
+    }
+
+    /// The same in words, if there is something to say.
+    pub fn note(&self) -> Option<String> {
+        let more = self.count.checked_sub(self.first.len())?;
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        (self.count > 0).then(|| format!("{} left out: {}{more}", self.count, self.first.join("; ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counted_or_refused() {
+        let mut strict = Skipped::default();
+        let text = strict.bad(Path::new("a.csv"), Some(3), "no label").unwrap_err().to_string();
+        assert!(text.starts_with("a.csv:3: no label; --skip-bad"), "{text}");
+        assert_eq!(strict.note(), None);
+        let mut lax = Skipped::new(true);
+        (1..=7).for_each(|line| lax.bad(Path::new("a.csv"), Some(line), "no label").unwrap());
+        let note = lax.note().unwrap();
+        assert!(note.starts_with("7 left out: a.csv:1: no label; ") && note.ends_with("; and 2 more"), "{note}");
+    }
+}

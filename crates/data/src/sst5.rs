@@ -1,0 +1,132 @@
+//! Reader of SST-5: sentences as trees in brackets, whose every node has a label from 0 to 4.
+//!
+//! The label of a sentence is that of its root; its words are the leaves.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use crate::dataset::{Dataset, Inputs, Normalisation, Shape, Split};
+use crate::error::Error;
+use crate::files::{self, Wanted};
+
+/// The official files. `dev.txt` is not read.
+pub(crate) const FILES: [&str; 2] = ["train.txt", "test.txt"];
+/// The sub folder of the files.
+pub(crate) const FOLDER: &str = "sst5/trees";
+const NAME: &str = "sst5";
+const CLASSES: [&str; 5] = ["very negative", "negative", "neutral", "positive", "very positive"];
+
+/// Reads SST-5 from `dir/sst5/trees` or `dir`.
+pub(crate) fn read(dir: &Path) -> Result<Dataset, Error> {
+    let wanted = FILES.map(|name| Wanted { name, variants: vec![name.to_string()] });
+    let paths = files::locate(NAME, dir, FOLDER, &[], &wanted)?;
+    Ok(Dataset {
+        name: NAME.to_string(),
+        classes: CLASSES.map(String::from).to_vec(),
+        shape: Shape::Text,
+        train: read_split(&paths[0])?,
+        test: read_split(&paths[1])?,
+        normalisation: Normalisation::default(),
+    })
+}
+
+fn read_split(path: &Path) -> Result<Split, Error> {
+    let (file, _) = files::open(path)?;
+    let (mut texts, mut labels) = (Vec::new(), Vec::new());
+    for (line, text) in (1..).zip(BufReader::new(file).split(b'\n')) {
+        let text = text.map_err(|source| Error::Io { action: "read", source, path: path.to_path_buf() })?;
+        let wrong = |reason: String| Error::Unusable { path: path.to_path_buf(), line: Some(line), reason };
+        let text = std::str::from_utf8(&text)
+            .map_err(|error| wrong(format!("not UTF-8 from byte {} of the line on", error.valid_up_to())))?
+            .trim();
+        if text.is_empty() {
+            continue;
+        }
+        let (label, words) = tree(text).map_err(wrong)?;
+        labels.push(label);
+        texts.push(words);
+    }
+    Ok(Split { inputs: Inputs::Texts(texts), labels, keys: None })
+}
+
+/// The label of the root and the words of the leaves.
+fn tree(text: &str) -> Result<(u16, String), String> {
+    let (mut depth, mut root, mut words) = (0usize, None, Vec::new());
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        match next {
+            '(' => {
+                if depth == 0 && root.is_some() {
+                    return Err("two trees in one line".to_string());
+                }
+                depth += 1;
+                let end = rest[1..].find([' ', '(', ')']).map_or(rest.len(), |at| at + 1);
+                let label = rest[1..end].parse::<u16>().ok().filter(|&label| usize::from(label) < CLASSES.len());
+                let label = label.ok_or_else(|| format!("label '{}': expected 0 to 4", &rest[1..end]))?;
+                root.get_or_insert(label);
+                rest = &rest[end..];
+            }
+            ')' => {
+                depth = depth.checked_sub(1).ok_or("a bracket too many is closed")?;
+                rest = &rest[1..];
+            }
+            ' ' => rest = &rest[1..],
+            _ => {
+                let end = rest.find([' ', '(', ')']).unwrap_or(rest.len());
+                if depth == 0 {
+                    return Err(format!("'{}' stands outside the tree", &rest[..end]));
+                }
+                words.push(match &rest[..end] {
+                    "-LRB-" => "(".to_string(),
+                    "-RRB-" => ")".to_string(),
+                    word => word.replace("\\/", "/").replace("\\*", "*"),
+                });
+                rest = &rest[end..];
+            }
+        }
+    }
+    match root {
+        Some(label) if depth == 0 && !words.is_empty() => Ok((label, words.join(" "))),
+        Some(_) if depth > 0 => Err(format!("{depth} brackets are not closed")),
+        _ => Err("there is no word".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn trees_give_words_and_the_label_of_the_root() {
+        let text = "(3 (2 It) (4 (2 's) (3 (2 -LRB-) (2 and\\/or) (2 -RRB-))))";
+        assert_eq!(tree(text).unwrap(), (3, "It 's ( and/or )".to_string()));
+        for (text, reason) in [
+            ("(5 (2 x))", "label '5': expected 0 to 4"),
+            ("(3 (2 x)", "1 brackets are not closed"),
+            ("(3 (2 x)))", "a bracket too many is closed"),
+            ("(3 (2 x)) (1 y)", "two trees in one line"),
+            ("x", "'x' stands outside the tree"),
+            ("(3 (2 ))", "there is no word"),
+        ] {
+            assert_eq!(tree(text).unwrap_err(), reason);
+        }
+    }
+
+    #[test]
+    fn files_and_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("sst5/trees");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("train.txt"), "(0 (1 bad) (2 film))\n(4 good)\n").unwrap();
+        fs::write(folder.join("test.txt"), "(2 so)\n").unwrap();
+        let set = read(dir.path()).unwrap();
+        assert_eq!((set.train.labels.clone(), set.test.labels.clone()), (vec![0, 4], vec![2]));
+        fs::write(folder.join("test.txt"), "(2 so)\n(9 so)\n").unwrap();
+        assert!(read(dir.path()).unwrap_err().to_string().ends_with("test.txt:2: label '9': expected 0 to 4"));
+        fs::write(folder.join("test.txt"), b"(2 \xff)\n").unwrap();
+        assert!(
+            read(dir.path()).unwrap_err().to_string().ends_with("test.txt:1: not UTF-8 from byte 3 of the line on")
+        );
+    }
+}

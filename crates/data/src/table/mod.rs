@@ -1,0 +1,238 @@
+//! Tables that people bring: rows of CSV or JSON lines, with a label and either a text or numbers.
+
+mod rows;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use csv::ByteRecord;
+
+use crate::dataset::{Dataset, Inputs, Keys, Normalisation, Shape, Split};
+use crate::error::Error;
+use crate::partition::hold_out;
+use crate::skipped::Skipped;
+use rows::{Rows, csv_error, csv_reader, header, lines, object, read_rows};
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Comma-separated values with a line of column names; tabs in a file that ends in `.tsv`.
+    Csv,
+    /// One JSON object a line.
+    Jsonl,
+}
+
+impl Format {
+    /// The name, as a configuration writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Jsonl => "jsonl",
+        }
+    }
+}
+
+/// What is read of which files.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// How rows are written.
+    pub format: Format,
+    /// The training rows.
+    pub train: PathBuf,
+    /// The test rows. Without them a part of the training rows is kept for testing.
+    pub test: Option<PathBuf>,
+    /// The share of each class that is kept for testing.
+    pub test_fraction: f64,
+    /// The column of the label.
+    pub label: String,
+    /// The column of the text. Without it, `text` if there is such a column and no features are named.
+    pub text: Option<String>,
+    /// The columns of numbers. Without them, all columns that hold a number in the first row.
+    pub features: Option<Vec<String>>,
+    /// The column that says where a row comes from.
+    pub key: Option<String>,
+}
+
+/// Labels are 16 bits wide.
+const MOST_CLASSES: usize = 1 << 16;
+
+/// The columns that are read.
+struct Columns {
+    label: String,
+    key: Option<String>,
+    inputs: Vec<String>,
+    text: bool,
+}
+
+/// Reads a table. What cannot be used is refused or left out, as `skipped` says.
+pub fn read(table: &Table, skipped: &mut Skipped) -> Result<Dataset, Error> {
+    let columns = choose(table)?;
+    let train = read_rows(table.format, &table.train, &columns, skipped)?;
+    let mut names: Vec<(String, u32)> = train.classes.all.iter().cloned().zip(0..).collect();
+    // Whole numbers in their order, other names in that of the alphabet.
+    if names.iter().all(|(name, _)| name.parse::<i64>().is_ok()) {
+        names.sort_by_key(|(name, _)| name.parse::<i64>().unwrap_or_default());
+    } else {
+        names.sort();
+    }
+    if names.len() > MOST_CLASSES {
+        let reason = format!(
+            "column '{}' has {} different labels: at most {MOST_CLASSES} are possible",
+            columns.label,
+            names.len()
+        );
+        return Err(Error::Unusable { path: table.train.clone(), line: None, reason });
+    }
+    let mut label_of = vec![0u16; names.len()];
+    names.iter().enumerate().for_each(|(label, (_, place))| label_of[*place as usize] = label as u16);
+    let by_name: HashMap<&str, u16> =
+        names.iter().enumerate().map(|(label, (name, _))| (name.as_str(), label as u16)).collect();
+    let test = match &table.test {
+        None => None,
+        Some(path) => {
+            let rows = read_rows(table.format, path, &columns, skipped)?;
+            let labels = rows.classes.all.iter().zip(&rows.classes.lines).map(|(name, &line)| {
+                by_name.get(name.as_str()).copied().ok_or_else(|| Error::Unusable {
+                    path: path.clone(),
+                    line: Some(line),
+                    reason: format!("label '{name}' has no sample in {}", table.train.display()),
+                })
+            });
+            let labels: Vec<u16> = labels.collect::<Result<_, _>>()?;
+            Some(rows.split(&labels, columns.text))
+        }
+    };
+    let train = train.split(&label_of, columns.text);
+    let (mut train, mut test) = match test {
+        Some(test) => (train, test),
+        None => {
+            let held = hold_out(&train.labels, table.test_fraction);
+            train.divide(&held)
+        }
+    };
+    let width = columns.inputs.len();
+    let normalisation = standardise(&mut train, &mut test, width);
+    Ok(Dataset {
+        name: table.format.name().to_string(),
+        classes: names.into_iter().map(|(name, _)| name).collect(),
+        shape: if columns.text { Shape::Text } else { Shape::Numbers(width) },
+        train,
+        test,
+        normalisation,
+    })
+}
+
+impl Rows {
+    fn split(self, label_of: &[u16], text: bool) -> Split {
+        let keys = (!self.key_of.is_empty()).then_some(Keys { of: self.key_of, names: self.keys.all });
+        Split {
+            inputs: if text { Inputs::Texts(self.texts) } else { Inputs::Floats(self.numbers) },
+            labels: self.labels.iter().map(|&place| label_of[place as usize]).collect(),
+            keys,
+        }
+    }
+}
+
+/// Which columns are read, by the names and the first row of the training file.
+fn choose(table: &Table) -> Result<Columns, Error> {
+    let (names, first) = head(table.format, &table.train)?;
+    let wrong = |reason: String| Error::Unusable { path: table.train.clone(), line: Some(1), reason };
+    let need = |name: &str, what: &str| {
+        if names.iter().any(|known| known == name) {
+            return Ok(name.to_string());
+        }
+        Err(wrong(format!("there is no column '{name}' for {what}: there are {}", names.join(", "))))
+    };
+    let label = need(&table.label, "data.label")?;
+    let key = table.key.as_deref().map(|key| need(key, "data.key")).transpose()?;
+    let text = match (&table.text, &table.features) {
+        (Some(text), _) => Some(need(text, "data.text")?),
+        (None, None) if label != "text" && names.iter().any(|name| name == "text") => Some("text".to_string()),
+        _ => None,
+    };
+    let inputs = match (&text, &table.features) {
+        (Some(text), _) => vec![text.clone()],
+        (None, Some(features)) => features.iter().map(|name| need(name, "data.features")).collect::<Result<_, _>>()?,
+        (None, None) => {
+            let own = |name: &String| *name != label && Some(name) != key.as_ref();
+            names
+                .iter()
+                .zip(&first)
+                .filter(|(name, number)| own(name) && **number)
+                .map(|(name, _)| name.clone())
+                .collect()
+        }
+    };
+    if inputs.is_empty() {
+        return Err(wrong("there is no column of numbers to learn from, and no data.text".to_string()));
+    }
+    Ok(Columns { label, key, inputs, text: text.is_some() })
+}
+
+/// The names of the columns, and whether each holds a number in the first row.
+fn head(format: Format, path: &Path) -> Result<(Vec<String>, Vec<bool>), Error> {
+    let empty = || Error::Unusable { path: path.to_path_buf(), line: None, reason: "there is no row".to_string() };
+    match format {
+        Format::Csv => {
+            let mut reader = csv_reader(path)?;
+            let names = header(&mut reader, path)?;
+            let mut record = ByteRecord::new();
+            if !reader.read_byte_record(&mut record).map_err(|error| csv_error(path, &error))? {
+                return Err(empty());
+            }
+            let number = |field: Option<&[u8]>| {
+                field.and_then(|field| std::str::from_utf8(field).ok()?.trim().parse::<f64>().ok()).is_some()
+            };
+            let numbers = (0..names.len()).map(|i| number(record.get(i))).collect();
+            Ok((names, numbers))
+        }
+        Format::Jsonl => {
+            let mut found = None;
+            lines(path, |line, text| {
+                if found.is_none() {
+                    let object = object(text).map_err(|reason| Error::Unusable {
+                        path: path.to_path_buf(),
+                        line: Some(line),
+                        reason,
+                    })?;
+                    found = Some(object);
+                }
+                Ok(false)
+            })?;
+            let object = found.ok_or_else(empty)?;
+            Ok(object.iter().map(|(name, value)| (name.clone(), value.is_number())).unzip())
+        }
+    }
+}
+
+/// Gives every column mean 0 and standard deviation 1 over the training rows. A column that never changes becomes 0.
+fn standardise(train: &mut Split, test: &mut Split, width: usize) -> Normalisation {
+    let Inputs::Floats(values) = &train.inputs else { return Normalisation::default() };
+    let rows = (values.len() / width.max(1)).max(1) as f64;
+    let mut mean = vec![0.0f64; width];
+    let mut square = vec![0.0f64; width];
+    for row in values.chunks_exact(width) {
+        row.iter().zip(&mut mean).for_each(|(&value, sum)| *sum += f64::from(value));
+    }
+    mean.iter_mut().for_each(|sum| *sum /= rows);
+    for row in values.chunks_exact(width) {
+        for ((&value, mean), sum) in row.iter().zip(&mean).zip(&mut square) {
+            *sum += (f64::from(value) - mean).powi(2);
+        }
+    }
+    let std: Vec<f64> =
+        square.iter().map(|sum| (sum / rows).sqrt()).map(|std| if std > 0.0 { std } else { 1.0 }).collect();
+    for split in [train, test] {
+        let Inputs::Floats(values) = &mut split.inputs else { continue };
+        for row in values.chunks_exact_mut(width) {
+            for ((value, mean), std) in row.iter_mut().zip(&mean).zip(&std) {
+                *value = ((f64::from(*value) - mean) / std) as f32;
+            }
+        }
+    }
+    let single = |values: Vec<f64>| values.into_iter().map(|value| value as f32).collect();
+    Normalisation { mean: single(mean), std: single(std) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Reader of Tiny-ImageNet: folders of JPEG images, decoded once.
+//!
+//! `wnids.txt` lists the classes, `words.txt` says what they are, `train/<class>/images` has the training images, and
+//! `val/val_annotations.txt` the classes of those in `val/images`, which are for testing: `test` has no labels.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::cache::{self, Cached};
+use crate::dataset::{Dataset, Normalisation, Shape};
+use crate::decode::Form;
+use crate::error::{Error, Place};
+use crate::files;
+use crate::folder::{self, Listing};
+use crate::skipped::Skipped;
+
+/// The sub folder of the files.
+pub(crate) const FOLDER: &str = "tiny-imagenet-200";
+/// What is looked for in it.
+pub(crate) const FILES: [&str; 4] = ["wnids.txt", "words.txt", "train", "val/val_annotations.txt"];
+const NAME: &str = "tiny-imagenet";
+/// The longest text file that is read.
+const LONGEST: u64 = 1 << 26;
+
+/// Reads Tiny-ImageNet from `dir/tiny-imagenet-200`, `dir/tiny-imagenet` or `dir`. Classes are in the order of their ids.
+pub(crate) fn read(dir: &Path, size: Option<(usize, usize)>) -> Result<Dataset, Error> {
+    let mut places = Vec::new();
+    for root in [dir.join(FOLDER), dir.join(NAME), dir.to_path_buf()] {
+        let missing: Vec<String> =
+            FILES.iter().filter(|name| !root.join(name).exists()).map(|name| name.to_string()).collect();
+        if !missing.is_empty() {
+            places.push(Place { exists: root.is_dir(), folder: root, missing });
+            continue;
+        }
+        let mut ids: Vec<String> = text(&root.join("wnids.txt"))?.split_whitespace().map(String::from).collect();
+        ids.sort();
+        ids.dedup();
+        if ids.is_empty() {
+            return Err(unusable(&root.join("wnids.txt"), None, "there is no class".to_string()));
+        }
+        let (train, test) = (train(&root, &ids)?, test(&root, &ids)?);
+        let form = Form { size, grey: false };
+        let place = cache::Place::new(&root, NAME, &format!("{form:?}"), &[&train, &test])?;
+        let Cached { shape, mut splits } = match place.read() {
+            Some(cached) => cached,
+            None => {
+                let made = folder::decode(&[&train, &test], form, &mut Skipped::default())?;
+                place.write(&made);
+                made
+            }
+        };
+        let test = splits.pop().unwrap_or_default();
+        return Ok(Dataset {
+            name: NAME.to_string(),
+            classes: names(&root, &ids)?,
+            shape: Shape::Image(shape),
+            train: splits.pop().unwrap_or_default(),
+            test,
+            normalisation: Normalisation { mean: vec![0.4802, 0.4481, 0.3975], std: vec![0.2770, 0.2691, 0.2821] },
+        });
+    }
+    Err(Error::Missing { dataset: NAME, places })
+}
+
+fn train(root: &Path, ids: &[String]) -> Result<Listing, Error> {
+    let mut listing = Listing::default();
+    for (label, id) in ids.iter().enumerate() {
+        let folder = root.join("train").join(id).join("images");
+        let before = listing.paths.len();
+        folder::images(&folder, &mut Skipped::default(), |path| listing.paths.push(path))?;
+        if listing.paths.len() == before {
+            return Err(unusable(&folder, None, format!("class '{id}' has no images")));
+        }
+        listing.labels.resize(listing.paths.len(), label as u16);
+    }
+    Ok(listing)
+}
+
+fn test(root: &Path, ids: &[String]) -> Result<Listing, Error> {
+    let path = root.join("val/val_annotations.txt");
+    let mut listing = Listing::default();
+    for (number, line) in (1..).zip(text(&path)?.lines()) {
+        // The name, the class and a box.
+        let mut fields = line.split('\t');
+        let (Some(name), Some(id)) = (fields.next(), fields.next()) else {
+            return Err(unusable(&path, Some(number), "expected a name and a class with tabs between".to_string()));
+        };
+        let Ok(label) = ids.binary_search_by(|known| known.as_str().cmp(id)) else {
+            return Err(unusable(&path, Some(number), format!("class '{id}' is not in wnids.txt")));
+        };
+        if name.contains(['/', '\\']) || name == ".." {
+            return Err(unusable(&path, Some(number), format!("'{name}' is not the name of an image")));
+        }
+        listing.paths.push(root.join("val/images").join(name));
+        listing.labels.push(label as u16);
+    }
+    Ok(listing)
+}
+
+/// The first word of each class; its id where there is none.
+fn names(root: &Path, ids: &[String]) -> Result<Vec<String>, Error> {
+    let words = text(&root.join("words.txt"))?;
+    let words: HashMap<&str, &str> = words.lines().filter_map(|line| line.split_once('\t')).collect();
+    let name =
+        |id: &String| words.get(id.as_str()).and_then(|words| words.split(',').next()).unwrap_or(id).trim().to_string();
+    Ok(ids.iter().map(name).collect())
+}
+
+fn text(path: &Path) -> Result<String, Error> {
+    let (file, _) = files::open(path)?;
+    let mut text = String::new();
+    let read = file.take(LONGEST).read_to_string(&mut text);
+    read.map_err(|source| Error::Io { action: "read", source, path: path.to_path_buf() })?;
+    Ok(text)
+}
+
+fn unusable(path: &Path, line: Option<u64>, reason: String) -> Error {
+    Error::Unusable { path: PathBuf::from(path), line, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn tree(dir: &Path) -> PathBuf {
+        let root = dir.join(FOLDER);
+        let jpeg = include_bytes!("folder/small.jpg");
+        for id in ["n02", "n01"] {
+            fs::create_dir_all(root.join("train").join(id).join("images")).unwrap();
+            for i in 0..2 {
+                fs::write(root.join(format!("train/{id}/images/{id}_{i}.JPEG")), jpeg).unwrap();
+            }
+            fs::write(root.join(format!("train/{id}/{id}_boxes.txt")), "").unwrap();
+        }
+        fs::create_dir_all(root.join("val/images")).unwrap();
+        fs::write(root.join("val/images/val_0.JPEG"), jpeg).unwrap();
+        fs::write(root.join("val/val_annotations.txt"), "val_0.JPEG\tn02\t0\t0\t3\t3\n").unwrap();
+        fs::write(root.join("wnids.txt"), "n02\nn01\n").unwrap();
+        fs::write(root.join("words.txt"), "n00\tnothing\nn01\tgoldfish, Carassius auratus\nn02\tbrain coral\n")
+            .unwrap();
+        root
+    }
+
+    #[test]
+    fn the_official_tree() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = tree(dir.path());
+        let set = read(dir.path(), None).unwrap();
+        assert_eq!(set.classes, ["goldfish", "brain coral"]);
+        assert_eq!((set.train.labels.clone(), set.test.labels.clone()), (vec![0, 0, 1, 1], vec![1]));
+        assert!(root.join(".fedelity-cache/tiny-imagenet.images").exists());
+        assert_eq!(read(dir.path(), None).unwrap(), set);
+        assert_eq!(read(dir.path(), Some((2, 2))).unwrap().train.image(0).len(), 12);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = tree(dir.path());
+        fs::write(root.join("val/val_annotations.txt"), "val_0.JPEG\tn02\nx\tn03\n").unwrap();
+        let text = read(dir.path(), None).unwrap_err().to_string();
+        assert!(text.ends_with("val_annotations.txt:2: class 'n03' is not in wnids.txt"), "{text}");
+        fs::write(root.join("val/val_annotations.txt"), "../../x\tn02\n").unwrap();
+        assert!(read(dir.path(), None).unwrap_err().to_string().contains("is not the name of an image"));
+        fs::write(root.join("val/val_annotations.txt"), "val_0.JPEG\tn02\n").unwrap();
+        fs::write(root.join("train/n01/images/n01_1.JPEG"), "broken").unwrap();
+        let text = read(dir.path(), None).unwrap_err().to_string();
+        assert!(text.contains("n01_1.JPEG: neither PNG nor JPEG"), "{text}");
+        assert!(!root.join(".fedelity-cache").exists());
+        fs::remove_file(root.join("wnids.txt")).unwrap();
+        assert!(read(dir.path(), None).unwrap_err().to_string().contains("lacks wnids.txt"));
+    }
+}

@@ -1,0 +1,36 @@
+//! SHA-256 of files and of what is inside compressed ones.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+use sha2::{Digest, Sha256};
+
+/// SHA-256 of a file, as hex.
+pub(crate) fn file(path: &Path) -> io::Result<String> {
+    hash(File::open(path)?)
+}
+
+/// SHA-256 of what is inside a gzip file, as hex.
+pub(crate) fn unzipped(path: &Path) -> io::Result<String> {
+    hash(MultiGzDecoder::new(BufReader::new(File::open(path)?)))
+}
+
+/// SHA-256 of the content of a file, uncompressed if its name ends in `.gz`.
+pub(crate) fn content(path: &Path) -> io::Result<String> {
+    if path.extension().is_some_and(|end| end == "gz") { unzipped(path) } else { file(path) }
+}
+
+fn hash(mut from: impl Read) -> io::Result<String> {
+    let (mut sum, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => sum.update(&buffer[..n]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}

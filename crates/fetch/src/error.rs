@@ -1,0 +1,80 @@
+//! Everything that can go wrong in this crate.
+
+use std::io;
+use std::path::PathBuf;
+
+/// An error of this crate. Each one carries the values that explain it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server was not reached, or was lost and not reached again.
+    #[error("cannot get {url}: {reason}")]
+    Unreachable {
+        /// What was asked for.
+        url: String,
+        /// What went wrong last.
+        reason: String,
+    },
+    /// The server says no.
+    #[error("cannot get {url}: the server answers {status}")]
+    Status {
+        /// What was asked for.
+        url: String,
+        /// The answer.
+        status: u16,
+    },
+    /// The file is longer or shorter than it must be.
+    #[error("{url}: expected {expected} bytes, the server has {found}")]
+    Length {
+        /// What was asked for.
+        url: String,
+        /// The length of the published file, or the greatest one that is taken.
+        expected: u64,
+        /// What the server says or sends.
+        found: u64,
+    },
+    /// The content is not the published one.
+    #[error("{what}: expected SHA-256 {expected}, found {found}; what was downloaded is removed")]
+    Checksum {
+        /// Which file.
+        what: String,
+        /// The published one.
+        expected: String,
+        /// What was computed.
+        found: String,
+    },
+    /// The archive is damaged, or does what no archive of data does.
+    #[error("{}: {reason}; nothing of it is kept", path.display())]
+    Archive {
+        /// The archive.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The system refused something.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is something else where the data set should go.
+    #[error("{} exists already and is not what was published: {reason}; move it away to fetch it anew", path.display())]
+    InTheWay {
+        /// The folder or file.
+        path: PathBuf,
+        /// How that is known.
+        reason: String,
+    },
+    /// The data set cannot be downloaded.
+    #[error("data set '{name}' cannot simply be downloaded: {how}")]
+    ByHand {
+        /// The data set.
+        name: &'static str,
+        /// What to do.
+        how: &'static str,
+    },
+}

@@ -1,0 +1,15 @@
+//! Downloads data sets: resumed after a cut, checked by SHA-256, unpacked without leaving their folder, and moved into
+//! place whole.
+//!
+//! [`fetch`] does it all and tells what it does through a callback. Nothing here prints.
+
+mod check;
+mod error;
+mod set;
+mod transfer;
+mod unpack;
+
+pub use error::Error;
+pub use set::{Fetched, by_hand, fetch};
+pub use transfer::{Event, Patience};
+pub use unpack::{Limits, tar_gz, zip};

@@ -1,0 +1,288 @@
+//! One file over HTTP, into a part file that a later attempt goes on with.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use ureq::Agent;
+
+use crate::Error;
+
+/// What is going on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A file is being downloaded: this many bytes are there, of so many if that is known.
+    Bytes {
+        /// The name of the file.
+        name: String,
+        /// Bytes that are there.
+        have: u64,
+        /// Bytes of the file.
+        total: Option<u64>,
+    },
+    /// The connection was lost; another attempt follows.
+    Again {
+        /// Why.
+        reason: String,
+    },
+    /// A file or its content is being checked.
+    Checking {
+        /// The name of the file.
+        name: String,
+    },
+    /// There is no checksum to check this file with.
+    Unchecked {
+        /// The name of the file.
+        name: String,
+    },
+    /// An archive is being unpacked.
+    Unpacking {
+        /// The name of the file.
+        name: String,
+    },
+}
+
+/// How long to wait and how often to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Without a byte for this long, the connection is given up.
+    pub stall: Duration,
+    /// Attempts in a row that bring nothing, before it is given up.
+    pub attempts: usize,
+    /// The pause before the second attempt; it doubles with each one.
+    pub pause: Duration,
+    /// The greatest number of bytes of a file.
+    pub most_bytes: u64,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { stall: Duration::from_secs(30), attempts: 4, pause: Duration::from_secs(1), most_bytes: 16 << 30 }
+    }
+}
+
+/// Bytes read at a time.
+const BLOCK: usize = 1 << 16;
+/// Blocks that wait to be written.
+const WAITING: usize = 4;
+
+/// What an attempt came to.
+enum Attempt {
+    Whole,
+    Lost(String),
+}
+
+/// What a server sends.
+struct Answer {
+    status: u16,
+    /// Where the bytes start.
+    start: u64,
+    /// The length of the whole file, if the server says it.
+    total: Option<u64>,
+    blocks: Receiver<Result<Vec<u8>, String>>,
+}
+
+pub(crate) struct Transfer<'a> {
+    pub(crate) url: String,
+    pub(crate) name: &'a str,
+    pub(crate) part: PathBuf,
+    /// The length of the published file, if that is known.
+    pub(crate) expected: Option<u64>,
+    pub(crate) patience: Patience,
+}
+
+impl Transfer<'_> {
+    /// Downloads until the file is whole. What there is of it is kept when this fails.
+    pub(crate) fn run(&self, event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+        let (mut fruitless, mut pause) = (0, self.patience.pause);
+        // The most that there ever was: a server that starts anew again and again brings nothing.
+        let mut most = self.have();
+        loop {
+            match self.attempt(event)? {
+                Attempt::Whole => return Ok(()),
+                Attempt::Lost(reason) => {
+                    let progress = self.have() > most;
+                    most = most.max(self.have());
+                    fruitless = if progress { 0 } else { fruitless + 1 };
+                    if fruitless >= self.patience.attempts {
+                        return Err(Error::Unreachable { url: self.url.clone(), reason });
+                    }
+                    pause = if progress { self.patience.pause } else { pause };
+                    event(Event::Again { reason });
+                    thread::sleep(pause);
+                    pause = (2 * pause).min(Duration::from_secs(30));
+                }
+            }
+        }
+    }
+
+    fn attempt(&self, event: &mut dyn FnMut(Event)) -> Result<Attempt, Error> {
+        let have = self.have();
+        let answer = match ask(&self.url, have, self.patience.stall) {
+            Ok(answer) => answer,
+            Err(reason) => return Ok(Attempt::Lost(reason)),
+        };
+        match answer.status {
+            200 | 206 => {}
+            // Nothing after what is there: it is whole, or not a part of this file.
+            416 if have > 0 && answer.total == Some(have) && self.expected.is_none_or(|expected| expected == have) => {
+                return Ok(Attempt::Whole);
+            }
+            416 if have > 0 => {
+                self.remove()?;
+                let reason = "what was there was not a part of this file; it starts anew".to_string();
+                return Ok(Attempt::Lost(reason));
+            }
+            408 | 425 | 429 | 500..=599 => {
+                let reason = format!("the server answers {}", answer.status);
+                return Ok(Attempt::Lost(reason));
+            }
+            status => return Err(Error::Status { url: self.url.clone(), status }),
+        }
+        let most = self.expected.unwrap_or(self.patience.most_bytes);
+        if let Some(total) = answer.total
+            && (total > most || self.expected.is_some_and(|expected| expected != total))
+        {
+            return Err(Error::Length { url: self.url.clone(), expected: most, found: total });
+        }
+        let start = if answer.start == have { have } else { 0 };
+        if answer.start != start {
+            let reason = format!("asked for bytes from {have} on, the server sends those from {}", answer.start);
+            return Ok(Attempt::Lost(reason));
+        }
+        self.write(start, &answer, most, event)
+    }
+
+    fn write(&self, start: u64, answer: &Answer, most: u64, event: &mut dyn FnMut(Event)) -> Result<Attempt, Error> {
+        let failed = |source| Error::Io { action: "write", source, path: self.part.clone() };
+        let mut file = self.open(start).map_err(failed)?;
+        let mut at = start;
+        loop {
+            event(Event::Bytes { name: self.name.to_string(), have: at, total: answer.total.or(self.expected) });
+            let lost = |reason: String| Ok(Attempt::Lost(reason));
+            match answer.blocks.recv_timeout(self.patience.stall) {
+                Ok(Ok(block)) => {
+                    at += block.len() as u64;
+                    if at > most {
+                        self.remove()?;
+                        return Err(Error::Length { url: self.url.clone(), expected: most, found: at });
+                    }
+                    file.write_all(&block).map_err(failed)?;
+                }
+                Ok(Err(reason)) => return lost(reason),
+                Err(RecvTimeoutError::Timeout) => {
+                    return lost(format!("nothing came for {} s", self.patience.stall.as_secs_f64()));
+                }
+                // The end.
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        file.sync_all().map_err(failed)?;
+        match answer.total.or(self.expected) {
+            Some(total) if at < total => {
+                let reason = format!("the connection was cut at byte {at} of {total}");
+                Ok(Attempt::Lost(reason))
+            }
+            _ => Ok(Attempt::Whole),
+        }
+    }
+
+    /// Bytes that are there.
+    fn have(&self) -> u64 {
+        fs::metadata(&self.part).map_or(0, |about| about.len())
+    }
+
+    fn open(&self, start: u64) -> std::io::Result<File> {
+        if start > 0 {
+            return OpenOptions::new().append(true).open(&self.part);
+        }
+        File::create(&self.part)
+    }
+
+    fn remove(&self) -> Result<(), Error> {
+        fs::remove_file(&self.part).map_err(|source| Error::Io { action: "remove", source, path: self.part.clone() })
+    }
+}
+
+/// Asks for a file from a byte on. The body is read by a thread of its own, so that a silent server can be left.
+fn ask(url: &str, from: u64, stall: Duration) -> Result<Answer, String> {
+    if let Some(path) = local(url) {
+        return read_file(&path, from);
+    }
+    let agent: Agent = Agent::config_builder()
+        .timeout_connect(Some(stall))
+        .timeout_recv_response(Some(stall))
+        .http_status_as_error(false)
+        .user_agent(concat!("fedelity/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .into();
+    let mut request = agent.get(url).header("Accept-Encoding", "identity");
+    if from > 0 {
+        request = request.header("Range", format!("bytes={from}-"));
+    }
+    let response = request.call().map_err(|error| error.to_string())?;
+    let status = response.status().as_u16();
+    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(String::from);
+    let length = header("content-length").and_then(|length| length.trim().parse::<u64>().ok());
+    let range = header("content-range");
+    // "bytes 5-9/10" or "bytes */10".
+    let total_of = |range: &String| range.rsplit('/').next().and_then(|total| total.trim().parse().ok());
+    let start_of = |range: &String| range.trim().strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok();
+    let (start, total) = match (status, &range) {
+        (206, Some(range)) => (start_of(range).ok_or("an answer without a range")?, total_of(range)),
+        (206, None) => return Err("the server sends a part and does not say which".to_string()),
+        (416, Some(range)) => (0, total_of(range)),
+        _ => (0, length),
+    };
+    Ok(Answer { status, start, total, blocks: blocks(response.into_body().into_reader()) })
+}
+
+/// The path of a mirror that is a folder of this machine.
+fn local(url: &str) -> Option<PathBuf> {
+    let path = url.strip_prefix("file://");
+    (path.is_some() || !url.contains("://")).then(|| PathBuf::from(path.unwrap_or(url)))
+}
+
+fn read_file(path: &Path, from: u64) -> Result<Answer, String> {
+    let file = File::open(path);
+    let Ok(mut file) = file else {
+        return Ok(Answer { status: 404, start: 0, total: None, blocks: sync_channel(1).1 });
+    };
+    let length = file.metadata().map_err(|error| error.to_string())?.len();
+    if from > 0 && from >= length {
+        return Ok(Answer { status: 416, start: 0, total: Some(length), blocks: sync_channel(1).1 });
+    }
+    std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(from)).map_err(|error| error.to_string())?;
+    Ok(Answer { status: 206, start: from, total: Some(length), blocks: blocks(file) })
+}
+
+/// Blocks of a body, read by a thread of its own.
+fn blocks(mut body: impl Read + Send + 'static) -> Receiver<Result<Vec<u8>, String>> {
+    let (sender, receiver) = sync_channel(WAITING);
+    thread::spawn(move || {
+        loop {
+            let mut block = vec![0; BLOCK];
+            let sent = match body.read(&mut block) {
+                Ok(0) => return,
+                Ok(n) => {
+                    block.truncate(n);
+                    sender.send(Ok(block))
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
+                Err(error) => {
+                    // Who gave up does not listen.
+                    let _ = sender.send(Err(error.to_string()));
+                    return;
+                }
+            };
+            if sent.is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,158 @@
+//! Unpacks archives into a folder and nowhere else.
+//!
+//! Only plain files and folders are taken. A name that leads out of the folder, a link, a device, a file that comes twice
+//! and more bytes or files than the limits allow are refused; what was unpacked before is for the caller to remove.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::{Component, Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+use tar::EntryType;
+
+use crate::Error;
+
+/// What an archive may come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Files and folders.
+    pub entries: u64,
+}
+
+impl Default for Limits {
+    /// 16 GiB and two million files.
+    fn default() -> Self {
+        Self { bytes: 16 << 30, entries: 2_000_000 }
+    }
+}
+
+/// Padding after the end of a tar archive.
+const LONGEST_END: u64 = 1 << 20;
+
+/// What was unpacked so far.
+struct Unpacked<'a> {
+    archive: &'a Path,
+    into: &'a Path,
+    left: Limits,
+}
+
+/// Unpacks a tar archive that is compressed by gzip.
+pub fn tar_gz(archive: &Path, into: &Path, limits: Limits) -> Result<(), Error> {
+    let mut unpacked = Unpacked { archive, into, left: limits };
+    let damaged =
+        |error: io::Error| Error::Archive { path: archive.to_path_buf(), reason: format!("damaged: {error}") };
+    let file = open(archive)?;
+    // A head that promises more than all files together is not read to its end.
+    let mut tar = tar::Archive::new(MultiGzDecoder::new(BufReader::new(file)).take(limits.bytes.saturating_mul(2)));
+    for entry in tar.entries().map_err(damaged)? {
+        let mut entry = entry.map_err(damaged)?;
+        let name = entry.path().map_err(damaged)?.into_owned();
+        match entry.header().entry_type() {
+            EntryType::Directory => unpacked.folder(&name)?,
+            EntryType::Regular | EntryType::Continuous => {
+                let length = entry.size();
+                unpacked.file(&name, length, &mut entry)?;
+            }
+            EntryType::XGlobalHeader => {}
+            other => return Err(unpacked.refuse(&name, &format!("is neither a file nor a folder ({other:?})"))),
+        }
+    }
+    // The checksum of the compressed stream stands at its end.
+    let rest = io::copy(&mut tar.into_inner().take(LONGEST_END), &mut io::sink()).map_err(damaged)?;
+    if rest == LONGEST_END {
+        return Err(damaged(io::Error::other("it goes on after its end")));
+    }
+    Ok(())
+}
+
+/// Unpacks a zip archive.
+pub fn zip(archive: &Path, into: &Path, limits: Limits) -> Result<(), Error> {
+    let mut unpacked = Unpacked { archive, into, left: limits };
+    let damaged = |reason: String| Error::Archive { path: archive.to_path_buf(), reason: format!("damaged: {reason}") };
+    let mut zip = zip::ZipArchive::new(BufReader::new(open(archive)?)).map_err(|error| damaged(error.to_string()))?;
+    for i in 0..zip.len() {
+        let mut entry = zip.by_index(i).map_err(|error| damaged(error.to_string()))?;
+        let name = PathBuf::from(entry.name().map_err(|error| damaged(error.to_string()))?.into_owned());
+        // The upper half of the attributes is the mode of Unix, whose type is in its upper bits.
+        let kind = entry.unix_mode().map_or(0, |mode| mode & 0o170_000);
+        if entry.is_dir() {
+            unpacked.folder(&name)?;
+        } else if kind == 0 || kind == 0o100_000 {
+            let length = entry.size();
+            unpacked.file(&name, length, &mut entry)?;
+        } else {
+            return Err(unpacked.refuse(&name, "is neither a file nor a folder"));
+        }
+    }
+    Ok(())
+}
+
+fn open(archive: &Path) -> Result<File, Error> {
+    File::open(archive).map_err(|source| Error::Io { action: "open", source, path: archive.to_path_buf() })
+}
+
+impl Unpacked<'_> {
+    fn refuse(&self, name: &Path, what: &str) -> Error {
+        let reason = format!("the entry '{}' {what}", name.display());
+        Error::Archive { path: self.archive.to_path_buf(), reason }
+    }
+
+    /// Where an entry goes: below the folder, whatever its name says.
+    fn place(&mut self, name: &Path) -> Result<PathBuf, Error> {
+        self.left.entries = self
+            .left
+            .entries
+            .checked_sub(1)
+            .ok_or_else(|| self.refuse(name, "is one more than an archive may have"))?;
+        let text = name.to_str().unwrap_or("\\");
+        // On another system a backslash or a colon could lead elsewhere.
+        let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+        if text.is_empty() || text.contains(['\\', ':', '\0']) || !name.components().all(plain) {
+            return Err(self.refuse(name, "would be written outside its folder"));
+        }
+        Ok(self.into.join(name.components().filter(|part| matches!(part, Component::Normal(_))).collect::<PathBuf>()))
+    }
+
+    fn folder(&mut self, name: &Path) -> Result<(), Error> {
+        let path = self.place(name)?;
+        fs::create_dir_all(&path).map_err(|source| Error::Io { action: "create", source, path })
+    }
+
+    fn file(&mut self, name: &Path, length: u64, content: &mut dyn Read) -> Result<(), Error> {
+        let path = self.place(name)?;
+        if length > self.left.bytes {
+            return Err(self.refuse(name, "is larger than an archive may be"));
+        }
+        let failed = |source| Error::Io { action: "write", source, path: path.clone() };
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => self.refuse(name, "comes twice"),
+            _ => failed(error),
+        })?;
+        let mut out = BufWriter::with_capacity(1 << 16, file);
+        let (mut buffer, mut written) = (vec![0; 1 << 16], 0u64);
+        loop {
+            let n = match content.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(self.refuse(name, &format!("is damaged: {error}"))),
+            };
+            written += n as u64;
+            // A head may say less than what comes.
+            if written > self.left.bytes {
+                return Err(self.refuse(name, "is larger than an archive may be"));
+            }
+            out.write_all(&buffer[..n]).map_err(failed)?;
+        }
+        if written != length {
+            return Err(self.refuse(name, &format!("has {written} bytes, but says {length}")));
+        }
+        self.left.bytes -= written;
+        out.flush().map_err(failed)
+    }
+}
