@@ -47,11 +47,11 @@ pub(super) fn check(document: &Document, notes: &mut Vec<String>) -> Result<(Mod
     let freeze = section.count("freeze", 0)?;
     if freeze.is_some() && weights.is_none() {
         let message = "model.freeze: there is nothing to keep without model.weights, the folder with trained weights";
-        return Err(document.error("model.freeze", message.to_string()));
+        return Err(document.error("model.freeze", message));
     }
     if weights.is_some() && section.get("vocabulary").is_some() {
         let message = "model.vocabulary: not allowed beside model.weights, whose tokenizer has its own";
-        return Err(document.error("model.vocabulary", message.to_string()));
+        return Err(document.error("model.vocabulary", message));
     }
     let below_one = |p: f64| (0.0..1.0).contains(&p);
     let text = TextModel {
