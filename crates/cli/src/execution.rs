@@ -71,7 +71,7 @@ impl Run<'_> {
             }
         }
         rounds.finish()?;
-        checkpoint::save(&folder.file(names::MODEL), self.study.model.layout(), simulation.global(), &self.metadata())?;
+        checkpoint::save_model(&folder.file(names::MODEL), &self.study.model, simulation.global(), &self.metadata())?;
         folder.write_summary(&summary)?;
         failed.map_or(Ok(Outcome { summary, accuracies, divergence }), Err)
     }

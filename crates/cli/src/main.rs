@@ -19,6 +19,7 @@ mod study;
 mod synthetic;
 mod table;
 mod terminal;
+mod text;
 mod travel;
 mod units;
 

@@ -14,6 +14,7 @@ use fedelity_sim::Experiment;
 
 use crate::config::{Data, Document, Method, PerRound, Settings, Source, at_most, unfit};
 use crate::isa;
+use crate::text;
 use crate::units::plural;
 
 /// Data and who holds them.
@@ -115,7 +116,7 @@ impl Pool {
 impl Study {
     /// Loads everything that a checked configuration names.
     pub(crate) fn load(document: &Document, mut settings: Settings) -> Result<Self> {
-        let pool = Pool::load(document, &mut settings)?;
+        let mut pool = Pool::load(document, &mut settings)?;
         let clients = pool.partition.clients.len();
         let per_round = settings.per_round.of(clients);
         if let PerRound::Count(count) = settings.per_round
@@ -127,18 +128,10 @@ impl Study {
         let rule = settings.server.composition.rule;
         rule.check_uploads(per_round)
             .map_err(|reason| document.error("server.rule", format!("server.rule: {reason}")))?;
-        let input = match pool.dataset.shape {
-            Shape::Image(ImageShape { channels, height, width }) => InputShape::Image { channels, height, width },
-            Shape::Numbers(width) => InputShape::Image { channels: 1, height: 1, width },
-            Shape::Text => {
-                let data = &pool.dataset.name;
-                let message = format!("data.name = \"{data}\": the data are texts, which need a text model");
-                return Err(document.error("model.name", message));
-            }
-        };
-        let model = model(document, &settings, &pool.dataset.name, input, pool.dataset.classes.len())?;
-        let partition = Arc::new(for_simulation(&pool.partition));
+        // The data are what they are, however a model reads them.
         let fingerprint = pool.dataset.fingerprint();
+        let model = fit(document, &settings, &mut pool)?;
+        let partition = Arc::new(for_simulation(&pool.partition));
         let server_data = pool.held_out.server_data(&pool.dataset);
         Ok(Self { settings, pool, model: Arc::new(model), per_round, fingerprint, server_data, partition })
     }
@@ -166,6 +159,28 @@ impl Study {
 fn nothing_left(document: &Document, samples: usize) -> anyhow::Error {
     let keys = "server.auxiliary, server.validation and server.unlabelled";
     document.error("server", format!("{keys} leave none of the {samples} training samples for clients"))
+}
+
+/// The model of the configuration for the data. Texts become tokens.
+fn fit(document: &Document, settings: &Settings, pool: &mut Pool) -> Result<Model> {
+    let (name, classes) = (&settings.model.name, pool.dataset.classes.len());
+    let wrong = |reason: &str, data: &str| {
+        let message = format!("model.name = \"{name}\" with data.name = \"{data}\": {reason}");
+        document.error("model.name", message)
+    };
+    let input = match (pool.dataset.shape, &settings.text) {
+        (Shape::Text, Some(keys)) => {
+            let dataset = Arc::make_mut(&mut pool.dataset);
+            return text::prepare(document, &settings.model, keys, dataset, isa::chosen()?);
+        }
+        (Shape::Text, None) => {
+            return Err(wrong("the data are texts: use lstm, minilm, distilbert or bert", &pool.dataset.name));
+        }
+        (_, Some(_)) => return Err(wrong("the model reads texts, and the data are none", &pool.dataset.name)),
+        (Shape::Image(ImageShape { channels, height, width }), None) => InputShape::Image { channels, height, width },
+        (Shape::Numbers(width), None) => InputShape::Image { channels: 1, height: 1, width },
+    };
+    model(document, settings, &pool.dataset.name, input, classes)
 }
 
 /// The model of the configuration for these inputs.

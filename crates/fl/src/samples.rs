@@ -1,6 +1,6 @@
 //! A view of some samples of a split.
 
-use fedelity_data::{Inputs, Normalisation, Split};
+use fedelity_data::{Inputs, Normalisation, Split, Tokens};
 use fedelity_nn::Batch;
 
 /// What turns a pixel into the number a network sees: `pixel * scale + shift`, per channel.
@@ -57,8 +57,8 @@ impl<'a> Samples<'a> {
                 Batch::Bytes { pixels, indices: self.indices, scale: &self.scaling.scale, shift: &self.scaling.shift }
             }
             Inputs::Floats(values) => Batch::Rows { values, indices: self.indices },
-            Inputs::Tokens(tokens) => Batch::Tokens { ids: &tokens.ids, starts: &tokens.starts, indices: self.indices },
-            // No model takes texts as they are; who holds them is refused before training.
+            Inputs::Tokens(Tokens { ids, starts }) => Batch::Tokens { ids, starts, indices: self.indices },
+            // A model takes texts as tokens; others are refused before training.
             Inputs::Texts(_) => Batch::Floats { rows: &[] },
         }
     }

@@ -81,9 +81,11 @@ impl Check {
         let trainable = layout.trainable_len();
         let fixed = layout.len() - trainable;
         let fixed = if fixed > 0 { format!(" and {} buffers", thousands(fixed)) } else { String::new() };
+        let frozen = study.model.frozen_layout().len();
+        let frozen = if frozen > 0 { format!(" beside {} frozen", thousands(frozen)) } else { String::new() };
         let size = bytes(4 * layout.len() as u64);
         printer.line(format!(
-            "Parameters  {}{fixed} of {}, {size}",
+            "Parameters  {}{fixed} of {}{frozen}, {size}",
             thousands(trainable),
             study.settings.model.name
         ))?;

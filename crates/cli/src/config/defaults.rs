@@ -29,6 +29,9 @@ pub(crate) const EPS: f64 = 1e-8;
 pub(crate) const WEIGHT_DECAY: f64 = 1e-5;
 pub(crate) const LR_DECAY: f64 = 1.0;
 pub(crate) const MODEL: &str = "simple-cnn";
+/// Tokens of a text (FedGKD).
+pub(crate) const MAX_LENGTH: usize = 128;
+pub(crate) const VOCABULARY: usize = 20_000;
 pub(crate) const AUXILIARY: usize = 0;
 pub(crate) const AUXILIARY_KEEP: bool = false;
 pub(crate) const VALIDATION: f64 = 0.0;

@@ -3,6 +3,7 @@
 mod data;
 mod defaults;
 mod document;
+mod model;
 mod partition;
 mod resolved;
 mod section;
@@ -15,6 +16,7 @@ use anyhow::Result;
 
 pub(crate) use data::{Data, unfit};
 pub(crate) use document::Document;
+pub(crate) use model::TextModel;
 pub(crate) use partition::Source;
 pub(crate) use section::nearest;
 pub(crate) use settings::{Method, PerRound, Settings, at_most};

@@ -25,9 +25,7 @@ impl Settings {
         write(&mut out, "[partition]", self.partition.pairs(partition_file));
         write(&mut out, "[clients]", self.clients());
         write(&mut out, "[optimizer]", self.optimizer());
-        let model =
-            vec![pair("name", text(&self.model.name)), pair("projection", Value::Boolean(self.model.projection))];
-        write(&mut out, "[model]", model);
+        write(&mut out, "[model]", self.model());
         write(&mut out, "[server]", self.server.pairs());
         for method in methods {
             let mut pairs = vec![pair("name", text(method.name))];
@@ -36,6 +34,23 @@ impl Settings {
         }
         write(&mut out, "[evaluation]", vec![pair("every", whole(self.evaluate_every))]);
         out
+    }
+
+    fn model(&self) -> Pairs {
+        let mut pairs =
+            vec![pair("name", text(&self.model.name)), pair("projection", Value::Boolean(self.model.projection))];
+        let Some(keys) = &self.text else { return pairs };
+        match &keys.weights {
+            Some(folder) => {
+                let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
+                pairs.push(pair("weights", text(&folder.display().to_string())));
+            }
+            None => pairs.push(pair("vocabulary", whole(keys.vocabulary))),
+        }
+        pairs.push(pair("max-length", whole(keys.max_length)));
+        pairs.extend(keys.freeze.map(|n| pair("freeze", whole(n))));
+        pairs.extend(keys.dropout.map(|p| pair("dropout", Value::Float(p))));
+        pairs
     }
 
     fn clients(&self) -> Pairs {
@@ -113,6 +128,8 @@ mod tests {
             &["data.name=cifar100", "data.augmentation=moon"],
             &["data.augmentation={crop=2, padding=\"reflect\", flip=true, rotation=7.5, cutout=3}"],
             &["data.normalisation={mean=[0.1307], std=[0.3081]}"],
+            &["model.name=lstm", "model.max-length=40", "model.vocabulary=500"],
+            &["model.name=minilm", "model.weights=a b", "model.freeze=0", "model.dropout=0.3"],
             &["method=[{name=\"fedavg\"}, {name=\"fedavg\"}]", "clients.teacher-cache=false"],
             &["server.auxiliary=32", "server.auxiliary-keep=true", "server.validation=0.1", "server.unlabelled=7"],
             &["server.optimizer=fedyogi", "server.tau=0.1", "server.rule=krum", "server.keep=2"],

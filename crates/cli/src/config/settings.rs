@@ -12,6 +12,7 @@ use toml::{Table, Value};
 use super::data::Data;
 use super::defaults;
 use super::document::{Document, Origin, describe};
+use super::model::{self, TextModel};
 use super::partition::Source;
 use super::section::{Section, nearest, unknown};
 use super::server::Server;
@@ -30,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) teacher_cache: bool,
     pub(crate) optimizer: Optimizer,
     pub(crate) model: ModelSpec,
+    /// What only a text model has.
+    pub(crate) text: Option<TextModel>,
     pub(crate) server: Server,
     pub(crate) methods: Vec<Method>,
     pub(crate) evaluate_every: usize,
@@ -95,7 +98,6 @@ const TOP: &[&str] = &[
 ];
 const CLIENTS: &[&str] = &["per-round", "fraction", "epochs", "batch", "weighting", "teacher-cache"];
 const OPTIMIZER: &[&str] = &["kind", "lr", "momentum", "weight-decay", "lr-decay", "clip", "beta1", "beta2", "eps"];
-const MODEL: &[&str] = &["name", "projection"];
 const EVALUATION: &[&str] = &["every"];
 
 impl Settings {
@@ -110,7 +112,8 @@ impl Settings {
         let data = Data::check(document, &mut notes)?;
         let partition = Source::check(document, &mut notes)?;
         let per_round = per_round(&clients, &partition)?;
-        let (model, server) = (model(document)?, Server::check(document, &mut notes)?);
+        let (model, text) = model::check(document, &mut notes)?;
+        let server = Server::check(document, &mut notes)?;
         let weighting = clients.choice("weighting", &Weighting::NAMES)?.and_then(Weighting::from_name);
         Ok(Self {
             rounds,
@@ -125,6 +128,7 @@ impl Settings {
             optimizer: optimizer(document, &mut notes)?,
             methods: methods(document, &model, &server, &mut notes)?,
             model,
+            text,
             server,
             evaluate_every: evaluation.count("every", 1)?.unwrap_or(defaults::EVALUATE_EVERY),
             notes,
@@ -256,12 +260,6 @@ fn optimizer(document: &Document, notes: &mut Vec<String>) -> Result<Optimizer> 
         lr_decay: number("lr-decay", defaults::LR_DECAY, "a number above 0 and at most 1", &share)?,
         clip: section.number("clip", above, positive)?,
     })
-}
-
-fn model(document: &Document) -> Result<ModelSpec> {
-    let section = Section::of(document, "model", MODEL)?;
-    let name = section.choice("name", fedelity_nn::zoo::NAMES)?.unwrap_or(defaults::MODEL);
-    Ok(ModelSpec { name: name.to_string(), projection: section.flag("projection")?.unwrap_or(false) })
 }
 
 /// `[method]` or a list of `[[method]]`. Names and keys are checked against the registry.
