@@ -77,13 +77,15 @@ pub struct Fitted {
     pub steps: usize,
     /// The terms of the loss, averaged over all samples of all epochs.
     pub terms: TermMeans,
+    /// Samples that went through teachers, counted once a teacher.
+    pub teacher_passes: u64,
 }
 
 /// One worker's memory for training and evaluation. Keep it over clients and rounds: once it has seen the largest
 /// client, it allocates nothing.
 pub struct Trainer {
-    model: Arc<Model>,
-    workspace: Workspace,
+    pub(crate) model: Arc<Model>,
+    pub(crate) workspace: Workspace,
     optimizer: Option<(OptimizerKind, f32, Optimizer)>,
     grad: Vec<f32>,
     d_logits: Vec<f32>,
@@ -92,7 +94,7 @@ pub struct Trainer {
     teachers: TeacherOutputs,
     order: Vec<u32>,
     indices: Vec<u32>,
-    labels: Vec<u16>,
+    pub(crate) labels: Vec<u16>,
     pub(crate) counts: Vec<usize>,
 }
 
@@ -147,6 +149,7 @@ impl Trainer {
         self.start(job.teachers);
         if training.teacher_cache && !job.teachers.is_empty() {
             self.teachers.fill(&mut self.workspace, job.teachers, samples);
+            fitted.teacher_passes = (job.teachers.len() * samples.len()) as u64;
         }
         let mut order = std::mem::take(&mut self.order);
         let mut last = (0, 0.0);
@@ -165,6 +168,7 @@ impl Trainer {
                     self.teachers.pick(job.teachers, positions, self.model.classes(), self.model.features());
                 } else {
                     self.teachers.run(&mut self.workspace, job.teachers, &images);
+                    fitted.teacher_passes += (job.teachers.len() * positions.len()) as u64;
                 }
                 let terms = self.differentiate(at, &images, job.teachers, params, &mut rng, objective)?;
                 self.indices = indices;

@@ -58,6 +58,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     partition: Option<PathBuf>,
 
+    /// How much to measure of local models: on all test samples, on a part, or not at all.
+    #[arg(long, value_name = "all|standard|fast")]
+    metrics: Option<String>,
+
     /// Print one JSON object a round on stdout, and nothing else there.
     #[arg(long)]
     json: bool,
@@ -103,6 +107,9 @@ impl Run {
         if let Some(file) = &self.partition {
             document.remove_of_file("partition");
             document.put(&["partition", "file"], path_value(file), "--partition")?;
+        }
+        if let Some(metrics) = &self.metrics {
+            document.put(&["evaluation", "metrics"], metrics.as_str().into(), "--metrics")?;
         }
         let settings = Settings::check(&document)?;
         for note in &settings.notes {

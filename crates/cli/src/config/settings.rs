@@ -9,6 +9,7 @@ use fedelity_data::{Kind, Spec, catalogue, partition};
 use fedelity_fl::{Training, Weighting};
 use fedelity_methods::{Error, registry};
 use fedelity_nn::{ModelSpec, OptimizerKind};
+use fedelity_sim::{Metrics, Observation};
 use toml::{Table, Value};
 
 use super::defaults;
@@ -33,6 +34,7 @@ pub(crate) struct Settings {
     pub(crate) server: Server,
     pub(crate) methods: Vec<Method>,
     pub(crate) evaluate_every: usize,
+    pub(crate) observation: Observation,
     /// What was decided that the user may not expect.
     pub(crate) notes: Vec<String>,
 }
@@ -111,7 +113,7 @@ const PARTITION: &[&str] = &["kind", "clients", "alpha", "min-size", "shards", "
 const CLIENTS: &[&str] = &["per-round", "fraction", "epochs", "batch", "weighting", "teacher-cache"];
 const OPTIMIZER: &[&str] = &["kind", "lr", "momentum", "weight-decay", "lr-decay", "clip", "beta1", "beta2", "eps"];
 const MODEL: &[&str] = &["name", "projection"];
-const EVALUATION: &[&str] = &["every"];
+const EVALUATION: &[&str] = &["every", "metrics", "confusion", "client"];
 
 impl Settings {
     /// Checks a document, first key to last; the first wrong one is the error.
@@ -142,6 +144,7 @@ impl Settings {
             model,
             server,
             evaluate_every: evaluation.count("every", 1)?.unwrap_or(defaults::EVALUATE_EVERY),
+            observation: observation(&evaluation, rounds)?,
             notes,
         })
     }
@@ -185,6 +188,19 @@ fn seeds(top: &Section<'_>) -> Result<Vec<u64>> {
         Some(seeds) if !seeds.is_empty() && distinct == seeds.len() => Ok(seeds),
         _ => Err(top.refuse("seeds", value, allowed)),
     }
+}
+
+fn observation(section: &Section<'_>, rounds: usize) -> Result<Observation> {
+    let metrics = section.choice("metrics", &Metrics::NAMES)?.and_then(Metrics::from_name).unwrap_or_default();
+    let mut confusion = Vec::new();
+    if let Some(value) = section.get("confusion") {
+        let allowed = format!("a list of rounds from 1 to {rounds}, such as [1, {rounds}]");
+        let Value::Array(items) = value else { return Err(section.refuse("confusion", value, &allowed)) };
+        let found: Option<Vec<usize>> = items.iter().map(|item| item.as_integer()?.try_into().ok()).collect();
+        let fits = |found: &Vec<usize>| found.iter().all(|round| (1..=rounds).contains(round));
+        confusion = found.filter(fits).ok_or_else(|| section.refuse("confusion", value, &allowed))?;
+    }
+    Ok(Observation { metrics, confusion, client: section.count("client", 0)? })
 }
 
 fn data(document: &Document) -> Result<Data> {
