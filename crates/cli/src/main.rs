@@ -15,6 +15,8 @@ mod printer;
 mod progress;
 mod rehearsal;
 mod results;
+mod server;
+mod sparkline;
 mod status;
 mod study;
 mod synthetic;

@@ -90,7 +90,9 @@ impl Source {
             Err(error) => return self.omit(path, error.to_string()),
         };
         let mut below: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        below.retain(|path| path.is_dir() && !path.is_symlink());
+        // A name that begins with a point is something that is not complete yet.
+        let hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        below.retain(|path| path.is_dir() && !path.is_symlink() && !hidden(path));
         below.sort();
         if depth < DEPTH {
             below.iter().for_each(|path| self.visit(path, depth + 1));
