@@ -167,9 +167,13 @@ impl Browser {
 
     /// A picture of the whole page.
     pub(crate) fn picture(&mut self, path: &Path) {
+        // The window becomes as high as the page: a picture beyond the window would change the size of the figures.
+        let height = self.value("document.documentElement.scrollHeight").as_u64().unwrap();
+        let size = json!({ "width": self.width, "height": height, "deviceScaleFactor": 1, "mobile": self.width < 600 });
+        self.call("Emulation.setDeviceMetricsOverride", size);
         self.value("fedelity.drawAll()");
         std::thread::sleep(Duration::from_millis(300));
-        let found = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true, "format": "png" }));
+        let found = self.call("Page.captureScreenshot", json!({ "format": "png" }));
         std::fs::write(path, BASE64_STANDARD.decode(found["data"].as_str().unwrap()).unwrap()).unwrap();
     }
 }
