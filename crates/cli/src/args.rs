@@ -11,6 +11,11 @@ Examples:
   fedelity run experiment.toml          what the file says, into runs/<date-time>-<name>
   fedelity run --set rounds=5 --set model.name=mlp
   fedelity check experiment.toml        what would run, and about how long
+  fedelity compare runs/a runs/b        methods over seeds, with statistics
+  fedelity report runs/a -o a.html      a page with tables and figures
+  fedelity watch runs/a                 the same page while the run goes on
+  fedelity sweep sweep.toml             a grid of settings, as many at once as there are cores
+  fedelity runs                         what has been run
   fedelity partition                    who holds which classes, as a picture
   fedelity methods                      all methods, and what each of them needs
   fedelity methods fedntd               a method with its equation and its keys

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use fedelity_fl::Error;
 use fedelity_nn::checkpoint;
-use fedelity_record::{Header, RoundRecord, RunFolder, Status, Summary, names};
+use fedelity_record::{Header, Holdings, RoundRecord, RunFolder, Status, Summary, names};
 use fedelity_sim::Simulation;
 
 use crate::config::Method;
+use crate::features;
 use crate::interrupt::Interrupt;
+use crate::machine;
 use crate::study::Study;
 
 /// One method with one seed.
@@ -44,7 +46,9 @@ impl Run<'_> {
             self.study.settings.resolved_for(std::slice::from_ref(self.method), &[self.seed], names::PARTITION);
         folder.write_config(&config)?;
         self.study.pool.partition.write(&folder.file(names::PARTITION), false)?;
-        let mut rounds = folder.start_rounds(&self.header())?;
+        folder.write_holdings(&Holdings::new(self.study.holdings.clone()))?;
+        let header = Header { local_evaluation: Some(simulation.local_evaluation()), ..self.header() };
+        let mut rounds = folder.start_rounds(&header)?;
         let (mut summary, mut accuracies) = (Summary::default(), Vec::new());
         let (mut divergence, mut failed) = (None, None);
         while !simulation.done() {
@@ -72,6 +76,9 @@ impl Run<'_> {
         }
         rounds.finish()?;
         checkpoint::save_model(&folder.file(names::MODEL), &self.study.model, simulation.global(), &self.metadata())?;
+        if let Some(found) = simulation.features() {
+            folder.write(names::FEATURES, &features::bytes(&found)?)?;
+        }
         folder.write_summary(&summary)?;
         failed.map_or(Ok(Outcome { summary, accuracies, divergence }), Err)
     }
@@ -94,6 +101,10 @@ impl Run<'_> {
             per_round: *per_round as u64,
             threads: self.threads as u64,
             isa: model.isa().name().to_string(),
+            classes: pool.dataset.classes.clone(),
+            partition_fingerprint: self.study.partition_fingerprint.clone(),
+            machine: machine::describe(),
+            command: format!("fedelity run {}", names::CONFIG),
             ..Header::default()
         }
     }

@@ -29,6 +29,18 @@ pub(crate) fn create(output: Option<&Path>, name: &str) -> Result<RunFolder> {
     }
 }
 
+/// Writes a file: whole, or not at all.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().ok_or_else(|| anyhow!("{}: expected the name of a file", path.display()))?);
+    name.push(".part");
+    let aside = path.with_file_name(name);
+    std::fs::write(&aside, bytes).and_then(|()| std::fs::rename(&aside, path)).map_err(|error| {
+        let _ = std::fs::remove_file(&aside);
+        anyhow!("{}: cannot write: {error}", path.display())
+    })
+}
+
 fn numbered(base: &Path, n: usize) -> PathBuf {
     let mut name = base.as_os_str().to_os_string();
     name.push(format!("-{n}"));

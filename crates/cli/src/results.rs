@@ -3,6 +3,7 @@
 use fedelity_record::{Status, Summary};
 
 use crate::printer::Printer;
+use crate::sparkline::sparkline;
 use crate::table::{Align, Table};
 use crate::units::{bytes, seconds};
 
@@ -24,9 +25,14 @@ pub(crate) struct Ended {
 const BASELINE: &str = "fedavg";
 /// The first column on what a run cost.
 const COST: &str = "down";
+/// Columns of the picture of the accuracy.
+const CURVE_WIDTH: usize = 16;
+const CURVE: &str = "accuracy";
 
 /// The lines of the table, at most `width` wide. Numbers are over the seeds that finished: mean ± standard deviation
 /// (divided by n - 1).
+///
+/// The curve is left out where it alone would break the table in two.
 pub(crate) fn lines(rows: &[Row], printer: &Printer, width: usize) -> Vec<String> {
     let baseline = rows.iter().find(|row| row.label == BASELINE).filter(|_| rows.len() > 1);
     let mut columns = vec![
@@ -42,14 +48,17 @@ pub(crate) fn lines(rows: &[Row], printer: &Printer, width: usize) -> Vec<String
         ("up", Align::Right),
         ("traffic", Align::Right),
         ("time", Align::Right),
+        (CURVE, Align::Left),
         ("", Align::Left),
     ]);
     let mut table = Table::new(&columns);
     for row in rows {
         table.row(cells(row, baseline));
     }
-    let cost = columns.iter().position(|(name, _)| *name == COST).unwrap_or(columns.len());
-    table.lines_within(printer, width, cost)
+    let place = |name: &str| columns.iter().position(|(known, _)| *known == name).unwrap_or(columns.len());
+    let plain = table.without(place(CURVE));
+    let shown = if table.width() > width && plain.width() <= width { plain } else { table };
+    shown.lines_within(printer, width, place(COST))
 }
 
 fn cells(row: &Row, baseline: Option<&Row>) -> Vec<String> {
@@ -78,6 +87,7 @@ fn cells(row: &Row, baseline: Option<&Row>) -> Vec<String> {
             format!("{:.2}x", traffic.iter().sum::<f64>() / traffic.len() as f64)
         },
         seconds(mean(|s| s.seconds.total())),
+        sparkline(&curve(row), CURVE_WIDTH),
         remark(row),
     ]);
     cells
@@ -98,6 +108,16 @@ fn rounds_to(row: &Row, baseline: &Row) -> Option<f64> {
         .collect();
     let rounds = rounds.filter(|rounds| !rounds.is_empty())?;
     Some(rounds.iter().sum::<u64>() as f64 / rounds.len() as f64)
+}
+
+/// The mean accuracy over seeds, by evaluation. Seeds that stopped early count as far as they go.
+fn curve(row: &Row) -> Vec<f64> {
+    let longest = row.runs.iter().map(|run| run.accuracies.len()).max().unwrap_or(0);
+    let mean = |at: usize| {
+        let values: Vec<f64> = row.runs.iter().filter_map(|run| Some(run.accuracies.get(at)?.1)).collect();
+        values.iter().sum::<f64>() / values.len() as f64
+    };
+    (0..longest).map(mean).collect()
 }
 
 /// What happened to seeds that did not finish.
@@ -154,7 +174,7 @@ mod tests {
         let diverged = Status::Diverged { round: 3, client: None };
         let runs = vec![run(1, Status::Finished, &[0.5]), run(2, diverged, &[0.1])];
         let cells = cells(&row("m", runs), None);
-        assert_eq!((cells[1].as_str(), cells[2].as_str(), cells[9].as_str()), ("1", "50.00", "1 diverged"));
+        assert_eq!((cells[1].as_str(), cells[2].as_str(), cells[10].as_str()), ("1", "50.00", "1 diverged"));
     }
 
     #[test]

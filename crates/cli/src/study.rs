@@ -11,6 +11,7 @@ use fedelity_data::{
 use fedelity_fl::{HeldOut, ServerData};
 use fedelity_nn::{InputShape, Model, zoo};
 use fedelity_sim::Experiment;
+use sha2::{Digest, Sha256};
 
 use crate::config::{Data, Document, Method, PerRound, Settings, Source, at_most, unfit};
 use crate::isa;
@@ -35,6 +36,10 @@ pub(crate) struct Study {
     pub(crate) per_round: usize,
     /// SHA-256 of the data.
     pub(crate) fingerprint: String,
+    /// SHA-256 of who holds which samples.
+    pub(crate) partition_fingerprint: String,
+    /// Samples, `[client][class]`.
+    pub(crate) holdings: Vec<Vec<u64>>,
     pub(crate) server_data: ServerData,
     partition: Arc<Partition>,
 }
@@ -125,6 +130,13 @@ impl Study {
             let message = format!("clients.per-round = {count}: expected {}", at_most(clients));
             return Err(document.error("clients.per-round", message));
         }
+        if let Some(client) = settings.observation.client
+            && client >= clients
+        {
+            let message =
+                format!("evaluation.client = {client}: expected a client of the partition, 0 to {}", clients - 1);
+            return Err(document.error("evaluation.client", message));
+        }
         let rule = settings.server.composition.rule;
         rule.check_uploads(per_round)
             .map_err(|reason| document.error("server.rule", format!("server.rule: {reason}")))?;
@@ -133,7 +145,18 @@ impl Study {
         let model = fit(document, &settings, &mut pool)?;
         let partition = Arc::new(for_simulation(&pool.partition));
         let server_data = pool.held_out.server_data(&pool.dataset);
-        Ok(Self { settings, pool, model: Arc::new(model), per_round, fingerprint, server_data, partition })
+        let holdings = holdings(&partition.clients, &pool.dataset);
+        Ok(Self {
+            settings,
+            pool,
+            model: Arc::new(model),
+            per_round,
+            fingerprint,
+            partition_fingerprint: fingerprint_of(&partition.clients),
+            holdings,
+            server_data,
+            partition,
+        })
     }
 
     /// One method with one seed.
@@ -151,8 +174,29 @@ impl Study {
             evaluate_every: self.settings.evaluate_every,
             threads,
             server_data: self.server_data.clone(),
+            observation: self.settings.observation.clone(),
         }
     }
+}
+
+/// SHA-256 over the number of samples of each client and their indices.
+fn fingerprint_of(clients: &[Vec<u32>]) -> String {
+    let mut hash = Sha256::new();
+    for samples in clients {
+        hash.update((samples.len() as u64).to_le_bytes());
+        samples.iter().for_each(|index| hash.update(index.to_le_bytes()));
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// How many samples of each class each client holds.
+fn holdings(clients: &[Vec<u32>], dataset: &Dataset) -> Vec<Vec<u64>> {
+    let count = |samples: &Vec<u32>| {
+        let mut counts = vec![0; dataset.classes.len()];
+        samples.iter().for_each(|&i| counts[usize::from(dataset.train.labels[i as usize])] += 1);
+        counts
+    };
+    clients.iter().map(count).collect()
 }
 
 /// The error that the server took everything.

@@ -27,9 +27,7 @@ impl Table {
     /// The lines, in one block if they are at most `width` wide. Otherwise the columns from `at` on follow in a second
     /// block, the first column before them again.
     pub(crate) fn lines_within(&self, printer: &Printer, width: usize, at: usize) -> Vec<String> {
-        let whole = self.widths().iter().map(|width| width + 2).sum::<usize>();
-        // The last column may be empty, and no gap follows it.
-        if whole.saturating_sub(2) <= width || at >= self.columns.len() {
+        if self.width() <= width || at >= self.columns.len() {
             return self.lines(printer);
         }
         let (left, right): (Vec<usize>, Vec<usize>) = ((0..at).collect(), (at..self.columns.len()).collect());
@@ -37,6 +35,20 @@ impl Table {
         lines.push(String::new());
         lines.extend(self.some(&[&[0], &right[..]].concat()).lines(printer));
         lines
+    }
+
+    /// How wide the lines are.
+    pub(crate) fn width(&self) -> usize {
+        // No gap follows the last column, and an empty one needs none before it.
+        let widths = self.widths();
+        let shown = widths.iter().rposition(|&width| width > 0).map_or(0, |last| last + 1);
+        widths[..shown].iter().map(|width| width + 2).sum::<usize>().saturating_sub(2)
+    }
+
+    /// The table without a column.
+    pub(crate) fn without(&self, column: usize) -> Self {
+        let kept: Vec<usize> = (0..self.columns.len()).filter(|&i| i != column).collect();
+        self.some(&kept)
     }
 
     /// The table with these columns.

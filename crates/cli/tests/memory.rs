@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Shape, Spec, Split};
 use fedelity_fl::{Payload, ServerData, Training, Weighting};
 use fedelity_nn::{InputShape, Isa, Model, ModelSpec, zoo};
-use fedelity_sim::{Experiment, Simulation};
+use fedelity_sim::{Experiment, Observation, Simulation};
 
 const CLIENTS: usize = 10_000;
 const ROUNDS: usize = 10;
@@ -55,6 +55,7 @@ fn ten_thousand_clients_take_the_memory_of_those_that_took_part() {
         evaluate_every: ROUNDS,
         threads: 2,
         server_data: ServerData::default(),
+        observation: Observation::default(),
     })
     .unwrap();
     let before = resident();

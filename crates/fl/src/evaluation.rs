@@ -5,6 +5,17 @@ use fedelity_nn::Outputs;
 /// Samples that are evaluated together. Boundaries are fixed, so threads cannot change a sum.
 pub const CHUNK: usize = 128;
 
+/// The class with the largest logit. Equal logits go to the lower class.
+pub(crate) fn largest(logits: &[f32]) -> usize {
+    let mut best = 0;
+    for (class, &logit) in logits.iter().enumerate() {
+        if logit > logits[best] {
+            best = class;
+        }
+    }
+    best
+}
+
 /// Counts and sums over labelled samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evaluation {
@@ -36,12 +47,7 @@ impl Evaluation {
         let classes = self.totals.len();
         for (logits, &label) in outputs.logits.chunks_exact(classes).zip(labels) {
             let label = usize::from(label);
-            let mut best = 0;
-            for (class, &logit) in logits.iter().enumerate() {
-                if logit > logits[best] {
-                    best = class;
-                }
-            }
+            let best = largest(logits);
             let top = f64::from(logits[best]);
             let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - top).exp()).sum();
             self.loss_sum += top + sum.ln() - f64::from(logits[label]);

@@ -12,6 +12,7 @@ mod gather;
 mod held_out;
 mod method;
 pub mod metrics;
+pub mod observe;
 mod payload;
 pub mod rng;
 mod round;

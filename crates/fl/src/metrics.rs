@@ -13,6 +13,7 @@ pub fn rounds_to_target(accuracy_by_round: &[f64], target: f64) -> Option<usize>
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forgetting {
     best: Vec<Option<f64>>,
+    by_class: Vec<Option<f64>>,
     rounds: usize,
 }
 
@@ -20,10 +21,13 @@ impl Forgetting {
     /// Adds the class accuracies of one round; the forgetting so far, from the second round on.
     pub fn push(&mut self, class_accuracy: &[Option<f64>]) -> Option<f64> {
         self.best.resize(self.best.len().max(class_accuracy.len()), None);
+        self.by_class.clear();
         let (mut sum, mut classes) = (0.0, 0u32);
         for (best, now) in self.best.iter_mut().zip(class_accuracy) {
-            if let (Some(best), Some(now)) = (&best, now) {
-                sum += best - now;
+            let forgot = best.zip(*now).map(|(best, now)| best - now);
+            self.by_class.push(forgot);
+            if let Some(forgot) = forgot {
+                sum += forgot;
                 classes += 1;
             }
             *best = match (*best, *now) {
@@ -33,6 +37,11 @@ impl Forgetting {
         }
         self.rounds += 1;
         (self.rounds > 1 && classes > 0).then(|| sum / f64::from(classes))
+    }
+
+    /// By class, how far the accuracy of the last round pushed is below its best before that round.
+    pub fn by_class(&self) -> &[Option<f64>] {
+        &self.by_class
     }
 }
 

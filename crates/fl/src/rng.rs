@@ -24,6 +24,8 @@ pub enum Purpose {
     Server,
     /// Which samples the server holds.
     ServerData,
+    /// Which test samples local models are measured on.
+    Observe,
     /// A method's own randomness; the number tells its uses apart.
     Method(u32),
     /// Which samples a client takes gradients of after its training.
@@ -43,6 +45,7 @@ impl Purpose {
             Self::ServerData => (7, 0),
             Self::Method(part) => (8, part),
             Self::Gradients => (9, 0),
+            Self::Observe => (64, 0),
         }
     }
 }
@@ -102,6 +105,7 @@ mod tests {
             Purpose::Augment,
             Purpose::Server,
             Purpose::ServerData,
+            Purpose::Observe,
             Purpose::Method(0),
             Purpose::Method(1),
             Purpose::Gradients,

@@ -79,13 +79,15 @@ pub struct Fitted {
     pub steps: usize,
     /// The terms of the loss, averaged over all samples of all epochs.
     pub terms: TermMeans,
+    /// Samples that went through teachers, counted once a teacher.
+    pub teacher_passes: u64,
 }
 
 /// One worker's memory for training and evaluation. Keep it over clients and rounds: once it has seen the largest
 /// client, it allocates nothing.
 pub struct Trainer {
-    model: Arc<Model>,
-    workspace: Workspace,
+    pub(crate) model: Arc<Model>,
+    pub(crate) workspace: Workspace,
     optimizer: Option<(OptimizerKind, f32, Optimizer)>,
     grad: Vec<f32>,
     d_logits: Vec<f32>,
@@ -95,7 +97,7 @@ pub struct Trainer {
     augmented: Augmented,
     order: Vec<u32>,
     indices: Vec<u32>,
-    labels: Vec<u16>,
+    pub(crate) labels: Vec<u16>,
     pub(crate) counts: Vec<usize>,
 }
 
@@ -154,6 +156,7 @@ impl Trainer {
         let cached = training.teacher_cache && !augmented;
         if cached && !job.teachers.is_empty() {
             self.teachers.fill(&mut self.workspace, job.teachers, samples);
+            fitted.teacher_passes = (job.teachers.len() * samples.len()) as u64;
         }
         let mut order = std::mem::take(&mut self.order);
         let mut views = std::mem::take(&mut self.augmented);
@@ -179,6 +182,7 @@ impl Trainer {
                     self.teachers.pick(job.teachers, positions, self.model.classes(), self.model.features());
                 } else {
                     self.teachers.run(&mut self.workspace, job.teachers, &batch);
+                    fitted.teacher_passes += (job.teachers.len() * positions.len()) as u64;
                 }
                 let terms = self.differentiate(at, &batch, job.teachers, params, &mut rng, objective)?;
                 self.indices = indices;

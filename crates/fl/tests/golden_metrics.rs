@@ -101,3 +101,30 @@ fn golden_gradient_diversity() {
         near(gradient_diversity(&matrix(&inputs["gradients"])).unwrap(), expect["diversity"].as_f64().unwrap());
     }
 }
+
+#[test]
+fn golden_gradient_diversity_one_client_at_a_time() {
+    for (inputs, expect) in rules("gradient-diversity") {
+        let gradients = matrix(&inputs["gradients"]);
+        let mut found = fedelity_fl::observe::Diversity::default();
+        let width = gradients[0].len();
+        for gradient in &gradients {
+            let to: Vec<f32> = gradient.iter().map(|&value| value as f32).collect();
+            found.add(&vec![0.0; width], &to, std::slice::from_ref(&(0..width)));
+        }
+        let (found, expected) = (found.take().unwrap(), expect["diversity"].as_f64().unwrap());
+        assert!((found - expected).abs() < 1e-6 * expected, "found {found}, expected {expected}");
+    }
+}
+
+#[test]
+fn golden_forgetting_is_the_mean_over_classes() {
+    for (inputs, expect) in rules("forgetting") {
+        let mut so_far = fedelity_fl::metrics::Forgetting::default();
+        for round in matrix(&inputs["class_accuracy_by_round"]) {
+            so_far.push(&round.into_iter().map(Some).collect::<Vec<_>>());
+        }
+        let by_class: Vec<f64> = so_far.by_class().iter().map(|class| class.unwrap()).collect();
+        near(by_class.iter().sum::<f64>() / by_class.len() as f64, expect["forgetting"].as_f64().unwrap());
+    }
+}

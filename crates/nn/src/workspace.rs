@@ -124,6 +124,18 @@ impl Workspace {
         }
     }
 
+    /// The activations of every layer on rows in the last forward pass, by the layer's name: `[sample][unit]`. What the
+    /// spatial layers hand over comes first, as `flatten`.
+    pub fn layers(&self) -> impl Iterator<Item = (&str, &[f32])> {
+        let flatten = self.plan.exit.map(|_| ("flatten", &self.rows[0][..self.samples * self.plan.row_width]));
+        let dense = self.plan.rows.iter().zip(&self.rows[1..]).filter_map(|(op, rows)| {
+            let RowOp::Dense { outputs, weight, .. } = op else { return None };
+            let tensor = self.plan.layout.tensors().iter().find(|tensor| tensor.offset == weight.start)?;
+            Some((tensor.name.trim_end_matches(".weight"), &rows[..self.samples * outputs]))
+        });
+        flatten.into_iter().chain(dense)
+    }
+
     /// After [`Workspace::train`]: adds the gradient of the loss to `grad`, which has the full length. `d_features` is
     /// what the loss asks of the features beyond what comes through the head.
     pub fn backward(&mut self, params: &[f32], d_logits: &[f32], d_features: Option<&[f32]>, grad: &mut [f32]) {

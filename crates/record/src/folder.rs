@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::header::Header;
+use crate::holdings::Holdings;
 use crate::rounds_file::RoundsFile;
 use crate::summary::Summary;
 
@@ -19,6 +20,12 @@ pub mod names {
     pub const ROUNDS: &str = "rounds.jsonl";
     /// How the run ended.
     pub const SUMMARY: &str = "summary.json";
+    /// How many samples of each class each client holds.
+    pub const HOLDINGS: &str = "holdings.json";
+    /// Features of some test samples, under the global and under a local model.
+    pub const FEATURES: &str = "features.safetensors";
+    /// What people call the run.
+    pub const TAGS: &str = "tags.json";
     /// The final model.
     pub const MODEL: &str = "model.safetensors";
 }
@@ -80,6 +87,14 @@ impl RunFolder {
     /// Writes who holds what, in the form that partition files have.
     pub fn write_partition(&self, bytes: &[u8]) -> Result<(), Error> {
         self.write(names::PARTITION, bytes)
+    }
+
+    /// Writes how many samples of each class each client holds.
+    pub fn write_holdings(&self, holdings: &Holdings) -> Result<(), Error> {
+        let mut bytes = serde_json::to_vec(holdings)
+            .map_err(|error| Error::io("write", &self.file(names::HOLDINGS))(error.into()))?;
+        bytes.push(b'\n');
+        self.write(names::HOLDINGS, &bytes)
     }
 
     /// Writes how the run ended.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::local::LocalEvaluation;
+
 /// The name of the format in every file of a run.
 pub const FORMAT: &str = "fedelity-run";
 /// The version of the format that is written and read.
@@ -43,6 +45,16 @@ pub struct Header {
     pub per_round: u64,
     /// Worker threads. They do not change results.
     pub threads: u64,
+    /// The names of the classes. Older records lack them.
+    pub classes: Vec<String>,
+    /// On what local models are measured. Older records lack it.
+    pub local_evaluation: Option<LocalEvaluation>,
+    /// SHA-256 of who holds which samples, as hex. Older records lack it.
+    pub partition_fingerprint: String,
+    /// The computer: its processor and system in words.
+    pub machine: String,
+    /// The command that repeats the run, in its folder.
+    pub command: String,
     /// The instruction set of the kernels. It can change the last bits of results.
     pub isa: String,
 }
@@ -66,6 +78,11 @@ impl Default for Header {
             clients: 0,
             per_round: 0,
             threads: 0,
+            classes: Vec::new(),
+            local_evaluation: None,
+            partition_fingerprint: String::new(),
+            machine: String::new(),
+            command: String::new(),
             isa: String::new(),
         }
     }

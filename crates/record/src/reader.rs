@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::Error;
 use crate::header::{FORMAT, Header, VERSION};
+use crate::holdings::Holdings;
 use crate::round::RoundRecord;
 use crate::summary::Summary;
 
@@ -45,6 +46,12 @@ pub fn read_rounds(path: &Path) -> Result<Rounds, Error> {
 
 /// Reads a `summary.json`.
 pub fn read_summary(path: &Path) -> Result<Summary, Error> {
+    let bytes = fs::read(path).map_err(Error::io("read", path))?;
+    versioned(&bytes, path)
+}
+
+/// Reads a `holdings.json`.
+pub fn read_holdings(path: &Path) -> Result<Holdings, Error> {
     let bytes = fs::read(path).map_err(Error::io("read", path))?;
     versioned(&bytes, path)
 }

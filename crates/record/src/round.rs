@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::local::{LocalRecord, Spread};
+
 /// What one round did: one line of `rounds.jsonl`.
 ///
 /// Numbers that were not measured are absent: evaluation does not happen every round, and a loss that is not finite
@@ -25,12 +27,39 @@ pub struct RoundRecord {
     /// Forgetting so far, from the second evaluation on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgetting: Option<f64>,
+    /// Forgetting so far, by class: how far its accuracy is below its best of earlier rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_forgetting: Option<Vec<Option<f64>>>,
+    /// The cosine of the class accuracies of this evaluation and the one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_cosine: Option<f64>,
+    /// Test samples of the global model, `[true class][predicted class]`, in the rounds that were chosen for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confusion: Option<Vec<Vec<u64>>>,
+    /// The share of units that prefer the same class as in the global model before the round, by layer.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub alignment: BTreeMap<String, f64>,
+    /// Local models after training and before aggregation. Absent in rounds in which they are not evaluated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<LocalRecord>,
+    /// The distance of the clients' weights to the global ones they started from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<Spread>,
+    /// The mean squared norm of what clients changed over the squared norm of the mean: 1 if all agree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_diversity: Option<f64>,
     /// The mean loss of local training.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub train_loss: Option<f64>,
     /// The terms of that loss, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub train_terms: BTreeMap<String, f64>,
+    /// Samples that clients trained on, counted once an epoch.
+    #[serde(default)]
+    pub trained_samples: u64,
+    /// Samples that went through teachers, counted once a teacher.
+    #[serde(default)]
+    pub teacher_samples: u64,
     /// Bytes from the server to all clients of the round.
     pub bytes_down: u64,
     /// Bytes from all clients of the round to the server.
@@ -54,11 +83,13 @@ pub struct Seconds {
     pub aggregate: f64,
     /// Evaluation of the global model.
     pub evaluate: f64,
+    /// Evaluation of local models.
+    pub observe: f64,
 }
 
 impl Seconds {
     /// The whole round.
     pub fn total(&self) -> f64 {
-        self.train + self.aggregate + self.evaluate
+        self.train + self.aggregate + self.evaluate + self.observe
     }
 }

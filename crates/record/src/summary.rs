@@ -96,6 +96,7 @@ impl Summary {
         self.seconds.train += round.seconds.train;
         self.seconds.aggregate += round.seconds.aggregate;
         self.seconds.evaluate += round.seconds.evaluate;
+        self.seconds.observe += round.seconds.observe;
         if let Some(accuracy) = round.accuracy {
             self.final_accuracy = Some(accuracy);
             self.final_loss = round.loss;
@@ -115,7 +116,7 @@ mod tests {
     fn sums_and_the_first_best() {
         let mut summary = Summary::default();
         for (round, accuracy) in [(1, Some(0.5)), (2, Some(0.7)), (3, Some(0.7)), (4, None), (5, Some(0.6))] {
-            let seconds = Seconds { train: 1.0, aggregate: 0.5, evaluate: 0.25 };
+            let seconds = Seconds { train: 1.0, aggregate: 0.5, evaluate: 0.125, observe: 0.125 };
             summary.add(&RoundRecord {
                 round,
                 accuracy,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Shape, Spec, Split};
 use fedelity_fl::{Method, ServerData, Training, Weighting};
 use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, ModelSpec, Node, zoo};
-use fedelity_sim::{Experiment, Simulation};
+use fedelity_sim::{Experiment, Metrics, Observation, Simulation};
 
 #[derive(Debug)]
 struct Plain;
@@ -48,6 +48,7 @@ fn experiment(model: &str, clients: usize, samples: usize, training: Training, r
         evaluate_every: rounds,
         threads: 1,
         server_data: ServerData::default(),
+        observation: Observation { metrics: Metrics::Fast, ..Observation::default() },
     }
 }
 

@@ -1,13 +1,14 @@
-//! The global model on the test split, over threads.
+//! The global model on test samples, over threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use fedelity_fl::observe::Portrait;
 use fedelity_fl::{CHUNK, Evaluation, Samples, Trainer};
 
 /// Scores weights on samples. Chunks are cut at fixed samples and added up in their order, so the number of
 /// trainers changes nothing.
-pub(crate) fn evaluate(trainers: &mut [Trainer], params: &[f32], samples: Samples<'_>, classes: usize) -> Evaluation {
+pub(crate) fn evaluate(trainers: &mut [Trainer], params: &[f32], samples: Samples<'_>, classes: usize) -> Portrait {
     let chunks: Vec<&[u32]> = samples.indices.chunks(CHUNK).collect();
     let next = AtomicUsize::new(0);
     let work = |trainer: &mut Trainer| {
@@ -17,7 +18,7 @@ pub(crate) fn evaluate(trainers: &mut [Trainer], params: &[f32], samples: Sample
             let Some(indices) = chunks.get(at) else {
                 return found;
             };
-            found.push((at, trainer.score(params, samples.at(indices))));
+            found.push((at, trainer.portrait(params, samples.at(indices), false)));
         }
     };
     let threads = trainers.len().min(chunks.len()).max(1);
@@ -34,7 +35,10 @@ pub(crate) fn evaluate(trainers: &mut [Trainer], params: &[f32], samples: Sample
         found
     });
     found.sort_unstable_by_key(|&(at, _)| at);
-    let mut all = Evaluation::new(classes);
-    found.iter().for_each(|(_, part)| all.merge(part));
+    let mut all = Portrait { evaluation: Evaluation::new(classes), ..Portrait::default() };
+    for (_, part) in &found {
+        all.evaluation.merge(&part.evaluation);
+        all.predictions.extend_from_slice(&part.predictions);
+    }
     all
 }

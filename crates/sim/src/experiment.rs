@@ -6,6 +6,8 @@ use fedelity_data::{Dataset, ImageShape, Partition, Shape};
 use fedelity_fl::{Error, Federation, Method, ServerData, Training, Weighting};
 use fedelity_nn::{InputShape, Model};
 
+use crate::Observation;
+
 /// What is simulated. [`Simulation::new`](crate::Simulation::new) checks it.
 #[derive(Clone, Debug)]
 pub struct Experiment {
@@ -33,6 +35,8 @@ pub struct Experiment {
     pub threads: usize,
     /// What the server holds besides the model.
     pub server_data: ServerData,
+    /// What is measured beyond the accuracy of the global model. It does not change training.
+    pub observation: Observation,
 }
 
 impl Experiment {
@@ -44,6 +48,12 @@ impl Experiment {
         range("rounds", self.rounds, 1, usize::MAX)?;
         range("evaluation.every", self.evaluate_every, 1, usize::MAX)?;
         range("threads", self.threads, 1, usize::MAX)?;
+        if let Some(client) = self.observation.client {
+            range("evaluation.client", client, 0, clients - 1)?;
+        }
+        for &round in &self.observation.confusion {
+            range("evaluation.confusion", round, 1, self.rounds)?;
+        }
         self.federation().check()?;
         self.check_shapes()?;
         let samples = self.data.train.len();

@@ -6,11 +6,13 @@
 
 mod evaluate;
 mod experiment;
+mod observe;
 mod round;
 mod simulation;
 mod workers;
 
 pub use experiment::Experiment;
 pub use fedelity_fl::Error;
+pub use observe::{Metrics, Observation};
 pub use round::Round;
-pub use simulation::Simulation;
+pub use simulation::{Features, Simulation};

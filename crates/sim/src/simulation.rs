@@ -2,11 +2,14 @@
 
 use std::time::Instant;
 
-use fedelity_fl::metrics::Forgetting;
+use fedelity_data::Dataset;
+use fedelity_fl::metrics::{Forgetting, class_accuracy_cosine};
+use fedelity_fl::observe::{Diversity, Portrait, alignment, confusion};
 use fedelity_fl::{Coordinator, Error, Evaluation, Payload, Samples, Scaling, Trainer, longest_first, sample_clients};
 use fedelity_nn::Params;
-use fedelity_record::Seconds;
+use fedelity_record::{LocalEvaluation, Seconds, Spread};
 
+use crate::observe::{self, Baseline, Focus, Plan};
 use crate::workers::{self, Clients, Memories};
 use crate::{Experiment, Round, evaluate};
 
@@ -21,6 +24,31 @@ pub struct Simulation {
     scaling: Scaling,
     test: Vec<u32>,
     forgetting: Forgetting,
+    plan: Plan,
+    diversity: Diversity,
+    /// What the global model predicted for all test samples when it was last evaluated, and after how many rounds.
+    known: Option<(usize, Vec<u16>)>,
+    /// Class accuracies of the last evaluation.
+    classes: Option<Vec<Option<f64>>>,
+    /// The features of the client that was looked at closely.
+    local_features: Option<Vec<f32>>,
+}
+
+/// Features of some test samples: what the last layer reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Features {
+    /// The labels of the samples.
+    pub labels: Vec<u16>,
+    /// Numbers a sample.
+    pub width: usize,
+    /// Under the global model, as rows.
+    pub global: Vec<f32>,
+    /// Under the model of one client after its training, as rows.
+    pub local: Vec<f32>,
+    /// The client.
+    pub client: usize,
+    /// The round in which it trained, counted from 1.
+    pub round: usize,
 }
 
 impl Simulation {
@@ -37,13 +65,21 @@ impl Simulation {
             scaling: Scaling::from(&experiment.data.normalisation),
             test: (0..experiment.data.test.len() as u32).collect(),
             forgetting: Forgetting::default(),
+            plan: Plan::new(&experiment),
+            diversity: Diversity::default(),
+            known: None,
+            classes: None,
+            local_features: None,
             experiment,
         })
     }
 
     /// Runs one round. After an error there is no next round.
     pub fn step(&mut self) -> Result<Round, Error> {
-        let (experiment, start) = (&self.experiment, Instant::now());
+        let start = Instant::now();
+        let baseline = self.baseline();
+        let looked = start.elapsed();
+        let experiment = &self.experiment;
         let number = self.coordinator.rounds();
         let sizes = &experiment.partition.clients;
         let clients = sample_clients(experiment.seed, number, sizes.len(), experiment.per_round);
@@ -52,9 +88,16 @@ impl Simulation {
         let opened = start.elapsed();
 
         let train = Samples { split: &experiment.data.train, indices: &[], scaling: &self.scaling };
-        let all = Clients { experiment, broadcast: &broadcast, train, schedule: &schedule };
-        let tally = workers::run(&all, &mut self.trainers, &mut self.coordinator, &self.memories, &mut self.spare)?;
+        let baseline = baseline.as_ref().map(|known| known.on(&experiment.data, &self.scaling, &self.plan, &self.test));
+        let baseline = baseline.as_ref();
+        let all = Clients { experiment, broadcast: &broadcast, train, schedule: &schedule, baseline };
+        let (trainers, coordinator, memories) = (&mut self.trainers, &mut self.coordinator, &self.memories);
+        let mut tally = workers::run(&all, trainers, coordinator, memories, &mut self.spare, &mut self.diversity)?;
         let trained = start.elapsed();
+        let drifts: Vec<f64> = tally.seen.iter().map(|seen| seen.drift).collect();
+        let (local, features) = observe::together(std::mem::take(&mut tally.seen), baseline);
+        let before = baseline.and_then(|baseline| baseline.layers.clone());
+        self.local_features = features.or(self.local_features.take());
 
         let refused = self.coordinator.close()?;
         for (client, memory) in tally.memories {
@@ -69,14 +112,25 @@ impl Simulation {
         }
         let closed = start.elapsed();
 
-        let due = (number + 1).is_multiple_of(experiment.evaluate_every) || self.done();
+        let confuses = self.plan.confuses(number);
+        let due = (number + 1).is_multiple_of(self.experiment.evaluate_every) || self.done() || confuses;
         let evaluation = due.then(|| self.evaluate());
-        let forgetting = evaluation.as_ref().and_then(|found| self.forgetting.push(&found.class_accuracy()));
-        let training = (trained - opened).saturating_sub(tally.folding);
+        let accuracies = evaluation.as_ref().map(Evaluation::class_accuracy);
+        let forgetting = accuracies.as_ref().and_then(|accuracies| self.forgetting.push(accuracies));
+        let class_cosine = accuracies.as_ref().and_then(|now| cosine(self.classes.as_deref()?, now));
+        self.classes = accuracies.or(self.classes.take());
+        let confusion = if confuses { self.confusion() } else { None };
+        let after = before.as_ref().map(|_| self.layers());
+        let alignment = before.zip(after).map_or(Vec::new(), |(before, after)| alignment(&before, &after));
+        let ended = start.elapsed();
+        let training = (trained - opened).saturating_sub(tally.folding).as_secs_f64();
+        let all_busy = (tally.busy + tally.looking).as_secs_f64();
+        let observed = if all_busy > 0.0 { training * tally.looking.as_secs_f64() / all_busy } else { 0.0 };
         let seconds = Seconds {
-            train: training.as_secs_f64(),
-            aggregate: (closed - training).as_secs_f64(),
-            evaluate: (start.elapsed() - closed).as_secs_f64(),
+            train: training - observed,
+            aggregate: (closed - looked).as_secs_f64() - training,
+            evaluate: (ended - closed).as_secs_f64(),
+            observe: observed + looked.as_secs_f64(),
         };
         let bytes_down = broadcast.bytes() * clients.len() as u64;
         let weights_both_ways = 2 * 4 * broadcast.global.len() * clients.len();
@@ -90,14 +144,80 @@ impl Simulation {
             steps: tally.steps,
             seconds,
             evaluation,
+            class_forgetting: forgetting.map(|_| self.forgetting.by_class().to_vec()),
             forgetting,
+            class_cosine,
+            confusion,
+            alignment,
+            local,
+            drift: Spread::of(&drifts),
+            gradient_diversity: tally.diversity,
+            teacher_samples: tally.teacher_passes,
         })
     }
 
     /// The global model on the test split, now.
     pub fn evaluate(&mut self) -> Evaluation {
         let samples = Samples { split: &self.experiment.data.test, indices: &self.test, scaling: &self.scaling };
-        evaluate::evaluate(&mut self.trainers, self.coordinator.global(), samples, self.experiment.model.classes())
+        let classes = self.experiment.model.classes();
+        let found = evaluate::evaluate(&mut self.trainers, self.coordinator.global(), samples, classes);
+        self.known = Some((self.coordinator.rounds(), found.predictions));
+        found.evaluation
+    }
+
+    /// What the record says about how local models are measured.
+    pub fn local_evaluation(&self) -> LocalEvaluation {
+        self.plan.record(&self.experiment.data.test.labels, self.experiment.model.classes())
+    }
+
+    /// Features of some test samples under the global model and under the client that was looked at closely, if its
+    /// round has been run.
+    pub fn features(&mut self) -> Option<Features> {
+        let (local, (round, client)) = (self.local_features.clone()?, self.plan.focus?);
+        let (test, indices) = (&self.experiment.data.test, &self.plan.features);
+        let samples = Samples { split: test, indices, scaling: &self.scaling };
+        let (labels, global) = (samples.labels().collect(), self.coordinator.global());
+        let global = observe::features(&mut self.trainers[0], global, samples);
+        Some(Features { labels, width: self.experiment.model.features(), global, local, client, round: round + 1 })
+    }
+
+    /// What the global model says before this round, if local models are evaluated in it.
+    fn baseline(&mut self) -> Option<Known> {
+        let round = self.coordinator.rounds();
+        if !self.plan.is_due(round) {
+            return None;
+        }
+        let focus = self.plan.focus.filter(|&(at, _)| at == round).map(|(_, client)| client);
+        let known = self.known.take().filter(|(at, _)| *at == round).map(|(_, known)| known);
+        let whole = match known {
+            None if focus.is_some() => Some(self.predict(&self.test.clone())),
+            known => known,
+        };
+        let predictions = match &whole {
+            Some(whole) => self.plan.indices.iter().map(|&i| whole[i as usize]).collect(),
+            None => self.predict(&self.plan.indices.clone()),
+        };
+        let layers = self.plan.aligns(round).then(|| self.layers());
+        Some(Known { predictions, layers, focus: focus.zip(whole) })
+    }
+
+    /// What the units of the global model prefer.
+    fn layers(&mut self) -> Portrait {
+        let samples =
+            Samples { split: &self.experiment.data.test, indices: &self.plan.indices, scaling: &self.scaling };
+        self.trainers[0].portrait(self.coordinator.global(), samples, true)
+    }
+
+    fn predict(&mut self, indices: &[u32]) -> Vec<u16> {
+        let samples = Samples { split: &self.experiment.data.test, indices, scaling: &self.scaling };
+        let classes = self.experiment.model.classes();
+        evaluate::evaluate(&mut self.trainers, self.coordinator.global(), samples, classes).predictions
+    }
+
+    fn confusion(&self) -> Option<Vec<Vec<u64>>> {
+        let (_, predictions) = self.known.as_ref()?;
+        let labels = self.experiment.data.test.labels.iter().copied();
+        Some(confusion(labels, predictions, self.experiment.model.classes()))
     }
 
     /// The global weights.
@@ -134,4 +254,36 @@ impl Simulation {
     pub fn state(&self) -> &Payload {
         self.coordinator.state()
     }
+}
+
+/// What the global model says before a round.
+struct Known {
+    predictions: Vec<u16>,
+    layers: Option<Portrait>,
+    /// The client to look at closely, and the predictions for all test samples.
+    focus: Option<(usize, Vec<u16>)>,
+}
+
+impl Known {
+    fn on<'a>(&self, data: &'a Dataset, scaling: &'a Scaling, plan: &'a Plan, test: &'a [u32]) -> Baseline<'a> {
+        let at = |indices| Samples { split: &data.test, indices, scaling };
+        Baseline {
+            samples: at(&plan.indices),
+            predictions: self.predictions.clone(),
+            layers: self.layers.clone(),
+            focus: self.focus.as_ref().map(|(client, predictions)| Focus {
+                client: *client,
+                all: at(test),
+                predictions: predictions.clone(),
+                features: at(&plan.features),
+            }),
+        }
+    }
+}
+
+/// The cosine of class accuracies, over the classes that both have.
+fn cosine(before: &[Option<f64>], now: &[Option<f64>]) -> Option<f64> {
+    let pairs: Vec<(f64, f64)> = before.iter().zip(now).filter_map(|(a, b)| a.zip(*b)).collect();
+    let (before, now): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
+    class_accuracy_cosine(&before, &now)
 }

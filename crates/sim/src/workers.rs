@@ -6,14 +6,17 @@
 //! bounded.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fedelity_fl::observe::Diversity;
 use fedelity_fl::{Broadcast, Coordinator, Done, Error, Payload, Samples, Task, TermMeans, Trainer, client};
 use fedelity_nn::Params;
 
 use crate::Experiment;
+use crate::observe::{Baseline, Seen, look};
 
 /// Bytes of weights that may wait to be folded, as long as every worker has two.
 const WAITING_BYTES: usize = 64 << 20;
@@ -29,6 +32,13 @@ pub(crate) struct Tally {
     pub(crate) folding: Duration,
     /// What clients will remember, in folding order, once the round is closed.
     pub(crate) memories: Vec<(usize, Payload)>,
+    pub(crate) teacher_passes: u64,
+    /// What was measured of each client, in the order of folding.
+    pub(crate) seen: Vec<Seen>,
+    pub(crate) diversity: Option<f64>,
+    /// Time that workers spent on training and on measuring, all together.
+    pub(crate) busy: Duration,
+    pub(crate) looking: Duration,
 }
 
 /// What all clients of a round have in common.
@@ -39,6 +49,8 @@ pub(crate) struct Clients<'a> {
     pub(crate) train: Samples<'a>,
     /// The clients, in the order they start and are folded.
     pub(crate) schedule: &'a [usize],
+    /// What local models are held against, if they are evaluated in this round.
+    pub(crate) baseline: Option<&'a Baseline<'a>>,
 }
 
 /// What clients remember, by client. Only those that have something to remember are in it.
@@ -49,7 +61,10 @@ struct Fold<'a> {
     coordinator: &'a mut Coordinator,
     memories: &'a Memories,
     spare: &'a mut Vec<Params>,
-    waiting: BTreeMap<usize, Result<Done, Error>>,
+    broadcast: &'a Broadcast,
+    trainable: &'a [Range<usize>],
+    diversity: &'a mut Diversity,
+    waiting: BTreeMap<usize, Result<(Done, Seen), Error>>,
     claimed: usize,
     folded: usize,
     stopped: bool,
@@ -59,7 +74,7 @@ struct Fold<'a> {
 
 impl Fold<'_> {
     /// Takes a finished client in and folds all that are next.
-    fn put(&mut self, position: usize, client: usize, done: Result<Done, Error>) {
+    fn put(&mut self, position: usize, client: usize, done: Result<(Done, Seen), Error>) {
         // All before this position are claimed, so nobody has to start another one for the first error to be known.
         self.stopped |= done.is_err();
         debug_assert!(position >= self.folded, "client {client} is folded twice");
@@ -77,9 +92,12 @@ impl Fold<'_> {
     }
 
     /// Folds one client in. What it will remember waits for the end of the round: an upload may still be left out.
-    fn fold(&mut self, done: Done) -> Result<(), Error> {
+    fn fold(&mut self, (done, seen): (Done, Seen)) -> Result<(), Error> {
         let start = Instant::now();
         let Done { upload, memory, fitted } = done;
+        self.diversity.add(&self.broadcast.global, &upload.params, self.trainable);
+        self.tally.seen.push(seen);
+        self.tally.teacher_passes += fitted.teacher_passes;
         let (client, bytes) = (upload.client, upload.bytes());
         let spare = self.coordinator.accept(upload)?;
         self.spare.extend(spare);
@@ -99,6 +117,7 @@ pub(crate) fn run(
     coordinator: &mut Coordinator,
     memories: &Memories,
     spare: &mut Vec<Params>,
+    diversity: &mut Diversity,
 ) -> Result<Tally, Error> {
     let threads = trainers.len().min(clients.schedule.len()).max(1);
     let fits = WAITING_BYTES / (4 * clients.broadcast.global.len()).max(1);
@@ -114,6 +133,9 @@ pub(crate) fn run(
             coordinator,
             memories,
             spare,
+            broadcast: clients.broadcast,
+            trainable: clients.experiment.model.layout().trainable(),
+            diversity,
             waiting: BTreeMap::new(),
             claimed: 0,
             folded: 0,
@@ -132,7 +154,7 @@ pub(crate) fn run(
     let fold = shared.fold.into_inner().unwrap_or_else(PoisonError::into_inner);
     match fold.failed {
         Some(error) => Err(error),
-        None => Ok(fold.tally),
+        None => Ok(Tally { diversity: fold.diversity.take(), ..fold.tally }),
     }
 }
 
@@ -157,8 +179,18 @@ impl<'a> Shared<'a> {
                 broadcast: clients.broadcast,
                 memory: &memory,
             };
+            let start = Instant::now();
             let done = client(trainer, &task, buffer);
-            self.lock().put(position, id, done);
+            let trained = start.elapsed();
+            let done = done.map(|done| {
+                let seen = look(trainer, &clients.broadcast.global, &done, task.samples, clients.baseline);
+                (done, seen)
+            });
+            let mut fold = self.lock();
+            fold.tally.busy += trained;
+            fold.tally.looking += start.elapsed() - trained;
+            fold.put(position, id, done);
+            drop(fold);
             self.wake.notify_all();
         }
     }

@@ -12,7 +12,7 @@ use fedelity_fl::{
     Training, Upload, Weighting,
 };
 use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, Node, OptimizerKind, Params, loss};
-use fedelity_sim::{Experiment, Simulation};
+use fedelity_sim::{Experiment, Metrics, Observation, Simulation};
 
 const CLIENTS: usize = 12;
 
@@ -81,6 +81,7 @@ fn experiment(method: impl Method + 'static) -> Experiment {
         evaluate_every: 1,
         threads: 1,
         server_data: ServerData::default(),
+        observation: Observation::default(),
     }
 }
 
@@ -428,4 +429,88 @@ fn what_cannot_run_is_refused() {
         refused(|e| e.method = Arc::new(Needy)),
         "the method 'needy' needs labelled auxiliary samples on the server, and none was given"
     );
+}
+
+fn observed(metrics: Metrics) -> Observation {
+    Observation { metrics, confusion: vec![2], client: None }
+}
+
+#[test]
+fn what_is_measured_changes_no_bit_and_threads_change_no_measurement() {
+    let run = |metrics, threads| {
+        let mut simulation =
+            Simulation::new(Experiment { observation: observed(metrics), threads, ..experiment(Busy) }).unwrap();
+        let rounds: Vec<_> = (0..4)
+            .map(|_| fedelity_record::RoundRecord {
+                seconds: Default::default(),
+                ..simulation.step().unwrap().record()
+            })
+            .collect();
+        let features = simulation.features();
+        (simulation.global().clone(), rounds, features)
+    };
+    let (weights, rounds, features) = run(Metrics::All, 1);
+    for (metrics, threads) in [(Metrics::All, 3), (Metrics::Standard, 1), (Metrics::Fast, 2)] {
+        let (other, others, also) = run(metrics, threads);
+        assert_eq!(other, weights, "{metrics:?}");
+        let accuracies =
+            |rounds: &[fedelity_record::RoundRecord]| rounds.iter().map(|r| r.accuracy).collect::<Vec<_>>();
+        assert_eq!(accuracies(&others), accuracies(&rounds));
+        match metrics {
+            Metrics::All => assert_eq!((others, also), (rounds.clone(), features.clone())),
+            Metrics::Standard => assert!(others[0].local.as_ref().unwrap().samples == 200),
+            Metrics::Fast => assert!(others.iter().all(|r| r.local.is_none() && r.drift.is_some()) && also.is_none()),
+        }
+    }
+    let teachers: Vec<u64> = rounds.iter().map(|round| round.teacher_samples).collect();
+    // In the first round only the global model teaches, once a sample; training sees each sample twice.
+    assert_eq!(teachers[0] * 2, rounds[0].trained_samples);
+    assert!(teachers[3] > teachers[0] / 2 && rounds[1].confusion.is_some() && rounds[3].confusion.is_some());
+    assert!(rounds[0].confusion.is_none() && rounds[2].confusion.is_none());
+}
+
+/// With one client a round, the new global model is that client's model: what is said of the one holds for the other.
+#[test]
+fn one_client_a_round_is_the_next_global_model() {
+    let all = Observation { metrics: Metrics::All, confusion: vec![1, 2, 3, 4], client: None };
+    let mut simulation = Simulation::new(Experiment { per_round: 1, observation: all, ..experiment(Plain) }).unwrap();
+    let mut before = simulation.evaluate().class_accuracy();
+    for number in 1..=4 {
+        let round = simulation.step().unwrap().record();
+        let local = round.local.unwrap();
+        let (accuracy, classes) = (round.accuracy.unwrap(), round.class_accuracy.unwrap());
+        assert_eq!((local.accuracy.mean, local.accuracy.sd, local.samples), (accuracy, 0.0, 300));
+        let client = &local.clients[0];
+        let own: Vec<usize> = (0..4u16)
+            .map(|class| {
+                let mine = &simulation.experiment().partition.clients[client.client as usize];
+                mine.iter().filter(|&&i| simulation.experiment().data.train.labels[i as usize] == class).count()
+            })
+            .collect();
+        let plain = |classes: &[Option<f64>]| classes.iter().map(|class| class.unwrap()).collect::<Vec<f64>>();
+        let start = fedelity_fl::metrics::in_out_local(&own, &plain(&before)).unwrap();
+        let end = fedelity_fl::metrics::in_out_local(&own, &plain(&classes)).unwrap();
+        let close = |found: Option<f64>, expected: f64| assert!((found.unwrap() - expected).abs() < 1e-12);
+        close(local.in_before, start.in_accuracy);
+        close(local.out_before, start.out_accuracy);
+        close(local.in_after, end.in_accuracy);
+        close(local.out_after, end.out_accuracy);
+        for class in 0..4 {
+            let (learnt, forgot) = (local.class_learnt[class].unwrap(), local.class_forgot[class].unwrap());
+            close(Some(learnt - forgot), classes[class].unwrap() - before[class].unwrap());
+        }
+        assert_eq!(round.alignment, local.alignment);
+        assert_eq!(round.alignment.keys().collect::<Vec<_>>(), ["fc", "flatten"]);
+        assert_eq!(round.gradient_diversity, Some(1.0));
+        assert!(round.drift.unwrap().mean == client.drift && client.drift > 0.0);
+        if number == 4 {
+            let focus = local.focus.unwrap();
+            assert_eq!(Some(focus.after), round.confusion);
+            let features = simulation.features().unwrap();
+            assert_eq!((features.global.len(), &features.global), (300 * features.width, &features.local));
+        } else {
+            assert!(local.focus.is_none());
+        }
+        before = classes;
+    }
 }

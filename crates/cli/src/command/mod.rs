@@ -2,11 +2,16 @@
 
 mod bench;
 mod check;
+mod compare;
 mod completions;
 mod data;
 mod methods;
 mod partition;
+mod report;
 mod run;
+mod runs;
+mod sweep;
+mod watch;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -17,6 +22,11 @@ use crate::status::Status;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(run::Run),
+    Compare(compare::Compare),
+    Report(report::Report),
+    Watch(watch::Watch),
+    Sweep(sweep::Sweep),
+    Runs(runs::Runs),
     Check(check::Check),
     Partition(partition::Show),
     Methods(methods::Methods),
@@ -29,6 +39,11 @@ impl Command {
     pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
         match self {
             Self::Run(command) => command.run(printer),
+            Self::Compare(command) => command.run(printer),
+            Self::Report(command) => command.run(printer),
+            Self::Watch(command) => command.run(printer),
+            Self::Sweep(command) => command.run(printer),
+            Self::Runs(command) => command.run(printer),
             Self::Check(command) => command.run(printer),
             Self::Partition(command) => command.run(printer),
             Self::Methods(command) => command.run(printer),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use fedelity_record::{RoundRecord, RunFolder, Status as Ending, names};
+use fedelity_record::{EventsFile, RoundRecord, RunFolder, Status as Ending, names};
 use fedelity_sim::Simulation;
 use serde::Serialize;
 
@@ -14,6 +14,7 @@ use crate::interrupt::Interrupt;
 use crate::printer::Printer;
 use crate::progress::Progress;
 use crate::results::{self, Ended, Row};
+use crate::server::{Server, open};
 use crate::status::Status;
 use crate::study::Study;
 use crate::terminal;
@@ -58,6 +59,18 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     partition: Option<PathBuf>,
 
+    /// How much to measure of local models: on all test samples, on a part, or not at all.
+    #[arg(long, value_name = "all|standard|fast")]
+    metrics: Option<String>,
+
+    /// Follow the run in a browser; see fedelity watch.
+    #[arg(long)]
+    open: bool,
+
+    /// Write an event file for TensorBoard into each run folder, round by round.
+    #[arg(long)]
+    tensorboard: bool,
+
     /// Print one JSON object a round on stdout, and nothing else there.
     #[arg(long)]
     json: bool,
@@ -88,12 +101,18 @@ impl Run {
         let labels = labels(&study.settings.methods);
         let folder = folder::create(self.output.as_deref(), &name(&study, &labels))?;
         printer.say(title(&study, threads));
+        let server = if self.open { Some(Server::start(folder.path())?) } else { None };
+        if let Some(server) = &server {
+            printer.say(format_args!("Follow it at {}", server.address()));
+            open(server.address());
+        }
         let rows = self.execute(printer, &study, &labels, threads, &folder, &interrupt)?;
         if !self.json {
             for line in results::lines(&rows, printer, terminal::width()) {
                 printer.line(line)?;
             }
         }
+        server.into_iter().for_each(Server::end);
         printer.say(format_args!("Results are in {}", folder.path().display()));
         Ok(status(printer, &rows))
     }
@@ -103,6 +122,9 @@ impl Run {
         if let Some(file) = &self.partition {
             document.remove_of_file("partition");
             document.put(&["partition", "file"], path_value(file), "--partition")?;
+        }
+        if let Some(metrics) = &self.metrics {
+            document.put(&["evaluation", "metrics"], metrics.as_str().into(), "--metrics")?;
         }
         let settings = Settings::check(&document)?;
         for note in &settings.notes {
@@ -141,9 +163,13 @@ impl Run {
                     folder.clone()
                 };
                 progress.start(format!("{label}, seed {seed}"));
+                let mut events = if self.tensorboard { Some(events(&own)?) } else { None };
                 let run = Execution { study, method, seed, threads };
                 let outcome = run.execute(&own, interrupt, &mut |record| {
                     progress.round(record);
+                    if let Some(events) = &mut events {
+                        events.append(record, now())?;
+                    }
                     if self.json { printer.json(&Line { method: label, seed, record }) } else { Ok(()) }
                 });
                 let outcome = outcome.inspect_err(|_| progress.finish())?;
@@ -159,6 +185,17 @@ impl Run {
         progress.finish();
         Ok(rows)
     }
+}
+
+/// An event file in the run folder.
+fn events(folder: &RunFolder) -> Result<EventsFile> {
+    let name = format!("events.out.tfevents.{}.fedelity", now() as u64);
+    Ok(EventsFile::create(&folder.file(&name), now())?)
+}
+
+/// Seconds since 1970.
+fn now() -> f64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }
 
 pub(crate) fn threads(asked: Option<usize>) -> Result<usize> {

@@ -32,8 +32,20 @@ impl Settings {
             pairs.extend(method.keys.iter().map(|(key, value)| (key.clone(), value.clone())));
             write(&mut out, if methods.len() == 1 { "[method]" } else { "[[method]]" }, pairs);
         }
-        write(&mut out, "[evaluation]", vec![pair("every", whole(self.evaluate_every))]);
+        write(&mut out, "[evaluation]", self.evaluation());
         out
+    }
+
+    fn evaluation(&self) -> Pairs {
+        let observation = &self.observation;
+        let confusion = observation.confusion.iter().map(|&round| whole(round)).collect();
+        let mut pairs = vec![
+            pair("every", whole(self.evaluate_every)),
+            pair("metrics", text(observation.metrics.name())),
+            pair("confusion", Value::Array(confusion)),
+        ];
+        pairs.extend(observation.client.map(|client| pair("client", whole(client))));
+        pairs
     }
 
     fn model(&self) -> Pairs {

@@ -7,6 +7,7 @@ use anyhow::Result;
 use fedelity_fl::{Training, Weighting};
 use fedelity_methods::{Error, registry};
 use fedelity_nn::{ModelSpec, OptimizerKind};
+use fedelity_sim::{Metrics, Observation};
 use toml::{Table, Value};
 
 use super::data::Data;
@@ -36,6 +37,7 @@ pub(crate) struct Settings {
     pub(crate) server: Server,
     pub(crate) methods: Vec<Method>,
     pub(crate) evaluate_every: usize,
+    pub(crate) observation: Observation,
     /// What was decided that the user may not expect.
     pub(crate) notes: Vec<String>,
 }
@@ -98,7 +100,7 @@ const TOP: &[&str] = &[
 ];
 const CLIENTS: &[&str] = &["per-round", "fraction", "epochs", "batch", "weighting", "teacher-cache"];
 const OPTIMIZER: &[&str] = &["kind", "lr", "momentum", "weight-decay", "lr-decay", "clip", "beta1", "beta2", "eps"];
-const EVALUATION: &[&str] = &["every"];
+const EVALUATION: &[&str] = &["every", "metrics", "confusion", "client"];
 
 impl Settings {
     /// Checks a document, first key to last; the first wrong one is the error.
@@ -131,6 +133,7 @@ impl Settings {
             text,
             server,
             evaluate_every: evaluation.count("every", 1)?.unwrap_or(defaults::EVALUATE_EVERY),
+            observation: observation(&evaluation, rounds)?,
             notes,
         })
     }
@@ -175,6 +178,19 @@ fn seeds(top: &Section<'_>) -> Result<Vec<u64>> {
         Some(seeds) if !seeds.is_empty() && distinct == seeds.len() => Ok(seeds),
         _ => Err(top.refuse("seeds", value, allowed)),
     }
+}
+
+fn observation(section: &Section<'_>, rounds: usize) -> Result<Observation> {
+    let metrics = section.choice("metrics", &Metrics::NAMES)?.and_then(Metrics::from_name).unwrap_or_default();
+    let mut confusion = Vec::new();
+    if let Some(value) = section.get("confusion") {
+        let allowed = format!("a list of rounds from 1 to {rounds}, such as [1, {rounds}]");
+        let Value::Array(items) = value else { return Err(section.refuse("confusion", value, &allowed)) };
+        let found: Option<Vec<usize>> = items.iter().map(|item| item.as_integer()?.try_into().ok()).collect();
+        let fits = |found: &Vec<usize>| found.iter().all(|round| (1..=rounds).contains(round));
+        confusion = found.filter(fits).ok_or_else(|| section.refuse("confusion", value, &allowed))?;
+    }
+    Ok(Observation { metrics, confusion, client: section.count("client", 0)? })
 }
 
 /// Refuses keys that belong to another kind. Where the command line chose the kind, the file's are left out instead.

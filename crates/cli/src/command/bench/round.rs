@@ -8,7 +8,7 @@ use fedelity_data::partition::partition;
 use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Shape, Spec, Split, catalogue};
 use fedelity_fl::{ServerData, Training, Weighting};
 use fedelity_nn::{InputShape, Model, ModelSpec, zoo};
-use fedelity_sim::{Experiment, Simulation};
+use fedelity_sim::{Experiment, Metrics, Observation, Simulation};
 use serde::Serialize;
 use toml::Table;
 
@@ -156,6 +156,7 @@ fn logistic_regression(
         evaluate_every: rounds,
         threads: 1,
         server_data: ServerData::default(),
+        observation: Observation { metrics: Metrics::Fast, ..Observation::default() },
     })?;
     Ok((simulation, parameters))
 }

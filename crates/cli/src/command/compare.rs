@@ -1,0 +1,199 @@
+//! `fedelity compare`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use fedelity_report::{Comparison, Format, Options, Row, Source, Study, Summary, render};
+
+use crate::printer::Printer;
+use crate::sparkline::sparkline;
+use crate::status::Status;
+use crate::table::{Align, Table};
+use crate::terminal;
+use crate::units::{bytes, seconds, wrap};
+
+const EXAMPLES: &str = "\
+Examples:
+  fedelity compare runs/three-seeds                 all runs below a folder
+  fedelity compare runs/a runs/b --baseline fedprox
+  fedelity compare runs/a --target 0.75             rounds to 75 % accuracy
+  fedelity compare runs/a --format latex > table.tex
+  fedelity compare runs/a --json | jq '.rows[].difference'
+
+Runs that differ in their seed alone are one row: mean and standard deviation. 'difference' is the
+final accuracy less the baseline's on the same seeds, in points, with its 95 % interval; p says how
+likely such a difference is if there is none (paired t for fewer than 10 seeds, else Wilcoxon's
+signed ranks), and p (Holm) is corrected for the number of methods. 'area' is the mean of the accuracy
+curve; 'to target' the first round with the target accuracy, which is the baseline's final one of
+the same seed unless --target gives it; 'rank' the mean rank over seeds.";
+
+/// Compare methods over seeds, with statistics
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Compare {
+    /// Run folders, or folders above them.
+    #[arg(required = true, value_name = "RUNS")]
+    runs: Vec<PathBuf>,
+
+    /// The method that the others are compared with [default: fedavg, or the first].
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
+
+    /// The accuracy to reach, as a share of 1 [default: the baseline's final one].
+    #[arg(long, value_name = "SHARE")]
+    target: Option<f64>,
+
+    /// Compare runs of other data, partitions or seeds all the same.
+    #[arg(long)]
+    force: bool,
+
+    /// Write the table for another program.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<Form>,
+
+    /// Print one JSON object with all digits; the same as --format json.
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Form {
+    /// A table of Markdown.
+    Markdown,
+    /// A tabular with the rules of booktabs.
+    Latex,
+    /// Comma-separated values, all digits.
+    Csv,
+    /// One JSON object, all digits.
+    Json,
+}
+
+impl Compare {
+    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+        if let Some(target) = self.target.filter(|target| !(0.0..=1.0).contains(target)) {
+            anyhow::bail!("--target {target}: expected a share from 0 to 1, such as 0.75");
+        }
+        let study = Study::new(Source::load(&self.runs)?);
+        let options = Options { baseline: self.baseline, target: self.target, force: self.force };
+        let comparison = Comparison::new(&study, &options)?;
+        for out in &comparison.left_out {
+            printer.warn(format_args!("{}: {}", out.path.display(), out.what));
+        }
+        for mismatch in &comparison.mismatches {
+            printer.warn(mismatch);
+        }
+        let format = match self.format {
+            _ if self.json => Some(Format::Json),
+            Some(Form::Markdown) => Some(Format::Markdown),
+            Some(Form::Latex) => Some(Format::Latex),
+            Some(Form::Csv) => Some(Format::Csv),
+            Some(Form::Json) => Some(Format::Json),
+            None => None,
+        };
+        match format {
+            Some(format) => printer.raw(render(&comparison, format).as_bytes())?,
+            None => {
+                for line in lines(&comparison, printer, terminal::width()) {
+                    printer.line(line)?;
+                }
+            }
+        }
+        Ok(Status::Done)
+    }
+}
+
+/// The comparison as text of at most `width` columns, as long as names are short.
+pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) -> Vec<String> {
+    let mut results = Table::new(&[
+        ("method", Align::Left),
+        ("n", Align::Right),
+        ("final %", Align::Right),
+        ("best %", Align::Right),
+        ("forgetting", Align::Right),
+        ("area %", Align::Right),
+        ("curve", Align::Left),
+    ]);
+    let mut differences = Table::new(&[
+        ("method", Align::Left),
+        ("difference", Align::Right),
+        ("95 % interval", Align::Left),
+        ("p", Align::Right),
+        ("p (Holm)", Align::Right),
+        ("to target", Align::Right),
+        ("rank", Align::Right),
+    ]);
+    let mut costs = Table::new(&[("method", Align::Left), ("traffic", Align::Right), ("time", Align::Right)]);
+    let taken = comparison.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
+    // What the other columns take with their gaps.
+    let room = width.saturating_sub(taken + 3 + 15 + 15 + 16 + 15 + 6).clamp(6, 24);
+    for row in &comparison.rows {
+        let curve: Vec<f64> = row.curve.iter().map(|(_, accuracy)| *accuracy).collect();
+        results.row([
+            row.label.clone(),
+            row.seeds.len().to_string(),
+            spread(row.final_accuracy, 100.0, 2),
+            spread(row.best_accuracy, 100.0, 2),
+            spread(row.forgetting, 1.0, 3),
+            spread(row.area, 100.0, 2),
+            sparkline(&curve, room),
+        ]);
+        differences.row(difference(row));
+        costs.row([
+            row.label.clone(),
+            row.bytes.map_or("-".to_string(), |found| bytes(found.mean as u64)),
+            row.seconds.map_or("-".to_string(), |found| seconds(found.mean)),
+        ]);
+    }
+    let mut lines = results.lines(printer);
+    if comparison.rows.len() > 1 {
+        lines.push(String::new());
+        lines.extend(differences.lines(printer));
+    }
+    lines.push(String::new());
+    lines.extend(costs.lines(printer));
+    let unfinished: usize = comparison.rows.iter().map(|row| row.unfinished).sum();
+    let mut notes = comparison.notes.clone();
+    if comparison.rows.len() == 1 {
+        notes.clear();
+    }
+    if unfinished > 0 {
+        notes.push(format!("Runs that did not finish and do not count: {unfinished}."));
+    }
+    for note in notes {
+        lines.push(String::new());
+        lines.extend(wrap(&note, width));
+    }
+    lines
+}
+
+fn difference(row: &Row) -> [String; 7] {
+    let found = row.difference;
+    let p = |p: Option<f64>| match p {
+        None => "-".to_string(),
+        Some(p) if p < 0.001 => "<0.001".to_string(),
+        Some(p) => format!("{p:.3}"),
+    };
+    [
+        row.label.clone(),
+        found.map_or("-".to_string(), |found| format!("{:+.2}", 100.0 * found.summary.mean)),
+        found.and_then(|found| found.interval).map_or("-".to_string(), |interval| {
+            format!("[{:+.2}, {:+.2}]", 100.0 * interval.low, 100.0 * interval.high)
+        }),
+        p(found.and_then(|found| found.p)),
+        p(found.and_then(|found| found.p_holm)),
+        row.to_target.map_or("-".to_string(), |found| match found.rounds {
+            Some(rounds) if found.reached == found.of => format!("{rounds:.1}"),
+            Some(rounds) => format!("{rounds:.1} ({}/{})", found.reached, found.of),
+            None => "-".to_string(),
+        }),
+        row.rank.map_or("-".to_string(), |rank| format!("{rank:.1}")),
+    ]
+}
+
+fn spread(summary: Option<Summary>, scale: f64, digits: usize) -> String {
+    match summary {
+        None => "-".to_string(),
+        Some(Summary { mean, sd: Some(sd), .. }) => format!("{:.digits$} ± {:.digits$}", scale * mean, scale * sd),
+        Some(Summary { mean, .. }) => format!("{:.digits$}", scale * mean),
+    }
+}

@@ -1,0 +1,96 @@
+//! `fedelity report`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use fedelity_report::{Report as Page, Source, Study, png, svg};
+
+use crate::folder::write_whole;
+use crate::printer::Printer;
+use crate::status::Status;
+use crate::units::{bytes, plural};
+
+const EXAMPLES: &str = "\
+Examples:
+  fedelity report runs/three-seeds -o report.html    one page, to be opened in a browser
+  fedelity report runs/a runs/b --figures figures    every figure as SVG and PNG
+  fedelity report runs/a -o a.html --baseline fedprox
+
+The page is one file without links to anything else. Runs that differ in their seed alone are one
+method: curves are means over seeds, bands one standard deviation.";
+
+/// Write a page with tables and figures
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Report {
+    /// Run folders, or folders above them.
+    #[arg(required = true, value_name = "RUNS")]
+    runs: Vec<PathBuf>,
+
+    /// The page to write [default: report.html, unless only figures are asked for].
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// A folder for the figures, as SVG and PNG.
+    #[arg(long, value_name = "DIR")]
+    figures: Option<PathBuf>,
+
+    /// The method that the others are compared with [default: fedavg, or the first].
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
+
+    /// Print one JSON object that names what was written and what was left out.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Report {
+    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+        if let Some(folder) = self.figures.as_deref().filter(|folder| folder.exists() && !folder.is_dir()) {
+            bail!("--figures {}: not a folder", folder.display());
+        }
+        let study = Study::new(Source::load(&self.runs)?);
+        for out in &study.left_out {
+            printer.warn(format_args!("{}: {}", out.path.display(), out.what));
+        }
+        let page = Page::new(&study, self.baseline)?;
+        let mut written = Vec::new();
+        if let Some(folder) = &self.figures {
+            written = figures(&page, folder)?;
+            printer.say(format_args!("Wrote {} into {}", plural(written.len() / 2, "figure"), folder.display()));
+        }
+        let output = self.output.or_else(|| self.figures.is_none().then(|| PathBuf::from("report.html")));
+        if let Some(path) = &output {
+            let html = page.html(false);
+            write_whole(path, html.as_bytes())?;
+            printer.say(format_args!("Wrote {} ({})", path.display(), bytes(html.len() as u64)));
+        }
+        if self.json {
+            printer.json(&serde_json::json!({
+                "page": output,
+                "figures": written,
+                "methods": page.methods.iter().map(|method| &method.label).collect::<Vec<_>>(),
+                "left-out": study.left_out,
+            }))?;
+        }
+        Ok(Status::Done)
+    }
+}
+
+/// Every figure twice; their paths.
+fn figures(page: &Page, folder: &Path) -> Result<Vec<PathBuf>> {
+    fs::create_dir_all(folder).with_context(|| format!("{}: cannot create", folder.display()))?;
+    let mut written = Vec::new();
+    for figure in page.cards.iter().flat_map(|card| &card.figures) {
+        let Some(drawing) = svg(figure, &page.methods)? else { continue };
+        // Ids have names of layers and loss terms in them.
+        let name: String = figure.id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        for (ending, content) in [("svg", drawing.clone().into_bytes()), ("png", png(&drawing, &figure.id)?)] {
+            let path = folder.join(format!("{name}.{ending}"));
+            write_whole(&path, &content)?;
+            written.push(path);
+        }
+    }
+    Ok(written)
+}

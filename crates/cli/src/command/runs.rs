@@ -1,0 +1,283 @@
+//! `fedelity runs`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use anyhow::{Context, Result, bail};
+use fedelity_record::{EventsFile, Status as Ending, names, read_tags, rounds_csv, salvage_rounds, write_tags};
+use fedelity_report::{Run, Source};
+use serde_json::json;
+
+use crate::printer::Printer;
+use crate::sparkline::sparkline;
+use crate::status::Status;
+use crate::table::{Align, Table};
+use crate::units::plural;
+
+const EXAMPLES: &str = "\
+Examples:
+  fedelity runs                                     the runs below ./runs
+  fedelity runs list runs/old --method fedntd --tag paper
+  fedelity runs tag paper runs/2026-01-31-fedntd    and --untag to take it away
+  fedelity runs remove runs/2026-01-31-fedntd --yes
+  fedelity runs export runs/a --csv rounds.csv      one row a round
+  fedelity runs export runs/a --tensorboard logs    then: tensorboard --logdir logs";
+
+/// List, tag, remove and export runs
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Runs {
+    #[command(subcommand)]
+    action: Option<Action>,
+
+    #[command(flatten)]
+    list: List,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// List runs
+    List(List),
+    /// Give runs a tag, or take it away
+    Tag {
+        /// The tag.
+        tag: String,
+        /// Run folders.
+        #[arg(required = true)]
+        runs: Vec<PathBuf>,
+        /// Take the tag away.
+        #[arg(long)]
+        untag: bool,
+    },
+    /// Remove run folders and all that is in them
+    Remove {
+        /// Run folders.
+        #[arg(required = true)]
+        runs: Vec<PathBuf>,
+        /// Remove them; without this, only say what would be removed.
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Write the rounds for other programs
+    Export {
+        /// A run folder, or for TensorBoard also a folder above several.
+        run: PathBuf,
+        /// A file with one row a round; - is stdout.
+        #[arg(long, value_name = "FILE", required_unless_present = "tensorboard")]
+        csv: Option<PathBuf>,
+        /// A folder that TensorBoard reads.
+        #[arg(long, value_name = "DIR")]
+        tensorboard: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct List {
+    /// Folders to look in.
+    #[arg(default_value = "runs")]
+    folders: Vec<PathBuf>,
+
+    /// Only runs of this method.
+    #[arg(long, value_name = "NAME")]
+    method: Option<String>,
+
+    /// Only runs on this data set.
+    #[arg(long, value_name = "NAME")]
+    dataset: Option<String>,
+
+    /// Only runs with this tag.
+    #[arg(long, value_name = "TAG")]
+    tag: Option<String>,
+
+    /// Only runs that ended like this: finished, diverged, interrupted or broken.
+    #[arg(long, value_name = "STATUS", value_parser = ["finished", "diverged", "interrupted", "broken"])]
+    status: Option<String>,
+
+    /// Print one JSON object a run.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Runs {
+    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+        match self.action {
+            None => self.list.run(printer)?,
+            Some(Action::List(list)) => list.run(printer)?,
+            Some(Action::Tag { tag, runs, untag }) => tagged(printer, &tag, &runs, untag)?,
+            Some(Action::Remove { runs, yes }) => remove(printer, &runs, yes)?,
+            Some(Action::Export { run, csv, tensorboard }) => {
+                if let Some(csv) = csv {
+                    export_csv(printer, &run, &csv)?;
+                }
+                if let Some(folder) = tensorboard {
+                    export_events(printer, &run, &folder)?;
+                }
+            }
+        }
+        Ok(Status::Done)
+    }
+}
+
+/// How a run ended, in a word.
+fn ending(run: &Run) -> &'static str {
+    match run.summary.status {
+        _ if !run.ended => "broken",
+        Ending::Finished => "finished",
+        Ending::Diverged { .. } => "diverged",
+        Ending::Interrupted => "interrupted",
+    }
+}
+
+impl List {
+    fn run(&self, printer: &Printer) -> Result<()> {
+        let source = Source::load(&self.folders)?;
+        let fits = |run: &&Run| {
+            let same = |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted == found);
+            same(&self.method, &run.header.method)
+                && same(&self.dataset, &run.header.dataset)
+                && same(&self.status, ending(run))
+                && self.tag.as_ref().is_none_or(|tag| run.tags.contains(tag))
+        };
+        let runs: Vec<&Run> = source.runs.iter().filter(fits).collect();
+        if self.json {
+            for run in &runs {
+                printer.json(&json!({
+                    "path": run.path,
+                    "status": ending(run),
+                    "method": run.header.method,
+                    "dataset": run.header.dataset,
+                    "partition": run.header.partition,
+                    "model": run.header.model,
+                    "seed": run.header.seed,
+                    "rounds": run.rounds.len(),
+                    "planned": run.header.rounds,
+                    "final-accuracy": run.summary.final_accuracy,
+                    "forgetting": run.summary.forgetting,
+                    "tags": run.tags,
+                    "version": run.header.version,
+                    "fedelity": run.header.fedelity,
+                }))?;
+            }
+            return Ok(());
+        }
+        let mut table = Table::new(&[
+            ("method", Align::Left),
+            ("seed", Align::Right),
+            ("rounds", Align::Right),
+            ("final %", Align::Right),
+            ("curve", Align::Left),
+            ("status", Align::Left),
+            ("tags", Align::Left),
+            ("folder", Align::Left),
+        ]);
+        for run in &runs {
+            let curve: Vec<f64> = run.curve(|round| round.accuracy).into_iter().map(|(_, accuracy)| accuracy).collect();
+            table.row([
+                run.header.method.clone(),
+                run.header.seed.to_string(),
+                run.rounds.len().to_string(),
+                run.summary.final_accuracy.map_or("-".to_string(), |accuracy| format!("{:.2}", 100.0 * accuracy)),
+                sparkline(&curve, 10),
+                ending(run).to_string(),
+                run.tags.join(" "),
+                run.path.display().to_string(),
+            ]);
+        }
+        for line in table.lines(printer) {
+            printer.line(line)?;
+        }
+        for out in source.left_out.iter().filter(|out| !source.runs.iter().any(|run| run.path == out.path)) {
+            printer.warn(format_args!("{}: {}", out.path.display(), out.what));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a folder that is not a run's.
+fn expect_run(path: &Path) -> Result<()> {
+    let rounds = path.join(names::ROUNDS);
+    if !rounds.is_file() {
+        bail!("{}: not a run folder: it has no {}", path.display(), names::ROUNDS);
+    }
+    Ok(())
+}
+
+fn tagged(printer: &Printer, tag: &str, runs: &[PathBuf], untag: bool) -> Result<()> {
+    if tag.trim().is_empty() || tag.chars().any(char::is_control) {
+        bail!("{tag:?}: expected a tag of at least one character that can be seen");
+    }
+    for run in runs {
+        expect_run(run)?;
+    }
+    for run in runs {
+        let mut tags = read_tags(run)?;
+        tags.retain(|known| known != tag);
+        if !untag {
+            tags.push(tag.to_string());
+        }
+        write_tags(run, &tags)?;
+    }
+    printer.say(format_args!("{} {}", if untag { "Untagged" } else { "Tagged" }, plural(runs.len(), "run")));
+    Ok(())
+}
+
+fn remove(printer: &Printer, runs: &[PathBuf], yes: bool) -> Result<()> {
+    for run in runs {
+        expect_run(run)?;
+        // Nothing that is not a run's header is enough to remove a folder.
+        salvage_rounds(&run.join(names::ROUNDS)).with_context(|| format!("{} is left as it is", run.display()))?;
+    }
+    for run in runs {
+        if yes {
+            fs::remove_dir_all(run).with_context(|| format!("{}: cannot remove", run.display()))?;
+        }
+        printer.line(format_args!("{} {}", if yes { "removed" } else { "would remove" }, run.display()))?;
+    }
+    if !yes {
+        printer.say("Nothing is removed without --yes");
+    }
+    Ok(())
+}
+
+fn export_csv(printer: &Printer, run: &Path, file: &Path) -> Result<()> {
+    expect_run(run)?;
+    let salvage = salvage_rounds(&run.join(names::ROUNDS))?;
+    for problem in &salvage.problems {
+        printer.warn(format_args!("{}: {problem}", run.display()));
+    }
+    let text = rounds_csv(&salvage.rounds);
+    if file == Path::new("-") {
+        return printer.raw(text.as_bytes());
+    }
+    crate::folder::write_whole(file, text.as_bytes())
+}
+
+/// One folder a run, as TensorBoard groups them. A round's time is when it ended, counted back from the file's.
+fn export_events(printer: &Printer, run: &Path, folder: &Path) -> Result<()> {
+    let source = Source::load(&[run.to_path_buf()])?;
+    for out in &source.left_out {
+        printer.warn(format_args!("{}: {}", out.path.display(), out.what));
+    }
+    for run in &source.runs {
+        let name = format!("{}-seed-{}", run.header.method, run.header.seed);
+        let mut below = folder.join(&name);
+        let mut n = 1;
+        while below.exists() {
+            n += 1;
+            below = folder.join(format!("{name}-{n}"));
+        }
+        fs::create_dir_all(&below).with_context(|| format!("{}: cannot create", below.display()))?;
+        let modified = fs::metadata(run.path.join(names::ROUNDS))?.modified()?;
+        let end = modified.duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
+        let mut time = end - run.rounds.iter().map(|round| round.seconds.total()).sum::<f64>();
+        let path = below.join(format!("events.out.tfevents.{}.fedelity", time.max(0.0) as u64));
+        let mut events = EventsFile::create(&path, time)?;
+        for round in &run.rounds {
+            time += round.seconds.total();
+            events.append(round, time)?;
+        }
+    }
+    printer.say(format_args!("Wrote {} below {}", plural(source.runs.len(), "run"), folder.display()));
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! `fedelity watch`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::interrupt::Interrupt;
+use crate::printer::Printer;
+use crate::server::{Server, open};
+use crate::status::Status;
+
+const EXAMPLES: &str = "\
+Examples:
+  fedelity watch runs/2026-01-31-fedntd     the report of a run that goes on, in a browser
+  fedelity watch runs --no-open             all runs below a folder; only say the address
+  fedelity run experiment.toml --open       the same, from the start of a run
+
+The page is served to this computer alone and follows the files of the run. It may be reloaded and
+opened twice. Ctrl-C ends it; pages that are open keep what they show.";
+
+/// Follow a run in a browser
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Watch {
+    /// A run folder, or a folder above several.
+    run: PathBuf,
+
+    /// Only print the address, open no browser.
+    #[arg(long)]
+    no_open: bool,
+}
+
+impl Watch {
+    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+        if !self.run.is_dir() {
+            bail!("{}: there is no such folder", self.run.display());
+        }
+        let interrupt = Interrupt::listen(printer)?;
+        let server = Server::start(&self.run)?;
+        printer.line(server.address())?;
+        printer.say("Ctrl-C ends it");
+        if !self.no_open {
+            open(server.address());
+        }
+        while !interrupt.is_asked() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        server.end();
+        Ok(Status::Done)
+    }
+}

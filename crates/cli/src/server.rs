@@ -1,0 +1,190 @@
+//! The report as a page that follows a run, for browsers on this computer.
+
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use anyhow::{Result, anyhow};
+use fedelity_record::names;
+use fedelity_report::{Report, Source, Study, waiting};
+use tiny_http::{Header, Method, Request, Response};
+
+/// How long a request is waited for before it is looked whether to end.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a viewer gets to fetch the last state.
+const FAREWELL: Duration = Duration::from_secs(4);
+
+/// A server on this computer alone.
+pub(crate) struct Server {
+    address: String,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves the runs at or below a folder, on a free port.
+    pub(crate) fn start(folder: &Path) -> Result<Self> {
+        let http = tiny_http::Server::http("127.0.0.1:0").map_err(|error| anyhow!("cannot listen: {error}"))?;
+        let port = http.server_addr().to_ip().ok_or_else(|| anyhow!("cannot listen on this computer"))?.port();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut site = Site { folder: folder.to_path_buf(), port, state: State::default(), told: 0 };
+        let asked = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || site.serve(&http, &asked));
+        Ok(Self { address: format!("http://127.0.0.1:{port}/"), stop, thread: Some(thread) })
+    }
+
+    /// Where it is.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Ends it. A page that is open gets a moment to fetch the last state.
+    pub(crate) fn end(mut self) {
+        self.halt();
+    }
+
+    fn halt(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.halt();
+    }
+}
+
+/// The page as it was last made.
+#[derive(Default)]
+struct State {
+    version: String,
+    html: String,
+    json: String,
+}
+
+struct Site {
+    folder: PathBuf,
+    port: u16,
+    state: State,
+    /// Requests for news so far.
+    told: usize,
+}
+
+type Answer = Response<Cursor<Vec<u8>>>;
+
+impl Site {
+    fn serve(&mut self, http: &tiny_http::Server, stop: &AtomicBool) {
+        let mut until = None;
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                // Nobody looks, or everybody had time enough.
+                let end = *until
+                    .get_or_insert_with(|| Instant::now() + if self.told > 0 { FAREWELL } else { Duration::ZERO });
+                if Instant::now() >= end {
+                    return;
+                }
+            }
+            if let Ok(Some(request)) = http.recv_timeout(TICK) {
+                let answer = self.answer(&request);
+                // A viewer that went away is no error.
+                let _ = request.respond(answer);
+            }
+        }
+    }
+
+    fn answer(&mut self, request: &Request) -> Answer {
+        // A page of another site must not read what is here by giving this computer a name of its own.
+        let host = request.headers().iter().find(|header| header.field.equiv("Host"));
+        let known = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
+        if !host.is_some_and(|host| known.iter().any(|name| host.value.as_str() == name)) {
+            return text(403, "text/plain", "this page is for this computer alone\n");
+        }
+        if *request.method() != Method::Get {
+            return text(405, "text/plain", "only GET\n");
+        }
+        let (path, query) = request.url().split_once('?').unwrap_or((request.url(), ""));
+        match path {
+            "/" => {
+                self.refresh();
+                text(200, "text/html; charset=utf-8", &self.state.html)
+            }
+            "/data" => {
+                self.told += 1;
+                self.refresh();
+                if query.strip_prefix("version=") == Some(&self.state.version) {
+                    return text(204, "application/json", "");
+                }
+                text(200, "application/json", &self.state.json)
+            }
+            _ => text(404, "text/plain", "not found\n"),
+        }
+    }
+
+    /// Makes the page again if a file changed.
+    fn refresh(&mut self) {
+        let version = version(&self.folder);
+        if version == self.state.version {
+            return;
+        }
+        let report =
+            Source::load(std::slice::from_ref(&self.folder)).and_then(|source| Report::new(&Study::new(source), None));
+        let (html, json) = match report {
+            Ok(report) => (report.html(true), report.news(&version)),
+            Err(error) => waiting(&error.to_string(), &version),
+        };
+        self.state = State { version, html, json };
+    }
+}
+
+fn text(status: u16, kind: &str, body: &str) -> Answer {
+    let mut answer = Response::from_data(body.as_bytes().to_vec()).with_status_code(status);
+    let headers = [("Content-Type", kind), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")];
+    for (name, value) in headers {
+        if let Ok(header) = Header::from_bytes(name.as_bytes(), value.as_bytes()) {
+            answer.add_header(header);
+        }
+    }
+    answer
+}
+
+/// A word that changes whenever a file of a run changes.
+fn version(folder: &Path) -> String {
+    fn walk(path: &Path, depth: usize, files: &mut Vec<(PathBuf, u64, u128)>) {
+        let Ok(entries) = fs::read_dir(path) else { return };
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+            if [names::ROUNDS, names::SUMMARY, names::FEATURES].contains(&name) {
+                let Ok(about) = fs::metadata(&path) else { continue };
+                let time = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+                files.push((path, about.len(), time.map_or(0, |time| time.as_nanos())));
+            } else if depth < 6 && path.is_dir() && !path.is_symlink() {
+                walk(&path, depth + 1, files);
+            }
+        }
+    }
+    let mut files = Vec::new();
+    walk(folder, 0, &mut files);
+    files.sort();
+    let mut hash = std::hash::DefaultHasher::new();
+    std::hash::Hash::hash(&files, &mut hash);
+    format!("{:x}", std::hash::Hasher::finish(&hash))
+}
+
+/// Asks the desktop to show an address. Nothing happens where there is none.
+pub(crate) fn open(address: &str) {
+    let (program, first): (&str, &[&str]) = match std::env::consts::OS {
+        "macos" => ("open", &[]),
+        "windows" => ("cmd", &["/c", "start", ""]),
+        _ => ("xdg-open", &[]),
+    };
+    let mut command = std::process::Command::new(program);
+    command.args(first).arg(address).stdin(std::process::Stdio::null());
+    let _ = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn();
+}

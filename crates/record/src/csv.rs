@@ -1,0 +1,86 @@
+//! Rounds as a table for spreadsheets and data frames.
+
+use std::fmt::Write as _;
+
+use crate::round::RoundRecord;
+
+/// One row a round and one column a number. Numbers that were not measured are empty.
+pub fn rounds_csv(rounds: &[RoundRecord]) -> String {
+    let classes = rounds.iter().filter_map(|round| Some(round.class_accuracy.as_ref()?.len())).max().unwrap_or(0);
+    let mut terms: Vec<&String> = rounds.iter().flat_map(|round| round.train_terms.keys()).collect();
+    terms.sort();
+    terms.dedup();
+    let mut out = String::new();
+    let fixed = FIXED.iter().map(|(name, _)| name.to_string());
+    let of_terms = terms.iter().map(|name| format!("train-{name}"));
+    let of_classes = (0..classes).map(|class| format!("class-accuracy-{class}"));
+    let names: Vec<String> = ["round".to_string()].into_iter().chain(fixed).chain(of_terms).chain(of_classes).collect();
+    out.push_str(&names.join(","));
+    out.push('\n');
+    for round in rounds {
+        let _ = write!(out, "{}", round.round);
+        let fixed = FIXED.iter().map(|(_, of)| of(round));
+        let of_terms = terms.iter().map(|name| round.train_terms.get(*name).copied());
+        let class = |class: usize| round.class_accuracy.as_ref().and_then(|all| *all.get(class)?);
+        for value in fixed.chain(of_terms).chain((0..classes).map(class)) {
+            match value {
+                Some(value) => {
+                    let _ = write!(out, ",{value}");
+                }
+                None => out.push(','),
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// A column and where its number comes from.
+pub(crate) type Column = (&'static str, fn(&RoundRecord) -> Option<f64>);
+
+/// The columns that every run has.
+pub(crate) const FIXED: &[Column] = &[
+    ("accuracy", |r| r.accuracy),
+    ("loss", |r| r.loss),
+    ("forgetting", |r| r.forgetting),
+    ("class-cosine", |r| r.class_cosine),
+    ("local-accuracy", |r| r.local.as_ref().map(|local| local.accuracy.mean)),
+    ("local-accuracy-sd", |r| r.local.as_ref().map(|local| local.accuracy.sd)),
+    ("local-in-before", |r| r.local.as_ref()?.in_before),
+    ("local-in-after", |r| r.local.as_ref()?.in_after),
+    ("local-out-before", |r| r.local.as_ref()?.out_before),
+    ("local-out-after", |r| r.local.as_ref()?.out_after),
+    ("drift", |r| r.drift.map(|drift| drift.mean)),
+    ("gradient-diversity", |r| r.gradient_diversity),
+    ("train-loss", |r| r.train_loss),
+    ("trained-samples", |r| Some(r.trained_samples as f64)),
+    ("teacher-samples", |r| Some(r.teacher_samples as f64)),
+    ("bytes-down", |r| Some(r.bytes_down as f64)),
+    ("bytes-up", |r| Some(r.bytes_up as f64)),
+    ("traffic", |r| r.traffic),
+    ("seconds", |r| Some(r.seconds.total())),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_a_round_and_empty_where_nothing_was_measured() {
+        let first =
+            RoundRecord { round: 1, bytes_up: 7, train_terms: [("ce".to_string(), 0.5)].into(), ..Default::default() };
+        let second = RoundRecord {
+            round: 2,
+            accuracy: Some(0.1 + 0.2),
+            class_accuracy: Some(vec![Some(0.25), None]),
+            ..RoundRecord::default()
+        };
+        let text = rounds_csv(&[first, second]);
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{text}");
+        let at = |row: usize, name: &str| rows[row][rows[0].iter().position(|cell| *cell == name).unwrap()];
+        assert_eq!((at(1, "round"), at(1, "accuracy"), at(1, "bytes-up"), at(1, "train-ce")), ("1", "", "7", "0.5"));
+        assert_eq!((at(2, "accuracy"), at(2, "class-accuracy-0")), ("0.30000000000000004", "0.25"));
+        assert_eq!(at(2, "class-accuracy-1"), "");
+    }
+}

@@ -1,0 +1,24 @@
+//! Who holds what.
+
+use serde::{Deserialize, Serialize};
+
+use crate::header::{FORMAT, VERSION};
+
+/// How many samples of each class each client holds: `holdings.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Holdings {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Samples, `[client][class]`.
+    pub counts: Vec<Vec<u64>>,
+}
+
+impl Holdings {
+    /// These samples, `[client][class]`.
+    pub fn new(counts: Vec<Vec<u64>>) -> Self {
+        Self { format: FORMAT.to_string(), version: VERSION, counts }
+    }
+}

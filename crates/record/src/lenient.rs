@@ -1,0 +1,112 @@
+//! Reading what is left of a run, whatever happened to it.
+
+use std::fs;
+use std::path::Path;
+
+use crate::error::Error;
+use crate::header::{FORMAT, Header, VERSION};
+use crate::round::RoundRecord;
+
+/// What could be read of a `rounds.jsonl`, and what could not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Salvage {
+    /// What the run was.
+    pub header: Header,
+    /// The rounds that could be read, in ascending order; some may be missing.
+    pub rounds: Vec<RoundRecord>,
+    /// What was left out, and where.
+    pub problems: Vec<String>,
+}
+
+/// Reads as much as there is. Only a file without a readable header is an error.
+pub fn salvage_rounds(path: &Path) -> Result<Salvage, Error> {
+    let bytes = fs::read(path).map_err(Error::io("read", path))?;
+    let complete = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+    let mut lines = bytes[..complete].split_inclusive(|&byte| byte == b'\n').enumerate();
+    let Some((_, first)) = lines.next() else {
+        return Err(Error::NoHeader { path: path.to_path_buf() });
+    };
+    let mut problems = Vec::new();
+    let header = header(first, path, &mut problems)?;
+    let mut rounds: Vec<RoundRecord> = Vec::new();
+    let mut garbage: Vec<(usize, String)> = Vec::new();
+    for (number, line) in lines {
+        match serde_json::from_slice::<RoundRecord>(line) {
+            Err(error) => garbage.push((number + 1, error.to_string())),
+            Ok(round) if rounds.last().is_some_and(|last| round.round <= last.round) => {
+                garbage.push((number + 1, format!("round {} comes again", round.round)));
+            }
+            Ok(round) => rounds.push(round),
+        }
+    }
+    if let Some((line, reason)) = garbage.first() {
+        let more = if garbage.len() > 1 { format!(" and {} more lines", garbage.len() - 1) } else { String::new() };
+        problems.push(format!("line {line}{more} left out: {reason}"));
+    }
+    if complete < bytes.len() {
+        problems.push("the last line is cut and left out: the run was stopped while it wrote".to_string());
+    }
+    let last = rounds.last().map_or(0, |last| last.round);
+    let missing: Vec<u64> =
+        (1..=last).filter(|n| rounds.binary_search_by_key(n, |round| round.round).is_err()).collect();
+    if let (Some(first), n) = (missing.first(), missing.len()) {
+        let which = if n == 1 {
+            format!("round {first} is missing")
+        } else {
+            format!("{n} rounds are missing, the first is {first}")
+        };
+        problems.push(which);
+    }
+    if last < header.rounds {
+        problems.push(format!("it ends after round {last} of {}", header.rounds));
+    }
+    Ok(Salvage { header, rounds, problems })
+}
+
+/// The header. Of another version, what is known is read.
+fn header(line: &[u8], path: &Path, problems: &mut Vec<String>) -> Result<Header, Error> {
+    let path = path.to_path_buf();
+    let bad = |reason: String| Error::Line { line: 1, reason, path: path.clone() };
+    let value: serde_json::Value = serde_json::from_slice(line).map_err(|e| bad(format!("not a header: {e}")))?;
+    let found = value.get("format").and_then(serde_json::Value::as_str).unwrap_or("");
+    if found != FORMAT {
+        return Err(Error::Format { expected: FORMAT, found: found.to_string(), path });
+    }
+    let found = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+    if found != u64::from(VERSION) {
+        problems.push(format!("version {found} of the format is not known; what version {VERSION} has is read"));
+    }
+    serde_json::from_value(value).map_err(|e| bad(format!("not a header: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RoundsFile;
+
+    #[test]
+    fn what_can_be_read_is_read_and_the_rest_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rounds.jsonl");
+        let mut file = RoundsFile::create(&path, &Header { rounds: 9, ..Header::default() }).unwrap();
+        (1..=5).for_each(|round| file.append(&RoundRecord { round, ..RoundRecord::default() }).unwrap());
+        let text = fs::read_to_string(&path).unwrap();
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines[3] = "\u{0}garbage{";
+        lines.push("{\"round\":6,\"by");
+        fs::write(&path, lines.join("\n")).unwrap();
+        let read = salvage_rounds(&path).unwrap();
+        assert_eq!(read.rounds.iter().map(|round| round.round).collect::<Vec<_>>(), [1, 2, 4, 5]);
+        let said = read.problems.join("; ");
+        for text in ["line 4 left out", "last line is cut", "round 3 is missing", "ends after round 5 of 9"] {
+            assert!(said.contains(text), "{text:?} in {said}");
+        }
+        fs::write(&path, text.replace("\"version\":1", "\"version\":7")).unwrap();
+        let read = salvage_rounds(&path).unwrap();
+        assert!(read.rounds.len() == 5 && read.problems[0].contains("version 7"), "{:?}", read.problems);
+        fs::write(&path, "{}\n").unwrap();
+        assert!(matches!(salvage_rounds(&path), Err(Error::Format { .. })));
+        fs::write(&path, "").unwrap();
+        assert!(matches!(salvage_rounds(&path), Err(Error::NoHeader { .. })));
+    }
+}

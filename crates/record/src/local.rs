@@ -1,0 +1,135 @@
+//! Local models: after training, before aggregation.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// On what local models are measured, and how often.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct LocalEvaluation {
+    /// `all`, `standard` or `fast`.
+    pub metrics: String,
+    /// Test samples: all of them, or a part in which each class has its share. 0 if local models are not measured.
+    pub samples: u64,
+    /// All test samples.
+    pub of: u64,
+    /// Rounds from one measurement to the next.
+    pub every: u64,
+    /// The samples, by class.
+    pub class_samples: Vec<u64>,
+}
+
+/// A number that every client has one of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct Spread {
+    /// The mean over clients.
+    pub mean: f64,
+    /// The standard deviation over clients, divided by n - 1; 0 for one client.
+    pub sd: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of these numbers; `None` if there is none or one of them is not finite.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let n = values.len() as f64;
+        if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / n;
+        let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>();
+        let (min, max) = values.iter().fold((f64::MAX, f64::MIN), |(min, max), &x| (min.min(x), max.max(x)));
+        Some(Self { mean, sd: (squares / (n - 1.0).max(1.0)).sqrt(), min, max })
+    }
+}
+
+/// The local models of one round, on the samples that [`LocalEvaluation`] names.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct LocalRecord {
+    /// Test samples each model was measured on.
+    pub samples: u64,
+    /// The accuracy of the model that all clients started from.
+    pub accuracy_before: f64,
+    /// The accuracies of the clients' models.
+    pub accuracy: Spread,
+    /// Accuracy on the clients' own distributions before training: the mean over clients.
+    pub in_before: Option<f64>,
+    /// After training.
+    pub in_after: Option<f64>,
+    /// Accuracy on all but the clients' own distributions before training: the mean over clients.
+    pub out_before: Option<f64>,
+    /// After training.
+    pub out_after: Option<f64>,
+    /// By class, the share of test samples that clients forgot: the mean over clients. `null` without samples.
+    pub class_forgot: Vec<Option<f64>>,
+    /// By class, the share of test samples that clients learnt: the mean over clients. `null` without samples.
+    pub class_learnt: Vec<Option<f64>>,
+    /// The share of units that prefer the same class as in the model before, by layer: the mean over clients.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub alignment: BTreeMap<String, f64>,
+    /// Every client by itself.
+    pub clients: Vec<ClientRecord>,
+    /// One client more closely, in the round that was chosen for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub focus: Option<FocusRecord>,
+}
+
+/// The local model of one client.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct ClientRecord {
+    /// The client.
+    pub client: u64,
+    /// Its training samples.
+    pub samples: u64,
+    /// The accuracy of its model.
+    pub accuracy: f64,
+    /// The distance of its weights to those it started from.
+    pub drift: f64,
+    /// Accuracy on its own distribution before training, if it can be told.
+    pub in_before: Option<f64>,
+    /// After training.
+    pub in_after: Option<f64>,
+    /// Accuracy on everything else before training, if it can be told.
+    pub out_before: Option<f64>,
+    /// After training.
+    pub out_after: Option<f64>,
+    /// By class, test samples that were predicted right before training and not after it. Left out where a round has
+    /// very many clients and classes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub forgot: Vec<u64>,
+    /// By class, test samples that were predicted right after training and not before it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub learnt: Vec<u64>,
+}
+
+/// One client more closely: all test samples, `[true class][predicted class]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct FocusRecord {
+    /// The client.
+    pub client: u64,
+    /// The model it started from.
+    pub before: Vec<Vec<u64>>,
+    /// Its own model.
+    pub after: Vec<Vec<u64>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spreads() {
+        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(Spread::of(&[1.0, f64::NAN]), None);
+        assert_eq!(Spread::of(&[2.0]), Some(Spread { mean: 2.0, sd: 0.0, min: 2.0, max: 2.0 }));
+        assert_eq!(Spread::of(&[1.0, 3.0, 2.0]), Some(Spread { mean: 2.0, sd: 1.0, min: 1.0, max: 3.0 }));
+    }
+}

@@ -1,0 +1,263 @@
+//! Methods side by side, with honest statistics.
+
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::source::{LeftOut, Run};
+use crate::statistics::{Interval, Summary, Test, differ, holm, ranks};
+use crate::study::{Group, Study};
+
+/// What to compare with, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The method that the others are compared with [default: fedavg, or the first].
+    pub baseline: Option<String>,
+    /// The accuracy to reach; without one, the final accuracy of the baseline with the same seed.
+    pub target: Option<f64>,
+    /// Whether to compare runs of other data, partitions or seeds.
+    pub force: bool,
+}
+
+/// Methods side by side.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Comparison {
+    /// The method that the others are compared with.
+    pub baseline: String,
+    /// The accuracy to reach, if it was given.
+    pub target: Option<f64>,
+    /// One row a method.
+    pub rows: Vec<Row>,
+    /// What differs between the runs although they are compared.
+    pub mismatches: Vec<String>,
+    /// What there is to know about the numbers.
+    pub notes: Vec<String>,
+    /// What was left out.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// One method over its seeds.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Row {
+    /// The method and what tells it from others.
+    pub label: String,
+    /// The seeds that count.
+    pub seeds: Vec<u64>,
+    /// Runs that did not finish and do not count.
+    pub unfinished: usize,
+    /// The accuracy of the last round.
+    pub final_accuracy: Option<Summary>,
+    /// The best accuracy of all rounds.
+    pub best_accuracy: Option<Summary>,
+    /// Forgetting after the last round.
+    pub forgetting: Option<Summary>,
+    /// The mean of the accuracy curve over the rounds.
+    pub area: Option<Summary>,
+    /// Final accuracy less the baseline's, seed by seed.
+    pub difference: Option<Difference>,
+    /// When the target was reached.
+    pub to_target: Option<ToTarget>,
+    /// The mean over seeds of the rank by final accuracy; 1 is the best.
+    pub rank: Option<f64>,
+    /// Bytes both ways, all rounds.
+    pub bytes: Option<Summary>,
+    /// Seconds, all rounds.
+    pub seconds: Option<Summary>,
+    /// The mean accuracy by round.
+    pub curve: Vec<(u64, f64)>,
+}
+
+/// Differences to the baseline on the same seeds.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Difference {
+    /// Seeds, mean and standard deviation.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// The 95 % interval of the mean, from two seeds on.
+    pub interval: Option<Interval>,
+    /// The two-sided p-value that there is no difference.
+    pub p: Option<f64>,
+    /// The same after Holm's correction for all methods of the table.
+    pub p_holm: Option<f64>,
+    /// How it was tested.
+    pub test: Test,
+}
+
+/// When a target was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ToTarget {
+    /// The first round that has it: the mean over the seeds that reach it.
+    pub rounds: Option<f64>,
+    /// Seeds that reach it.
+    pub reached: usize,
+    /// All seeds.
+    pub of: usize,
+}
+
+/// The method that others are compared with unless another is named.
+const BASELINE: &str = "fedavg";
+
+impl Comparison {
+    /// Compares the groups of a study. Runs of other data, partitions or seeds are refused unless it is forced.
+    pub fn new(study: &Study, options: &Options) -> Result<Self, Error> {
+        let mismatches: Vec<String> = study.mismatches().iter().map(ToString::to_string).collect();
+        if !mismatches.is_empty() && !options.force {
+            return Err(Error::Mismatch { what: mismatches.join("; ") });
+        }
+        let labels: Vec<&str> = study.groups.iter().map(|group| group.label.as_str()).collect();
+        let baseline = match &options.baseline {
+            Some(name) => study
+                .groups
+                .iter()
+                .find(|group| group.label == *name)
+                .ok_or_else(|| Error::UnknownBaseline { name: name.clone(), known: labels.join(", ") })?,
+            None => study.groups.iter().find(|group| group.label == BASELINE).unwrap_or(&study.groups[0]),
+        };
+        let rank = mean_ranks(&study.groups);
+        let mut rows: Vec<Row> =
+            study.groups.iter().zip(rank).map(|(group, rank)| row(group, baseline, options.target, rank)).collect();
+        let p: Vec<Option<f64>> = rows.iter().map(|row| row.difference.and_then(|found| found.p)).collect();
+        for (row, p) in rows.iter_mut().zip(holm(&p)) {
+            if let Some(difference) = &mut row.difference {
+                difference.p_holm = p;
+            }
+        }
+        let mut new = Self {
+            baseline: baseline.label.clone(),
+            target: options.target,
+            rows,
+            mismatches,
+            notes: Vec::new(),
+            left_out: study.left_out.clone(),
+        };
+        new.notes = new.remarks();
+        Ok(new)
+    }
+
+    /// What there is to know about the numbers.
+    fn remarks(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let differences: Vec<&Difference> = self.rows.iter().filter_map(|row| row.difference.as_ref()).collect();
+        let mut tests: Vec<Test> = Vec::new();
+        for difference in differences.iter().filter(|difference| difference.p.is_some()) {
+            if !tests.contains(&difference.test) {
+                tests.push(difference.test);
+            }
+        }
+        if let Some(most) = differences.iter().map(|difference| difference.summary.n).max() {
+            let names: Vec<&str> = tests.iter().map(|test| test.name()).collect();
+            if names.is_empty() {
+                let reason =
+                    if most < 2 { "one seed has no interval and no p-value" } else { "all differences are equal" };
+                notes.push(format!("Differences to {} on the same seeds; {reason}.", self.baseline));
+            } else {
+                notes.push(format!(
+                    "Differences to {} on the same seeds, with a 95 % interval (Student's t) and a two-sided p-value \
+                     ({}, n = {most}){}.",
+                    self.baseline,
+                    names.join(", "),
+                    if differences.len() > 1 { "; p (Holm) is corrected for all rows" } else { "" }
+                ));
+            }
+            if most == 2 {
+                notes.push("Two seeds say very little; the interval shows it.".to_string());
+            }
+        }
+        notes
+    }
+}
+
+fn row(group: &Group, baseline: &Group, target: Option<f64>, rank: Option<f64>) -> Row {
+    let runs = group.counted();
+    let over =
+        |of: &dyn Fn(&Run) -> Option<f64>| Summary::of(&runs.iter().filter_map(|run| of(run)).collect::<Vec<f64>>());
+    let is_baseline = std::ptr::eq(group, baseline);
+    let differences: Vec<f64> = runs
+        .iter()
+        .filter_map(|run| Some(run.summary.final_accuracy? - baseline.seed(run.header.seed)?.summary.final_accuracy?))
+        .collect();
+    let difference = (!is_baseline).then(|| differ(&differences)).flatten().map(|found| Difference {
+        summary: found.summary,
+        interval: found.interval,
+        p: found.p,
+        p_holm: None,
+        test: found.test,
+    });
+    Row {
+        label: group.label.clone(),
+        seeds: runs.iter().map(|run| run.header.seed).collect(),
+        unfinished: group.runs.len() - runs.len(),
+        final_accuracy: over(&|run| run.summary.final_accuracy),
+        best_accuracy: over(&|run| run.summary.best.map(|best| best.accuracy)),
+        forgetting: over(&|run| run.summary.forgetting),
+        area: over(&area),
+        difference,
+        to_target: to_target(&runs, baseline, target),
+        rank,
+        bytes: over(&|run| Some((run.summary.bytes_down + run.summary.bytes_up) as f64)),
+        seconds: over(&|run| Some(run.summary.seconds.total())),
+        curve: mean_curve(&runs),
+    }
+}
+
+/// The mean of the accuracy over the rounds, by trapezoids between evaluations.
+fn area(run: &Run) -> Option<f64> {
+    let curve = run.curve(|round| round.accuracy);
+    let (first, last) = (curve.first()?, curve.last()?);
+    if first.0 == last.0 {
+        return Some(first.1);
+    }
+    let pieces = curve.windows(2).map(|pair| (pair[1].0 - pair[0].0) as f64 * (pair[0].1 + pair[1].1) / 2.0);
+    Some(pieces.sum::<f64>() / (last.0 - first.0) as f64)
+}
+
+/// First passages; the target is given or the baseline's final accuracy with the same seed.
+fn to_target(runs: &[&Run], baseline: &Group, target: Option<f64>) -> Option<ToTarget> {
+    let mut rounds = Vec::new();
+    let mut of = 0;
+    for run in runs {
+        let own = target.or_else(|| baseline.seed(run.header.seed)?.summary.final_accuracy);
+        let Some(target) = own else { continue };
+        of += 1;
+        rounds.extend(
+            run.curve(|round| round.accuracy)
+                .iter()
+                .find(|(_, found)| *found >= target)
+                .map(|(round, _)| *round as f64),
+        );
+    }
+    (of > 0).then(|| ToTarget { rounds: Summary::of(&rounds).map(|found| found.mean), reached: rounds.len(), of })
+}
+
+/// The mean over runs, in the rounds that all of them evaluated.
+fn mean_curve(runs: &[&Run]) -> Vec<(u64, f64)> {
+    let curves: Vec<Vec<(u64, f64)>> = runs.iter().map(|run| run.curve(|round| round.accuracy)).collect();
+    let Some((first, others)) = curves.split_first() else { return Vec::new() };
+    let at =
+        |curve: &[(u64, f64)], round: u64| curve.binary_search_by_key(&round, |(r, _)| *r).ok().map(|i| curve[i].1);
+    first
+        .iter()
+        .filter_map(|&(round, value)| {
+            let sum = others.iter().try_fold(value, |sum, curve| Some(sum + at(curve, round)?))?;
+            Some((round, sum / curves.len() as f64))
+        })
+        .collect()
+}
+
+/// The mean rank of each group by final accuracy, over the seeds that all groups have.
+fn mean_ranks(groups: &[Group]) -> Vec<Option<f64>> {
+    let seeds: Vec<u64> =
+        groups.first().map_or(Vec::new(), |group| group.counted().iter().map(|r| r.header.seed).collect());
+    let mut sums = vec![0.0; groups.len()];
+    let mut counted = 0;
+    for seed in seeds {
+        let finals: Option<Vec<f64>> = groups.iter().map(|group| group.seed(seed)?.summary.final_accuracy).collect();
+        let Some(finals) = finals else { continue };
+        sums.iter_mut().zip(ranks(&finals, true)).for_each(|(sum, rank)| *sum += rank);
+        counted += 1;
+    }
+    sums.iter().map(|sum| (counted > 0 && groups.len() > 1).then(|| sum / f64::from(counted))).collect()
+}

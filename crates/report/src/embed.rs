@@ -1,0 +1,93 @@
+//! Features of test samples in the plane, by t-SNE.
+
+use bhtsne::tSNE;
+use fedelity_record::names;
+use safetensors::tensor::{Dtype, SafeTensors};
+
+use crate::source::Run;
+
+/// Test samples in the plane.
+pub(crate) struct Embedding {
+    pub(crate) labels: Vec<usize>,
+    pub(crate) global: Vec<(f64, f64)>,
+    pub(crate) local: Vec<(f64, f64)>,
+    pub(crate) client: u64,
+    pub(crate) round: u64,
+}
+
+const PERPLEXITY: f32 = 30.0;
+const EPOCHS: usize = 500;
+
+/// Reads the features of a run and lays them out. The same features give the same picture.
+pub(crate) fn embed(run: &Run) -> Result<Embedding, String> {
+    let bytes = std::fs::read(run.path.join(names::FEATURES)).map_err(|error| error.to_string())?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| format!("not a safetensors file ({error})"))?;
+    let (_, about) = SafeTensors::read_metadata(&bytes).map_err(|error| error.to_string())?;
+    let about = about.metadata().as_ref().and_then(|about| about.get("fedelity")).cloned().unwrap_or_default();
+    let about: serde_json::Value = serde_json::from_str(&about).unwrap_or_default();
+    let labels = file.tensor("labels").map_err(|error| error.to_string())?;
+    if labels.dtype() != Dtype::I64 {
+        return Err(format!("labels are {:?}, expected I64", labels.dtype()));
+    }
+    let number = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    let labels: Vec<usize> =
+        labels.data().chunks_exact(8).map(|bytes| usize::try_from(number(bytes)).unwrap_or(0).min(65_535)).collect();
+    let plane = |name: &str| -> Result<Vec<(f64, f64)>, String> {
+        let tensor = file.tensor(name).map_err(|error| error.to_string())?;
+        let [n, width] = tensor.shape() else { return Err(format!("{name} has the shape {:?}", tensor.shape())) };
+        if tensor.dtype() != Dtype::F32 || *n != labels.len() || *width == 0 {
+            return Err(format!("{name} is {:?} of {:?} for {} labels", tensor.dtype(), tensor.shape(), labels.len()));
+        }
+        let value = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap_or_default());
+        let values: Vec<f32> = tensor.data().chunks_exact(4).map(value).collect();
+        if values.iter().any(|value| !value.is_finite()) {
+            return Err(format!("{name} has numbers that are not finite"));
+        }
+        Ok(lay_out(&values, *width))
+    };
+    let (global, local) = (plane("global")?, plane("local")?);
+    let of = |key: &str| about.get(key).and_then(serde_json::Value::as_u64).unwrap_or(0);
+    Ok(Embedding { labels, global, local, client: of("client"), round: of("round") })
+}
+
+/// t-SNE of rows. It starts from a fixed spiral, so that it is a function of the rows.
+fn lay_out(values: &[f32], width: usize) -> Vec<(f64, f64)> {
+    let rows: Vec<&[f32]> = values.chunks_exact(width).collect();
+    if rows.len() < 4 {
+        return rows.iter().enumerate().map(|(i, _)| (i as f64, 0.0)).collect();
+    }
+    let start: Vec<f32> = (0..rows.len())
+        .flat_map(|i| {
+            let (angle, radius) = (i as f32 * 2.399_963, 1e-4 * ((i + 1) as f32 / rows.len() as f32).sqrt());
+            [radius * angle.cos(), radius * angle.sin()]
+        })
+        .collect();
+    let distance = |a: &&[f32], b: &&[f32]| a.iter().zip(*b).map(|(a, b)| (a - b) * (a - b)).sum::<f32>().sqrt();
+    let mut tsne = tSNE::<f32, &[f32], 2>::new(&rows);
+    tsne.perplexity(PERPLEXITY.min((rows.len() as f32 - 1.0) / 3.0)).epochs(EPOCHS);
+    tsne.initial_embedding(start);
+    tsne.exact(distance);
+    tsne.embedding().chunks_exact(2).map(|at| (f64::from(at[0]), f64::from(at[1]))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_clouds_stay_apart_and_the_picture_is_the_same_each_time() {
+        let noise = |i: usize| ((i * 7_919) % 97) as f32 / 97.0;
+        let values: Vec<f32> =
+            (0..80).flat_map(|i| (0..5).map(move |k| noise(i * 5 + k) + if i < 40 { 0.0 } else { 20.0 })).collect();
+        let at = lay_out(&values, 5);
+        let centre = |part: &[(f64, f64)]| {
+            let n = part.len() as f64;
+            (part.iter().map(|p| p.0).sum::<f64>() / n, part.iter().map(|p| p.1).sum::<f64>() / n)
+        };
+        let (a, b) = (centre(&at[..40]), centre(&at[40..]));
+        let distance = |p: (f64, f64), q: (f64, f64)| ((p.0 - q.0).powi(2) + (p.1 - q.1).powi(2)).sqrt();
+        let right = at.iter().enumerate().filter(|(i, p)| (distance(**p, a) < distance(**p, b)) == (*i < 40)).count();
+        assert_eq!(right, 80);
+        assert_eq!(at, lay_out(&values, 5));
+    }
+}

@@ -1,0 +1,163 @@
+//! A figure as data. The page and the files for papers are drawn from the same.
+
+use serde::Serialize;
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Figure {
+    /// Its name in the page and as a file.
+    pub id: String,
+    /// Its heading.
+    pub title: String,
+    /// What is drawn.
+    #[serde(flatten)]
+    pub drawing: Drawing,
+}
+
+/// What a figure draws.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum Drawing {
+    /// Curves with bands.
+    Lines {
+        /// The name of the horizontal axis.
+        x: String,
+        /// The name of the vertical axis.
+        y: String,
+        /// Whether numbers are shares that are shown in percent.
+        percent: bool,
+        /// The curves.
+        series: Vec<Series>,
+    },
+    /// Cells of shade.
+    Heat {
+        /// The method it belongs to, if it does.
+        method: Option<usize>,
+        /// The name of the horizontal axis.
+        x: String,
+        /// The name of the vertical axis.
+        y: String,
+        /// What the columns are.
+        columns: Vec<String>,
+        /// What the rows are, from above.
+        rows: Vec<String>,
+        /// Numbers, `[row][column]`.
+        cells: Vec<Vec<Option<f64>>>,
+        /// The largest number of the scale, which begins at 0.
+        high: f64,
+        /// Whether numbers are shares that are shown in percent.
+        percent: bool,
+    },
+    /// Points in a plane, coloured by class.
+    Points {
+        /// The method it belongs to.
+        method: usize,
+        /// The names of the classes.
+        classes: Vec<String>,
+        /// Where each point is, and its class.
+        points: Vec<(f64, f64, usize)>,
+    },
+    /// Class accuracies of all methods at a round that can be chosen.
+    Classes {
+        /// The names of the classes.
+        classes: Vec<String>,
+        /// The rounds.
+        rounds: Vec<u64>,
+        /// For each method, `[round][class]`.
+        series: Vec<Vec<Vec<Option<f64>>>>,
+    },
+}
+
+/// A curve: the mean over seeds, and how far seeds are spread.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Series {
+    /// Whose it is.
+    pub method: usize,
+    /// What it is called beside the method; empty if the method says it all.
+    pub part: String,
+    /// Whether it is drawn fainter, beside another one of the same method.
+    pub faint: bool,
+    /// Horizontal place, mean, mean less standard deviation, mean plus standard deviation.
+    pub points: Vec<[f64; 4]>,
+}
+
+/// Figures that belong together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Card {
+    /// Its name in the page.
+    pub id: String,
+    /// Its heading.
+    pub title: String,
+    /// What it shows.
+    pub text: String,
+    /// Whether one figure is shown at a time, to be chosen from a list; otherwise all stand side by side.
+    pub choice: bool,
+    /// The figures.
+    pub figures: Vec<Figure>,
+}
+
+/// How a method is drawn, everywhere the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Style {
+    /// The method.
+    pub label: String,
+    /// Its colour.
+    pub colour: &'static str,
+    /// Lengths of dash and gap; empty is a full line.
+    pub dash: &'static [u32],
+}
+
+/// Colours that people with any kind of colour vision can tell apart (Okabe and Ito 2008), on light and dark ground:
+/// grey in the place of black, a darker yellow.
+const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#808080", "#a89f00"];
+const DASHES: [&[u32]; 4] = [&[], &[8, 4], &[2, 3], &[10, 3, 2, 3]];
+
+/// The styles of methods, in their order. Colours come again with another dash.
+pub(crate) fn styles(labels: &[&str]) -> Vec<Style> {
+    let style = |(i, label): (usize, &&str)| Style {
+        label: label.to_string(),
+        colour: COLOURS[i % COLOURS.len()],
+        dash: DASHES[i / COLOURS.len() % DASHES.len()],
+    };
+    labels.iter().enumerate().map(style).collect()
+}
+
+/// The colour of a class among `classes`: around the circle of hues, neighbours alternating in lightness.
+pub(crate) fn class_colour(class: usize, classes: usize) -> (u8, u8, u8) {
+    let hue = class as f64 / classes.max(1) as f64 * 6.0;
+    let value = if class.is_multiple_of(2) { 0.85 } else { 0.6 };
+    let x = 1.0 - (hue % 2.0 - 1.0).abs();
+    let (r, g, b) = match hue as usize {
+        0 => (1.0, x, 0.0),
+        1 => (x, 1.0, 0.0),
+        2 => (0.0, 1.0, x),
+        3 => (0.0, x, 1.0),
+        4 => (x, 0.0, 1.0),
+        _ => (1.0, 0.0, x),
+    };
+    let byte = |part: f64| ((0.15 + 0.85 * part) * value * 255.0) as u8;
+    (byte(r), byte(g), byte(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seventeen_methods_look_different() {
+        let labels: Vec<String> = (0..17).map(|i| format!("m{i}")).collect();
+        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        let mut looks: Vec<(&str, &[u32])> = styles(&labels).iter().map(|style| (style.colour, style.dash)).collect();
+        looks.sort_unstable();
+        looks.dedup();
+        assert_eq!(looks.len(), 17);
+        let mut colours: Vec<_> = (0..100).map(|class| class_colour(class, 100)).collect();
+        colours.sort_unstable();
+        colours.dedup();
+        assert!(colours.len() > 95, "{}", colours.len());
+    }
+}

@@ -1,0 +1,302 @@
+//! One page with everything: no other file, no network.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::cards::cards;
+use crate::compare::{Comparison, Options, Row};
+use crate::error::Error;
+use crate::figure::{Card, Style, styles};
+use crate::statistics::Summary;
+use crate::study::Study;
+use crate::table::{p_value, spread};
+
+const PAGE: &str = include_str!("../assets/page.html");
+const STYLES: &str = include_str!("../assets/page.css");
+const SCRIPT: &str = include_str!("../assets/page.js");
+const CHARTS: &str = include_str!("../assets/echarts/charts.min.js");
+
+/// A report: what the page shows, and what the figures are drawn from.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The methods and how they are drawn.
+    pub methods: Vec<Style>,
+    /// The figures, in their order.
+    pub cards: Vec<Card>,
+    /// The table.
+    pub comparison: Comparison,
+    setting: String,
+    environment: Vec<(String, String)>,
+    commands: Vec<String>,
+    left_out: Vec<String>,
+}
+
+/// The part that the page's script reads.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Data<'a> {
+    methods: &'a [Style],
+    cards: &'a [Card],
+    live: bool,
+}
+
+impl Report {
+    /// From the runs of a study. Runs that do not match are shown side by side all the same, and what differs is said.
+    pub fn new(study: &Study, baseline: Option<String>) -> Result<Self, Error> {
+        let comparison = Comparison::new(study, &Options { baseline, target: None, force: true })?;
+        let labels: Vec<&str> = study.groups.iter().map(|group| group.label.as_str()).collect();
+        let mut notes = Vec::new();
+        let cards = cards(study, &mut notes);
+        let mut left_out: Vec<String> =
+            study.left_out.iter().map(|out| format!("{}: {}", out.path.display(), out.what)).collect();
+        left_out.extend(notes);
+        Ok(Self {
+            methods: styles(&labels),
+            cards,
+            setting: setting(study),
+            environment: environment(study),
+            commands: commands(study),
+            left_out,
+            comparison,
+        })
+    }
+
+    /// The page. A live one asks its server for news.
+    pub fn html(&self, live: bool) -> String {
+        let labels: Vec<&str> = self.methods.iter().map(|method| method.label.as_str()).collect();
+        let data = Data { methods: &self.methods, cards: &self.cards, live };
+        page(&format!("Fedelity: {}", labels.join(", ")), self.body(live), &data)
+    }
+
+    /// What a live page fetches: a word for this state, the text and the figures.
+    pub fn news(&self, version: &str) -> String {
+        let data = Data { methods: &self.methods, cards: &self.cards, live: true };
+        news(version, &self.body(true), &data)
+    }
+
+    /// What stands in the page besides the figures. That a run has not ended is no news in a live page.
+    fn body(&self, live: bool) -> String {
+        let mut out = String::new();
+        let _ = write!(out, "<p class=setting>{}</p>", escape(&self.setting));
+        for mismatch in &self.comparison.mismatches {
+            let _ =
+                write!(out, "<p class=warning>These runs differ in more than the method: {}.</p>", escape(mismatch));
+        }
+        out.push_str(&self.table());
+        for note in &self.comparison.notes {
+            let _ = write!(out, "<p class=note>{}</p>", escape(note));
+        }
+        if !self.left_out.is_empty() {
+            let open = if live { "" } else { " open" };
+            let _ = write!(out, "<details{open} class=warning><summary>What was left out</summary><ul>");
+            for what in &self.left_out {
+                let _ = write!(out, "<li>{}</li>", escape(what));
+            }
+            out.push_str("</ul></details>");
+        }
+        out.push_str("<div id=methods></div><div id=cards></div>");
+        out.push_str("<section><h2>To repeat it</h2><table class=facts>");
+        for (what, value) in &self.environment {
+            let _ = write!(out, "<tr><th>{}</th><td>{}</td></tr>", escape(what), escape(value));
+        }
+        out.push_str("</table><pre>");
+        for command in &self.commands {
+            let _ = writeln!(out, "{}", escape(command));
+        }
+        out.push_str("</pre></section>");
+        out
+    }
+
+    fn table(&self) -> String {
+        let several = self.comparison.rows.len() > 1;
+        let mut out = String::from("<div class=wide><table id=results><thead><tr><th>method<th>n<th>final %<th>best %");
+        out.push_str("<th>forgetting<th>area %");
+        if several {
+            out.push_str("<th>difference<th>95 % interval<th>p<th>p (Holm)<th>rank");
+        }
+        out.push_str("<th>to target<th>MB<th>seconds</tr></thead><tbody>");
+        for (row, style) in self.comparison.rows.iter().zip(&self.methods) {
+            let mut cells = vec![
+                row.seeds.len().to_string(),
+                spread(row.final_accuracy, 100.0, 2, " ± "),
+                spread(row.best_accuracy, 100.0, 2, " ± "),
+                spread(row.forgetting, 1.0, 3, " ± "),
+                spread(row.area, 100.0, 2, " ± "),
+            ];
+            if several {
+                cells.extend(differences(row));
+            }
+            let mean = |summary: Option<Summary>, scale: f64| {
+                summary.map_or("-".to_string(), |found| format!("{:.1}", scale * found.mean))
+            };
+            cells.push(row.to_target.map_or("-".to_string(), |found| match found.rounds {
+                Some(rounds) if found.reached == found.of => format!("{rounds:.1}"),
+                Some(rounds) => format!("{rounds:.1} ({}/{})", found.reached, found.of),
+                None => "-".to_string(),
+            }));
+            cells.extend([mean(row.bytes, 1e-6), mean(row.seconds, 1.0)]);
+            let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
+            let _ = write!(
+                out,
+                "<tr><th><i style=\"background:{}\"></i>{}{}</th>{cells}</tr>",
+                style.colour,
+                escape(&row.label),
+                if row.unfinished > 0 {
+                    format!(" <small>({} unfinished)</small>", row.unfinished)
+                } else {
+                    String::new()
+                }
+            );
+        }
+        out.push_str("</tbody></table></div>");
+        out
+    }
+}
+
+fn news(version: &str, body: &str, data: &Data<'_>) -> String {
+    serde_json::json!({ "version": version, "body": body, "data": data }).to_string()
+}
+
+/// A live page, and what it fetches, while there is nothing to show yet.
+pub fn waiting(reason: &str, version: &str) -> (String, String) {
+    let data = Data { methods: &[], cards: &[], live: true };
+    let body = format!(
+        "<p class=setting>Nothing to show yet: {}</p><div id=methods></div><div id=cards></div>",
+        escape(reason)
+    );
+    (page("Fedelity", body.clone(), &data), news(version, &body, &data))
+}
+
+fn page(title: &str, body: String, data: &Data<'_>) -> String {
+    // Inside a script element nothing may look like the end of it.
+    let text = serde_json::to_string(data).unwrap_or_default();
+    let text = text.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
+    let parts = [
+        ("{{connect}}", if data.live { "connect-src 'self'; " } else { "" }.to_string()),
+        ("{{title}}", escape(&title.chars().take(120).collect::<String>())),
+        ("{{styles}}", STYLES.to_string()),
+        ("{{body}}", body),
+        ("{{data}}", text),
+        ("{{charts}}", CHARTS.to_string()),
+        ("{{script}}", SCRIPT.to_string()),
+    ];
+    fill(PAGE, &parts)
+}
+
+fn differences(row: &Row) -> [String; 5] {
+    let found = row.difference;
+    [
+        found.map_or("-".to_string(), |found| format!("{:+.2}", 100.0 * found.summary.mean)),
+        found.and_then(|found| found.interval).map_or("-".to_string(), |interval| {
+            format!("[{:+.2}, {:+.2}]", 100.0 * interval.low, 100.0 * interval.high)
+        }),
+        p_value(found.and_then(|found| found.p)),
+        p_value(found.and_then(|found| found.p_holm)),
+        row.rank.map_or("-".to_string(), |rank| format!("{rank:.1}")),
+    ]
+}
+
+/// Puts each part in the place of its name, in one pass, so that nothing inside a part is taken for a name.
+fn fill(page: &str, parts: &[(&str, String)]) -> String {
+    let mut out = String::with_capacity(page.len() + parts.iter().map(|(_, part)| part.len()).sum::<usize>());
+    let mut rest = page;
+    while let Some(at) = rest.find("{{") {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        match parts.iter().find(|(name, _)| rest.starts_with(name)) {
+            Some((name, part)) => {
+                out.push_str(part);
+                rest = &rest[name.len()..];
+            }
+            None => {
+                out.push_str("{{");
+                rest = &rest[2..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Text that HTML shows as it is.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The different values of something over all runs.
+fn all(study: &Study, of: impl Fn(&crate::Run) -> String) -> String {
+    let mut values: Vec<String> = study.runs().map(of).filter(|value| !value.is_empty()).collect();
+    values.sort();
+    values.dedup();
+    values.join(", ")
+}
+
+/// The setting in one paragraph.
+fn setting(study: &Study) -> String {
+    let key = |name: &'static str| all(study, move |run| run.config.get(name).cloned().unwrap_or_default());
+    let mut text = format!(
+        "{}, {}. {} of {} clients train in each of {} rounds",
+        all(study, |run| run.header.dataset.clone()),
+        all(study, |run| run.header.partition.clone()),
+        all(study, |run| run.header.per_round.to_string()),
+        all(study, |run| run.header.clients.to_string()),
+        all(study, |run| run.header.rounds.to_string()),
+    );
+    if !key("clients.epochs").is_empty() {
+        let _ = write!(text, ", {} local epochs in batches of {}", key("clients.epochs"), key("clients.batch"));
+        let _ = write!(text, ", {} with learning rate {}", key("optimizer.kind"), key("optimizer.lr"));
+        for (name, word) in [("optimizer.momentum", "momentum"), ("optimizer.weight-decay", "weight decay")] {
+            if !key(name).is_empty() {
+                let _ = write!(text, ", {word} {}", key(name));
+            }
+        }
+    }
+    let _ = write!(
+        text,
+        ". The model is {} with {} parameters. Seeds: {}.",
+        all(study, |run| run.header.model.clone()),
+        all(study, |run| run.header.parameters.to_string()),
+        all(study, |run| run.header.seed.to_string()),
+    );
+    text
+}
+
+fn environment(study: &Study) -> Vec<(String, String)> {
+    let facts = [
+        ("Fedelity", all(study, |run| run.header.fedelity.clone())),
+        ("Machine", all(study, |run| run.header.machine.clone())),
+        ("Instruction set", all(study, |run| run.header.isa.clone())),
+        ("Threads", all(study, |run| run.header.threads.to_string())),
+        ("Data (SHA-256)", all(study, |run| run.header.dataset_fingerprint.clone())),
+        ("Partition (SHA-256)", all(study, |run| run.header.partition_fingerprint.clone())),
+    ];
+    facts.into_iter().filter(|(_, value)| !value.is_empty()).map(|(what, value)| (what.to_string(), value)).collect()
+}
+
+/// The command that repeats each run.
+fn commands(study: &Study) -> Vec<String> {
+    study.runs().map(|run| format!("fedelity run {}", run.path.join("config.toml").display())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_escapes_and_nothing_is_filled_twice() {
+        assert_eq!(escape("<b a='\"&'>"), "&lt;b a=&#39;&quot;&amp;&#39;&gt;");
+        assert_eq!(fill("a{{x}}b{{y}}{{z}}", &[("{{x}}", "{{y}}".into()), ("{{y}}", "1".into())]), "a{{y}}b1{{z}}");
+    }
+}

@@ -1,0 +1,225 @@
+//! Numbers over seeds: means, intervals, tests.
+
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// From this many pairs on, differences are tested by ranks. With fewer, ranks can hardly tell anything apart.
+const RANKS_FROM: usize = 10;
+/// Up to this many differences, the distribution of their ranks is counted out.
+const EXACT: usize = 60;
+
+/// Numbers of several seeds together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Summary {
+    /// How many there are.
+    pub n: usize,
+    /// Their mean.
+    pub mean: f64,
+    /// Their standard deviation, divided by n - 1; none for one number.
+    pub sd: Option<f64>,
+}
+
+impl Summary {
+    /// Of these numbers; `None` if there is none.
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let n = values.len();
+        if n == 0 {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / n as f64;
+        let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>();
+        Some(Self { n, mean, sd: (n > 1).then(|| (squares / (n - 1) as f64).sqrt()) })
+    }
+}
+
+/// A mean with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Interval {
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+/// How differences were tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Test {
+    /// Student's t on the differences.
+    PairedT,
+    /// Wilcoxon's signed ranks, counted out for up to 60 differences.
+    WilcoxonSignedRank,
+}
+
+impl Test {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PairedT => "paired t",
+            Self::WilcoxonSignedRank => "Wilcoxon signed-rank",
+        }
+    }
+}
+
+/// Differences of pairs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Paired {
+    pub(crate) summary: Summary,
+    pub(crate) interval: Option<Interval>,
+    pub(crate) p: Option<f64>,
+    pub(crate) test: Test,
+}
+
+/// The mean of differences, its 95 % interval (Student's t) and the two-sided p-value that it is zero.
+///
+/// One difference has no interval and no p-value, nor have differences that are all the same.
+pub fn paired(differences: &[f64]) -> Option<(Summary, Option<Interval>, Option<f64>, Test)> {
+    let found = differ(differences)?;
+    Some((found.summary, found.interval, found.p, found.test))
+}
+
+pub(crate) fn differ(differences: &[f64]) -> Option<Paired> {
+    let summary = Summary::of(differences)?;
+    let test = if summary.n >= RANKS_FROM { Test::WilcoxonSignedRank } else { Test::PairedT };
+    let spread = summary.sd.filter(|sd| *sd > 0.0).and_then(|sd| {
+        let error = sd / (summary.n as f64).sqrt();
+        let t = StudentsT::new(0.0, 1.0, (summary.n - 1) as f64).ok()?;
+        Some((error, t))
+    });
+    let interval = spread.map(|(error, t)| {
+        let half = t.inverse_cdf(0.975) * error;
+        Interval { low: summary.mean - half, high: summary.mean + half }
+    });
+    let p = match test {
+        Test::PairedT => spread.map(|(error, t)| 2.0 * t.sf((summary.mean / error).abs())),
+        Test::WilcoxonSignedRank => wilcoxon(differences),
+    };
+    Some(Paired { summary, interval, p, test })
+}
+
+/// The two-sided p-value of Wilcoxon's signed ranks. Differences of zero are left out, equal ones share their ranks.
+fn wilcoxon(differences: &[f64]) -> Option<f64> {
+    let other: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
+    if other.is_empty() {
+        return None;
+    }
+    let sizes: Vec<f64> = other.iter().map(|d| d.abs()).collect();
+    // Twice the ranks are whole numbers, also where ranks are shared.
+    let twice: Vec<usize> = ranks(&sizes, false).iter().map(|rank| (2.0 * rank).round() as usize).collect();
+    let total: usize = twice.iter().sum();
+    let positive: usize = twice.iter().zip(&other).filter(|(_, d)| **d > 0.0).map(|(rank, _)| rank).sum();
+    let less = positive.min(total - positive);
+    if other.len() <= EXACT {
+        // How many choices of signs give each sum, as shares.
+        let mut shares = vec![0.0; total + 1];
+        shares[0] = 1.0;
+        for &rank in &twice {
+            for sum in (0..=total).rev() {
+                shares[sum] = 0.5 * (shares[sum] + if sum >= rank { shares[sum - rank] } else { 0.0 });
+            }
+        }
+        return Some((2.0 * shares[..=less].iter().sum::<f64>()).min(1.0));
+    }
+    let mean = total as f64 / 2.0;
+    let variance = twice.iter().map(|&rank| (rank * rank) as f64).sum::<f64>() / 4.0;
+    let z = (less as f64 - mean) / variance.sqrt();
+    // The normal distribution is the limit of Student's.
+    let normal = statrs::distribution::Normal::standard();
+    Some((2.0 * normal.cdf(z)).min(1.0))
+}
+
+/// Ranks from 1 on; equal values share the mean of theirs.
+pub fn ranks(values: &[f64], largest_first: bool) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| {
+        let order = values[a].total_cmp(&values[b]);
+        if largest_first { order.reverse() } else { order }
+    });
+    let mut ranks = vec![0.0; values.len()];
+    let mut first = 0;
+    while first < order.len() {
+        let same = order[first..].iter().take_while(|&&i| values[i] == values[order[first]]).count();
+        let shared = (first + 1 + first + same) as f64 / 2.0;
+        order[first..first + same].iter().for_each(|&i| ranks[i] = shared);
+        first += same;
+    }
+    ranks
+}
+
+/// Holm's correction: p-values that stay honest when there are several of them.
+pub fn holm(p: &[Option<f64>]) -> Vec<Option<f64>> {
+    let mut order: Vec<(usize, f64)> = p.iter().enumerate().filter_map(|(i, p)| Some((i, (*p)?))).collect();
+    order.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let (mut adjusted, mut so_far) = (vec![None; p.len()], 0.0f64);
+    for (at, &(i, p)) in order.iter().enumerate() {
+        so_far = so_far.max((p * (order.len() - at) as f64).min(1.0));
+        adjusted[i] = Some(so_far);
+    }
+    adjusted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 1e-9 * expected.abs().max(1e-3), "found {found}, expected {expected}");
+    }
+
+    /// `scipy.stats.ttest_rel` and its `confidence_interval(0.95)`, SciPy 1.
+    #[test]
+    fn paired_t_is_scipys() {
+        let (a, b) = ([0.78, 0.80, 0.77, 0.81, 0.79], [0.76, 0.77, 0.765, 0.78, 0.80]);
+        let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+        let found = differ(&differences).unwrap();
+        assert_eq!((found.test, found.summary.n), (Test::PairedT, 5));
+        near(found.summary.mean, 0.015);
+        near(found.summary.sd.unwrap(), 0.017320508075688787);
+        near(found.p.unwrap(), 0.12487982574290818);
+        near(found.interval.unwrap().low, -0.006506251308180312);
+        near(found.interval.unwrap().high, 0.03650625130818034);
+    }
+
+    /// `scipy.stats.wilcoxon(..., method="exact")`; the ties by counting out all 1024 signs.
+    #[test]
+    fn signed_ranks_are_scipys() {
+        let twelve = [0.012, -0.003, 0.02, 0.007, 0.015, -0.001, 0.009, 0.011, 0.004, -0.006, 0.013, 0.018];
+        let found = differ(&twelve).unwrap();
+        assert_eq!(found.test, Test::WilcoxonSignedRank);
+        near(found.p.unwrap(), 0.00927734375);
+        near(wilcoxon(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap(), 0.03125);
+        near(wilcoxon(&[-1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap(), 0.0625);
+        near(wilcoxon(&[1.0, 1.0, 2.0, -2.0, 3.0, 3.0, -1.0, 4.0, 4.0, 5.0]).unwrap(), 0.03515625);
+        let sixty: Vec<f64> = (1..=60).map(|i| (f64::from(i) * 1.3).sin() + 0.2).collect();
+        near(wilcoxon(&sixty).unwrap(), 0.016477661755250006);
+        let many: Vec<f64> = sixty.iter().chain(&sixty).copied().collect();
+        assert!(wilcoxon(&many).unwrap() < 0.01);
+        assert_eq!(wilcoxon(&[0.0; 12]), None);
+    }
+
+    #[test]
+    fn too_little_says_nothing() {
+        assert_eq!(differ(&[]), None);
+        let one = differ(&[0.5]).unwrap();
+        assert_eq!((one.interval, one.p, one.summary.sd), (None, None, None));
+        let same = differ(&[0.5, 0.5]).unwrap();
+        assert_eq!((same.interval, same.p), (None, None));
+    }
+
+    #[test]
+    fn ranks_and_holm() {
+        assert_eq!(ranks(&[3.0, 1.0, 3.0, 2.0], true), [1.5, 4.0, 1.5, 3.0]);
+        assert_eq!(ranks(&[], true), Vec::<f64>::new());
+        // statsmodels.stats.multitest.multipletests([0.01, 0.04, 0.03, 0.005], method="holm").
+        let found = holm(&[Some(0.01), Some(0.04), None, Some(0.03), Some(0.005)]);
+        let expected = [Some(0.03), Some(0.06), None, Some(0.06), Some(0.02)];
+        for (found, expected) in found.iter().zip(expected) {
+            match (found, expected) {
+                (Some(found), Some(expected)) => near(*found, expected),
+                (found, expected) => assert_eq!((found, expected), (&None, None)),
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The page in a browser: it loads in silence, its switches work, and what it shows is what the records hold.
+
+#![allow(clippy::unwrap_used)]
+
+mod browser;
+mod records;
+
+use std::path::{Path, PathBuf};
+
+use browser::Browser;
+use fedelity_report::{Report, Source, Study};
+use records::{Made, header, name, round, run, study};
+
+fn page(folder: &Path) -> String {
+    Report::new(&Study::new(Source::load(&[folder.to_path_buf()]).unwrap()), None).unwrap().html(false)
+}
+
+fn write(folder: &Path, html: &str) -> String {
+    let path = folder.join("report.html");
+    std::fs::write(&path, html).unwrap();
+    format!("file://{}", path.display())
+}
+
+/// Nothing was said and nothing was asked for but the page itself.
+fn silent(browser: &Browser, address: &str) {
+    assert_eq!(browser.complaints, Vec::<String>::new());
+    let others: Vec<&String> = browser
+        .requests
+        .iter()
+        .filter(|url| *url != address && !url.starts_with("data:") && *url != "about:blank")
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
+}
+
+#[test]
+fn what_is_shown_is_what_was_recorded_and_switches_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = Made { methods: 3, seeds: 3, rounds: 12, classes: 10 };
+    study(&dir.path().join("runs"), made);
+    let html = page(&dir.path().join("runs"));
+    let address = write(dir.path(), &html);
+    let Some(mut browser) = Browser::start() else { return };
+    browser.look(1200, false);
+    browser.open(&address);
+    browser.value("fedelity.drawAll()");
+    silent(&browser, &address);
+
+    // The table: mean and standard deviation of the last round.
+    let accuracies: Vec<f64> = (1..=3).map(|seed| round(made, 1, seed, 12).accuracy.unwrap()).collect();
+    let mean = accuracies.iter().sum::<f64>() / 3.0;
+    let sd = (accuracies.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 2.0).sqrt();
+    let cell = browser.value("document.querySelector('#results tbody tr:nth-child(2) td:nth-of-type(2)').textContent");
+    assert_eq!(cell, format!("{:.2} ± {:.2}", 100.0 * mean, 100.0 * sd));
+
+    // The curves, point by point.
+    let series = browser.value("fedelity.series('accuracy')");
+    for (method, one) in series.as_array().unwrap().iter().enumerate() {
+        assert_eq!(one["name"], name(method));
+        for (at, point) in one["data"].as_array().unwrap().iter().enumerate() {
+            let number = at as u64 + 1;
+            let values: Vec<f64> = (1..=3).map(|seed| round(made, method, seed, number).accuracy.unwrap()).collect();
+            let expected = 100.0 * values.iter().sum::<f64>() / 3.0;
+            assert_eq!(point[0], number);
+            assert!((point[1].as_f64().unwrap() - expected).abs() < 1e-6, "{point} {expected}");
+        }
+    }
+    // A map: class 2 of the first method in round 5.
+    let cells = browser.value("fedelity.series('classes-0')[0].data.find((c) => c[0] === 4 && c[1] === 2)[2]");
+    let values: Vec<f64> = (1..=3).map(|seed| round(made, 0, seed, 5).class_accuracy.unwrap()[2].unwrap()).collect();
+    assert!((cells.as_f64().unwrap() - values.iter().sum::<f64>() / 3.0).abs() < 1e-6);
+
+    // A method is switched off and on.
+    browser.value("document.querySelectorAll('#methods button')[1].click()");
+    let names = "fedelity.series('accuracy').map((one) => one.name).join()";
+    assert_eq!(browser.value(names), format!("{},{}", name(0), name(2)));
+    assert_eq!(browser.value("document.querySelectorAll('#card-classes figure').length"), 2);
+    browser.value("document.querySelectorAll('#methods button')[1].click()");
+    assert_eq!(browser.value("fedelity.series('accuracy').length"), 3);
+
+    // Another figure is chosen, and another round.
+    browser.value(
+        "(() => { const s = document.querySelector('#card-local select'); s.selectedIndex = 1; s.onchange({ target: s }); })()",
+    );
+    let found = browser.value("fedelity.series('local-in').find((one) => one.name === 'fedavg, after').data[0][1]");
+    let values: Vec<f64> = (1..=3).map(|seed| round(made, 0, seed, 1).local.unwrap().in_after.unwrap()).collect();
+    assert!((found.as_f64().unwrap() - 100.0 * values.iter().sum::<f64>() / 3.0).abs() < 1e-6);
+    browser.value(
+        "(() => { const s = document.querySelector('#card-class-round input'); s.value = 3; s.oninput({ target: s }); })()",
+    );
+    assert_eq!(browser.value("document.querySelector('#card-class-round span').textContent"), "round 4");
+    let found = browser.value("fedelity.series('class-round')[0].data[0]");
+    let values: Vec<f64> = (1..=3).map(|seed| round(made, 0, seed, 4).class_accuracy.unwrap()[0].unwrap()).collect();
+    assert!((found.as_f64().unwrap() - 100.0 * values.iter().sum::<f64>() / 3.0).abs() < 1e-6);
+    silent(&browser, &address);
+}
+
+#[test]
+fn a_hostile_name_stays_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = Made { methods: 1, seeds: 1, rounds: 2, classes: 3 };
+    let evil = "</script><script>window.stolen=1</script><img src=x onerror=window.stolen=1>{{data}}";
+    let mut header = header(made, evil, 1);
+    header.classes = vec![evil.to_string(), "b".to_string(), "c".to_string()];
+    header.dataset = evil.to_string();
+    run(&dir.path().join("runs/a"), made, &header, 0);
+    let html = page(&dir.path().join("runs"));
+    assert!(!html.contains("<script>window.stolen"));
+    assert_eq!(html.matches("</script").count(), 3);
+    let address = write(dir.path(), &html);
+    let Some(mut browser) = Browser::start() else { return };
+    browser.look(1200, false);
+    browser.open(&address);
+    browser.value("fedelity.drawAll()");
+    assert_eq!(browser.value("window.stolen === undefined"), true);
+    assert_eq!(browser.value("document.querySelector('#results tbody th').textContent"), evil);
+    silent(&browser, &address);
+}
+
+/// Every size that people come with, at three widths. Pictures go to the folder of `FEDELITY_SCREENSHOTS`.
+#[test]
+fn every_size_fits() {
+    let Some(mut browser) = Browser::start() else { return };
+    let pictures = std::env::var_os("FEDELITY_SCREENSHOTS").map(PathBuf::from);
+    let cases = [
+        ("one-method", Made { methods: 1, seeds: 1, rounds: 20, classes: 10 }),
+        ("three-methods", Made { methods: 3, seeds: 3, rounds: 30, classes: 10 }),
+        ("seventeen-methods", Made { methods: 17, seeds: 2, rounds: 30, classes: 10 }),
+        ("one-round", Made { methods: 3, seeds: 1, rounds: 1, classes: 10 }),
+        ("five-hundred-rounds", Made { methods: 3, seeds: 2, rounds: 500, classes: 10 }),
+        ("hundred-classes", Made { methods: 2, seeds: 1, rounds: 40, classes: 100 }),
+    ];
+    for (case, made) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        study(&dir.path().join("runs"), made);
+        let address = write(dir.path(), &page(&dir.path().join("runs")));
+        for (width, dark) in [(1200, false), (768, true), (390, false)] {
+            browser.look(width, dark);
+            browser.requests.clear();
+            browser.open(&address);
+            browser.value("fedelity.drawAll()");
+            let wide = browser.value("document.documentElement.scrollWidth");
+            assert!(wide.as_u64().unwrap() <= u64::from(width), "{case} at {width}: {wide}");
+            assert_eq!(browser.value("document.querySelectorAll('.chart:not([data-drawn])').length"), 0);
+            silent(&browser, &address);
+            if let Some(folder) = &pictures {
+                browser.picture(&folder.join(format!("{case}-{width}.png")));
+            }
+        }
+    }
+}

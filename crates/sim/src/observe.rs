@@ -1,0 +1,317 @@
+//! What is measured of local models in a round, and how much of the time it may take.
+
+use fedelity_fl::observe::{self, Change, Portrait, alignment, change, confusion, drift};
+use fedelity_fl::{Done, Samples, Trainer, sample_clients};
+use fedelity_record::{ClientRecord, FocusRecord, LocalEvaluation, LocalRecord, Spread};
+
+use crate::Experiment;
+
+/// How much is measured of local models.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Metrics {
+    /// Local models on all test samples in every round.
+    All,
+    /// Local models on as many test samples and in as many rounds as fit into a small share of the time.
+    #[default]
+    Standard,
+    /// Local models are not evaluated; what costs nothing is measured all the same.
+    Fast,
+}
+
+impl Metrics {
+    /// The names of all, as a configuration writes them.
+    pub const NAMES: [&'static str; 3] = ["all", "standard", "fast"];
+
+    /// By its name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "all" => Some(Self::All),
+            "standard" => Some(Self::Standard),
+            "fast" => Some(Self::Fast),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Standard => "standard",
+            Self::Fast => "fast",
+        }
+    }
+}
+
+/// What is measured beyond the accuracy of the global model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observation {
+    /// How much is measured of local models.
+    pub metrics: Metrics,
+    /// Rounds, counted from 1, with a confusion matrix of the global model. The last round always has one, unless the
+    /// metrics are [`Metrics::Fast`].
+    pub confusion: Vec<usize>,
+    /// The client to look at closely; without one, the most one-sided client of the last round.
+    pub client: Option<usize>,
+}
+
+/// The share of the time of training that the evaluation of local models may take. Reading images, comparing and the
+/// evaluation before training come on top.
+const SHARE: f64 = 0.09;
+/// A training step costs about as much as this many forward passes.
+const STEP: f64 = 3.0;
+/// Fewer samples than these say little; instead of fewer, there are fewer rounds.
+const LEAST: usize = 200;
+/// Fewer samples of a class than these say little.
+const LEAST_OF_A_CLASS: usize = 5;
+/// With the standard metrics, layers are compared in one of so many evaluations of local models.
+const ALIGN_EVERY: usize = 5;
+/// Numbers by class that a record holds for each client, at most.
+const CLASS_COUNTS: usize = 4_000;
+/// Test samples whose features are kept, at most.
+const FEATURE_SAMPLES: usize = 600;
+/// Numbers in the features of a model, at most.
+const FEATURE_NUMBERS: usize = 150_000;
+
+/// What to measure, and when.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    metrics: Metrics,
+    /// The test samples for local models.
+    pub(crate) indices: Vec<u32>,
+    every: usize,
+    rounds: usize,
+    confusion: Vec<usize>,
+    /// The round, counted from 0, and the client to look at closely.
+    pub(crate) focus: Option<(usize, usize)>,
+    /// The test samples whose features are kept.
+    pub(crate) features: Vec<u32>,
+}
+
+impl Plan {
+    pub(crate) fn new(experiment: &Experiment) -> Self {
+        let (labels, observation) = (&experiment.data.test.labels, &experiment.observation);
+        let classes = experiment.data.classes.len();
+        let clients = &experiment.partition.clients;
+        let mean = clients.iter().map(Vec::len).sum::<usize>() as f64 / clients.len().max(1) as f64;
+        let affordable = (SHARE * STEP * mean * experiment.training.epochs as f64) as usize;
+        let least = LEAST.max(LEAST_OF_A_CLASS * classes).min(labels.len()).max(1);
+        let (samples, every) = match observation.metrics {
+            Metrics::All => (labels.len(), 1),
+            Metrics::Standard if affordable >= least => (affordable, 1),
+            Metrics::Standard => (least, least.div_ceil(affordable.max(1))),
+            Metrics::Fast => (0, 1),
+        };
+        let indices =
+            if samples == 0 { Vec::new() } else { observe::subset(labels, classes, samples, experiment.seed) };
+        let kept = FEATURE_SAMPLES.min(FEATURE_NUMBERS / experiment.model.features().max(1)).min(labels.len());
+        let features = if samples == 0 || kept == 0 {
+            Vec::new()
+        } else {
+            observe::subset(labels, classes, kept, experiment.seed)
+        };
+        let focus = (samples > 0).then(|| focus(experiment)).flatten();
+        let rounds = experiment.rounds;
+        Self {
+            metrics: observation.metrics,
+            indices,
+            every,
+            rounds,
+            confusion: observation.confusion.clone(),
+            focus,
+            features,
+        }
+    }
+
+    /// Whether local models are evaluated in a round, counted from 0. The first and the last round always are.
+    pub(crate) fn is_due(&self, round: usize) -> bool {
+        let last = round + 1 == self.rounds || self.focus.is_some_and(|(at, _)| at == round);
+        !self.indices.is_empty() && (last || round.is_multiple_of(self.every))
+    }
+
+    /// Whether layers are compared in a round in which local models are evaluated.
+    pub(crate) fn aligns(&self, round: usize) -> bool {
+        let last = round + 1 == self.rounds;
+        self.metrics == Metrics::All || last || (round / self.every).is_multiple_of(ALIGN_EVERY)
+    }
+
+    /// Whether a round, counted from 0, has a confusion matrix of the global model.
+    pub(crate) fn confuses(&self, round: usize) -> bool {
+        self.confusion.contains(&(round + 1)) || (round + 1 == self.rounds && self.metrics != Metrics::Fast)
+    }
+
+    /// As the record says it.
+    pub(crate) fn record(&self, labels: &[u16], classes: usize) -> LocalEvaluation {
+        let mut class_samples = vec![0; classes];
+        self.indices.iter().for_each(|&i| class_samples[usize::from(labels[i as usize])] += 1);
+        LocalEvaluation {
+            metrics: self.metrics.name().to_string(),
+            samples: self.indices.len() as u64,
+            of: labels.len() as u64,
+            every: self.every as u64,
+            class_samples,
+        }
+    }
+}
+
+/// The last round of the chosen client, or the last round and its most one-sided client: the one whose largest class
+/// has the largest share of its samples.
+fn focus(experiment: &Experiment) -> Option<(usize, usize)> {
+    let clients = &experiment.partition.clients;
+    let sampled = |round| sample_clients(experiment.seed, round, clients.len(), experiment.per_round);
+    if let Some(client) = experiment.observation.client {
+        return (0..experiment.rounds).rev().find(|&round| sampled(round).contains(&client)).map(|r| (r, client));
+    }
+    let labels = &experiment.data.train.labels;
+    let one_sided = |&client: &usize| {
+        let mut counts = vec![0usize; experiment.data.classes.len()];
+        clients[client].iter().for_each(|&i| counts[usize::from(labels[i as usize])] += 1);
+        let largest = counts.iter().max().copied().unwrap_or(0);
+        // As parts of a million, so that it can be compared; ties go to more samples, then to the lower number.
+        (largest * 1_000_000 / clients[client].len().max(1), clients[client].len(), std::cmp::Reverse(client))
+    };
+    let last = experiment.rounds - 1;
+    sampled(last).into_iter().max_by_key(one_sided).map(|client| (last, client))
+}
+
+/// What local models of a round are held against.
+pub(crate) struct Baseline<'a> {
+    /// The test samples.
+    pub(crate) samples: Samples<'a>,
+    /// What the global model predicts for them.
+    pub(crate) predictions: Vec<u16>,
+    /// What its units prefer, if layers are compared.
+    pub(crate) layers: Option<Portrait>,
+    /// The client to look at closely, with all test samples, what the global model predicts for them, and the samples
+    /// whose features are kept.
+    pub(crate) focus: Option<Focus<'a>>,
+}
+
+/// The client to look at closely.
+pub(crate) struct Focus<'a> {
+    pub(crate) client: usize,
+    pub(crate) all: Samples<'a>,
+    pub(crate) predictions: Vec<u16>,
+    pub(crate) features: Samples<'a>,
+}
+
+/// What was measured of one client.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) drift: f64,
+    local: Option<SeenLocal>,
+}
+
+#[derive(Debug)]
+struct SeenLocal {
+    client: usize,
+    samples: usize,
+    accuracy: f64,
+    change: Change,
+    alignment: Vec<(String, f64)>,
+    focus: Option<(FocusRecord, Vec<f32>)>,
+}
+
+/// Measures one client's model.
+pub(crate) fn look(
+    trainer: &mut Trainer,
+    global: &[f32],
+    done: &Done,
+    own: Samples<'_>,
+    baseline: Option<&Baseline<'_>>,
+) -> Seen {
+    let upload = &done.upload;
+    let model = trainer.model().clone();
+    let drift = drift(global, &upload.params, model.layout().trainable());
+    let local = baseline.map(|baseline| {
+        let portrait = trainer.portrait(&upload.params, baseline.samples, baseline.layers.is_some());
+        let mut counts = vec![0; model.classes()];
+        own.labels().for_each(|label| counts[usize::from(label)] += 1);
+        let focus = baseline.focus.as_ref().filter(|focus| focus.client == upload.client).map(|focus| {
+            let after = trainer.portrait(&upload.params, focus.all, false);
+            let matrix = |predictions: &[u16]| confusion(focus.all.labels(), predictions, model.classes());
+            let (before, after) = (matrix(&focus.predictions), matrix(&after.predictions));
+            (
+                FocusRecord { client: upload.client as u64, before, after },
+                features(trainer, &upload.params, focus.features),
+            )
+        });
+        SeenLocal {
+            client: upload.client,
+            samples: upload.examples,
+            accuracy: portrait.evaluation.accuracy(),
+            change: change(baseline.samples, &baseline.predictions, &portrait, &counts),
+            alignment: baseline.layers.as_ref().map_or(Vec::new(), |global| alignment(global, &portrait)),
+            focus,
+        }
+    });
+    Seen { drift, local }
+}
+
+/// The features of samples, as rows.
+pub(crate) fn features(trainer: &mut Trainer, params: &[f32], samples: Samples<'_>) -> Vec<f32> {
+    let mut rows = Vec::new();
+    trainer.evaluate(params, samples, &mut |outputs, _| rows.extend_from_slice(outputs.features));
+    rows
+}
+
+/// The clients of a round together, in the order they were folded. The features are those of the client that was looked
+/// at closely.
+pub(crate) fn together(seen: Vec<Seen>, baseline: Option<&Baseline<'_>>) -> (Option<LocalRecord>, Option<Vec<f32>>) {
+    let Some(baseline) = baseline else { return (None, None) };
+    let drifts: Vec<f64> = seen.iter().map(|seen| seen.drift).collect();
+    let mut locals: Vec<(f64, SeenLocal)> =
+        seen.into_iter().zip(drifts).filter_map(|(seen, drift)| Some((drift, seen.local?))).collect();
+    locals.sort_by_key(|(_, local)| local.client);
+    let focus = locals.iter_mut().find_map(|(_, local)| local.focus.take());
+    let (focus, features) = focus.map_or((None, None), |(focus, features)| (Some(focus), Some(features)));
+    let accuracies: Vec<f64> = locals.iter().map(|(_, local)| local.accuracy).collect();
+    let Some(accuracy) = Spread::of(&accuracies) else { return (None, None) };
+    let n = locals.len() as f64;
+    let classes = locals.first().map_or(0, |(_, local)| local.change.forgot.len());
+    let mut totals = vec![0u64; classes];
+    baseline.samples.labels().for_each(|label| totals[usize::from(label)] += 1);
+    let mean = |of: &dyn Fn(&SeenLocal) -> Option<f64>| {
+        let values: Option<Vec<f64>> = locals.iter().map(|(_, local)| of(local)).collect();
+        values.map(|values| values.iter().sum::<f64>() / n)
+    };
+    let by_class = |of: &dyn Fn(&SeenLocal, usize) -> u64| -> Vec<Option<f64>> {
+        let share = |class: usize| {
+            let sum: u64 = locals.iter().map(|(_, local)| of(local, class)).sum();
+            (totals[class] > 0).then(|| sum as f64 / (n * totals[class] as f64))
+        };
+        (0..classes).map(share).collect()
+    };
+    let layers = locals.first().map_or(Vec::new(), |(_, local)| local.alignment.clone());
+    let of_layer = |layer: usize| locals.iter().map(|(_, local)| local.alignment[layer].1).sum::<f64>() / n;
+    let detailed = locals.len() * classes <= CLASS_COUNTS;
+    let right = baseline.samples.labels().zip(&baseline.predictions).filter(|(label, found)| label == *found).count();
+    let record = LocalRecord {
+        samples: baseline.samples.len() as u64,
+        accuracy_before: right as f64 / baseline.samples.len().max(1) as f64,
+        accuracy,
+        in_before: mean(&|local| local.change.inside.map(|(before, _)| before)),
+        in_after: mean(&|local| local.change.inside.map(|(_, after)| after)),
+        out_before: mean(&|local| local.change.outside.map(|(before, _)| before)),
+        out_after: mean(&|local| local.change.outside.map(|(_, after)| after)),
+        class_forgot: by_class(&|local, class| local.change.forgot[class]),
+        class_learnt: by_class(&|local, class| local.change.learnt[class]),
+        alignment: layers.into_iter().enumerate().map(|(at, (name, _))| (name, of_layer(at))).collect(),
+        clients: locals
+            .iter()
+            .map(|(drift, local)| ClientRecord {
+                client: local.client as u64,
+                samples: local.samples as u64,
+                accuracy: local.accuracy,
+                drift: *drift,
+                in_before: local.change.inside.map(|(before, _)| before),
+                in_after: local.change.inside.map(|(_, after)| after),
+                out_before: local.change.outside.map(|(before, _)| before),
+                out_after: local.change.outside.map(|(_, after)| after),
+                forgot: if detailed { local.change.forgot.clone() } else { Vec::new() },
+                learnt: if detailed { local.change.learnt.clone() } else { Vec::new() },
+            })
+            .collect(),
+        focus,
+    };
+    (Some(record), features)
+}
