@@ -50,8 +50,10 @@
       if (!one.faint && one.points.some((p) => p[2] < p[3])) {
         series.push({
           type: "custom", silent: true, name: name(one) + " (band)", tooltip: { show: false }, z: 1,
-          data: [[one.points[0][0], one.points[0][1] * scale]], clip: true,
-          renderItem: (parameters, api) => ({
+          /* The axis makes room for the ends of the band; the first of them draws all of it. */
+          data: [Math.min(...one.points.map((p) => p[2])), Math.max(...one.points.map((p) => p[3]))].map((end) => [one.points[0][0], end * scale]),
+          clip: true,
+          renderItem: (parameters, api) => parameters.dataIndex > 0 ? null : ({
             type: "polygon", silent: true,
             shape: {
               points: one.points.map((p) => api.coord([p[0], p[3] * scale]))
@@ -69,13 +71,6 @@
       });
     }
     const whole = figure.x === "round";
-    const bounds = shown.flatMap((one) => one.points.flatMap((p) => [p[2] * scale, p[3] * scale]));
-    const low = Math.min(...bounds), high = Math.max(...bounds);
-    const nice = (value, up) => {
-      const span = high - low || Math.abs(high) || 1;
-      const unit = Math.pow(10, Math.floor(Math.log10(span / 4)));
-      return Number(((up ? Math.ceil(value / unit) : Math.floor(value / unit)) * unit).toPrecision(12));
-    };
     return {
       animation: false, grid: { left: 12, right: 18, top: 34, bottom: 30, containLabel: true },
       tooltip: {
@@ -94,12 +89,11 @@
       xAxis: {
         type: "value", name: figure.x, nameLocation: "middle", nameGap: 26, scale: true, minInterval: whole ? 1 : 0,
         ...text, splitLine: { show: false },
-        min: single ? undefined : "dataMin", max: single ? undefined : "dataMax",
+        min: !whole ? 0 : single ? undefined : "dataMin", max: !whole || single ? undefined : "dataMax",
       },
       yAxis: {
         type: "value", name: figure.y + (figure.percent ? " (%)" : ""), nameLocation: "end", scale: true, ...text,
         nameTextStyle: { ...text.nameTextStyle, align: "left" },
-        min: bounds.length ? nice(low, false) : 0, max: bounds.length ? nice(high, true) : 1,
       },
       series,
     };
