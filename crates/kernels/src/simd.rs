@@ -156,7 +156,7 @@ pub(crate) fn fma<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f3
 
 /// Whether `S` is plain Rust. Known when compiling.
 #[inline(always)]
-fn is_portable<S: Simd>() -> bool {
+pub(crate) fn is_portable<S: Simd>() -> bool {
     let own = TypeId::of::<S>();
     own == TypeId::of::<pulp::Scalar256b>() || own == TypeId::of::<pulp::Scalar512b>()
 }

@@ -21,12 +21,14 @@ fn convolutions() -> impl Strategy<Value = Convolution> {
         .prop_filter("the kernel must fit", |conv| conv.output().is_some())
 }
 
-/// Those that are done by patches: 3x3, stride 1, padding 1, even sides, many channels.
+/// Those that are done by patches: 3x3 or 5x5, stride 1, the sides kept and even, many channels.
 fn patched() -> impl Strategy<Value = Convolution> {
-    (1usize..=19, 12usize..=40, 12usize..=40, 1usize..=4, 1usize..=8).prop_map(
-        |(samples, channels, out, rows, columns)| {
-            let input = Shape { samples, channels, height: 2 * rows, width: 2 * columns };
-            Convolution { input, out_channels: out, kernel: 3, stride: 1, pad: 1 }
+    (1usize..=19, 12usize..=30, 12usize..=30, 1usize..=4, 1usize..=8, any::<bool>(), any::<bool>()).prop_map(
+        |(samples, channels, out, rows, columns, twice, five)| {
+            let side = if twice && !five { 4 } else { 2 };
+            let input = Shape { samples, channels, height: side * rows, width: side * columns };
+            let (kernel, pad) = if five { (5, 2) } else { (3, 1) };
+            Convolution { input, out_channels: out, kernel, stride: 1, pad }
         },
     )
 }
@@ -36,7 +38,7 @@ proptest! {
 
     #[test]
     fn forward_and_gradients(
-        conv in prop_oneof![2 => convolutions(), 1 => patched()], extra in 0usize..=1, out_halo in 0usize..=2, dx_halo in 0usize..=3,
+        conv in prop_oneof![2 => convolutions(), 2 => patched()], extra in 0usize..=1, out_halo in 0usize..=2, dx_halo in 0usize..=3,
         add in any::<bool>(), with_bias in any::<bool>(), seed in any::<u64>(),
     ) {
         let mut random = Random::new(seed);
@@ -65,7 +67,10 @@ proptest! {
             prop_assert_eq!((fast.output().height, fast.output().width), (output.height, output.width));
             prop_assert_eq!(fast.weights(), weights);
             // Patches have sums of their own.
-            prop_assert!(conv.kernel == 3 || fast.sums() == 0);
+            let even = output.height.is_multiple_of(2) && output.width.is_multiple_of(2);
+            let by_patches = even && conv.stride == 1 && matches!((conv.kernel, conv.pad), (3, 1) | (5, 2));
+            let many = conv.input.channels.min(conv.out_channels) >= 12;
+            prop_assert_eq!(fast.sums() > 0, by_patches && many);
             let weights = single(&w);
             let mut packed = vec![0.0; fast.packed()];
             let (mut scratch, mut sums) = (vec![0.0; fast.scratch()], vec![0.0; fast.sums()]);

@@ -7,7 +7,7 @@
 //! remainder modulo the stride see the same subset of taps, so each phase is a dense correlation over the output
 //! gradient and no work is spent on the zeros between its pixels.
 //!
-//! 3x3 convolutions of many channels are done by patches instead, with fewer multiplications (`winograd.rs`).
+//! 3x3 and 5x5 convolutions of many channels are done by patches instead, with fewer multiplications (`winograd/`).
 
 mod correlate;
 mod weight;
@@ -127,7 +127,9 @@ impl Conv {
         let output = Plane { height, width, halo: output_halo };
         // A tile skips the taps that no pixel of it needs; what is left reaches over the edge by less than its width.
         let reach = blocks(in_channels, 6).map(|block| tile_width(isa, block) - 1).max().unwrap_or(0);
-        let output_gradient = output.with_halo(gradient_halo(input, output, kernel, stride, pad).min(reach));
+        let patches = Winograd::new((in_channels, out_channels), (kernel, stride, pad), (height, width), lanes);
+        let halo = gradient_halo(input, output, kernel, stride, pad).min(reach);
+        let output_gradient = output.with_halo(if patches.is_some() { pad } else { halo });
         let corner = input.origin() - pad * (input.row() + 1);
         let source = Walk {
             base: corner * lanes,
@@ -175,7 +177,7 @@ impl Conv {
                 .collect(),
             forward,
             backward: Vec::new(),
-            patches: Winograd::new((in_channels, out_channels), (kernel, stride, pad), (height, width), lanes),
+            patches,
         };
         for row_phase in 0..stride {
             for column_phase in 0..stride {
@@ -294,10 +296,22 @@ impl Conv {
     pub fn pack_forward(&self, packed: &mut [f32], w: &[f32]) {
         assert!(packed.len() >= self.packed() && w.len() >= self.weights());
         let taps = self.kernel * self.kernel;
-        let weight = |target: usize, source: usize, tap: usize| w[(target * self.in_channels + source) * taps + tap];
+        let (source_step, target_step) = (taps, self.in_channels * taps);
+        let (sources, targets) = (self.in_channels, self.out_channels);
         match self.patches {
-            Some(_) => Winograd::pack(packed, (self.in_channels, self.out_channels), weight),
-            None => pack(packed, &self.forward, self.kernel, weight),
+            Some(patches) => self.isa.run(winograd::Pack {
+                form: patches.form(),
+                packed,
+                w,
+                sources,
+                targets,
+                source_step,
+                target_step,
+                turned: false,
+            }),
+            None => pack(packed, &self.forward, self.kernel, |target, source, tap| {
+                w[target * target_step + source * source_step + tap]
+            }),
         }
     }
 
@@ -305,11 +319,22 @@ impl Conv {
     pub fn pack_backward(&self, packed: &mut [f32], w: &[f32]) {
         assert!(packed.len() >= self.packed() && w.len() >= self.weights());
         let taps = self.kernel * self.kernel;
-        let weight = |target: usize, source: usize, tap: usize| w[(source * self.in_channels + target) * taps + tap];
-        if self.patches.is_some() {
-            let turned = |target: usize, source: usize, tap: usize| weight(target, source, taps - 1 - tap);
-            return Winograd::pack(packed, (self.out_channels, self.in_channels), turned);
+        let (source_step, target_step) = (self.in_channels * taps, taps);
+        if let Some(patches) = self.patches {
+            let (sources, targets) = (self.out_channels, self.in_channels);
+            let form = patches.form();
+            return self.isa.run(winograd::Pack {
+                form,
+                packed,
+                w,
+                sources,
+                targets,
+                source_step,
+                target_step,
+                turned: true,
+            });
         }
+        let weight = |target: usize, source: usize, tap: usize| w[target * target_step + source * source_step + tap];
         let mut rest = packed;
         for pass in &self.backward {
             let (part, tail) = rest.split_at_mut(pass.weights());
@@ -339,7 +364,7 @@ impl Conv {
         assert!(packed.len() >= self.packed() && scratch.len() >= self.scratch());
         let pass = &self.forward;
         match &self.patches {
-            Some(shape) => self.isa.run(winograd::Correlate {
+            Some(shape) => winograd::Correlate {
                 shape,
                 target: y,
                 to: pass.target,
@@ -351,7 +376,8 @@ impl Conv {
                 start,
                 groups,
                 scratch,
-            }),
+            }
+            .run(self.isa),
             None => self.isa.run(Correlate { pass, target: y, source: x, packed, start, groups }),
         }
     }
@@ -371,8 +397,8 @@ impl Conv {
         assert!(d_y.len() >= groups * self.out_channels * self.output_gradient.area() * self.isa.lanes());
         let start = if add { Start::Target } else { Start::Zero };
         if let (Some(shape), Some(pass)) = (&self.patches, self.backward.first()) {
-            assert!(d_x.len() >= groups * pass.target.group && self.output_gradient.halo > 0);
-            return self.isa.run(winograd::Correlate {
+            assert!(d_x.len() >= groups * pass.target.group && self.output_gradient.halo >= self.pad);
+            return winograd::Correlate {
                 shape,
                 target: d_x,
                 to: pass.target,
@@ -384,7 +410,8 @@ impl Conv {
                 start,
                 groups,
                 scratch,
-            });
+            }
+            .run(self.isa);
         }
         let mut rest = packed;
         for pass in &self.backward {
@@ -416,7 +443,7 @@ impl Conv {
         };
         let gradient = walk(self.output_gradient, self.out_channels, self.isa.lanes());
         let from = self.forward.source;
-        self.isa.run(winograd::WeightGradient { shape, sums, x, from, d_y, gradient, groups, scratch });
+        winograd::WeightGradient { shape, sums, x, from, d_y, gradient, groups, scratch }.run(self.isa);
         if let Some(d_b) = d_b {
             let d_b = &mut d_b[..self.out_channels];
             self.isa.run(BiasGradient { d_b, d_y, plane: self.output_gradient, groups });
@@ -427,15 +454,15 @@ impl Conv {
     pub fn settle(&self, d_w: &mut [f32], sums: &mut [f32]) {
         assert!(d_w.len() >= self.weights() && sums.len() >= self.sums());
         if let Some(patches) = &self.patches {
-            patches.settle(d_w, sums);
+            self.isa.run(winograd::Settle { form: patches.form(), d_w, sums });
             sums.fill(0.0);
         }
     }
 
-    /// The output gradient from the pixel above and left of its first one.
+    /// The output gradient from the first pixel of the border that patches read.
     fn gradient_corner(&self) -> Walk {
         let mut walk = walk(self.output_gradient, self.out_channels, self.isa.lanes());
-        walk.base -= walk.row + walk.pixel;
+        walk.base -= self.pad * (walk.row + walk.pixel);
         walk
     }
 

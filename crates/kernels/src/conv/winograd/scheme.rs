@@ -1,0 +1,193 @@
+//! The transforms of one axis: which outputs come from which patch.
+
+use pulp::Simd;
+
+use crate::simd::fma;
+
+/// M neighbouring outputs of a kernel of K taps, from P = M + K - 1 inputs: y = A' [(G g) * (B' d)].
+pub(super) trait Scheme<const P: usize, const M: usize, const K: usize> {
+    /// G.
+    const WEIGHTS: [[f32; K]; P];
+
+    /// B' d.
+    fn input<S: Simd>(simd: S, d: [S::f32s; P]) -> [S::f32s; P];
+
+    /// A' m.
+    fn output<S: Simd>(simd: S, m: [S::f32s; P]) -> [S::f32s; M];
+
+    /// A dy.
+    fn gradient<S: Simd>(simd: S, d: [S::f32s; M]) -> [S::f32s; P];
+}
+
+/// Two outputs of three taps, from the points 0, 1, -1 and infinity.
+pub(super) struct TwoOfThree;
+
+impl Scheme<4, 2, 3> for TwoOfThree {
+    const WEIGHTS: [[f32; 3]; 4] = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]];
+
+    #[inline(always)]
+    fn input<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; 4]) -> [S::f32s; 4] {
+        [simd.sub_f32s(a, c), simd.add_f32s(b, c), simd.sub_f32s(c, b), simd.sub_f32s(d, b)]
+    }
+
+    #[inline(always)]
+    fn output<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; 4]) -> [S::f32s; 2] {
+        [simd.add_f32s(a, simd.add_f32s(b, c)), simd.add_f32s(simd.sub_f32s(b, c), d)]
+    }
+
+    #[inline(always)]
+    fn gradient<S: Simd>(simd: S, [a, b]: [S::f32s; 2]) -> [S::f32s; 4] {
+        [a, simd.add_f32s(a, b), simd.sub_f32s(a, b), b]
+    }
+}
+
+/// The square root of 1/2.
+const LOW: f32 = std::f32::consts::FRAC_1_SQRT_2;
+/// The square root of 2.
+const HIGH: f32 = std::f32::consts::SQRT_2;
+
+/// y + factor * x.
+#[inline(always)]
+fn plus<S: Simd>(simd: S, factor: f32, x: S::f32s, y: S::f32s) -> S::f32s {
+    fma(simd, simd.splat_f32s(factor), x, y)
+}
+
+/// B' d from the points 0, LOW, -LOW, HIGH, -HIGH and infinity. The usual 1 and 2 lose twice to four times as much
+/// accuracy; with these the sums are about as exact as those of the plain convolution.
+#[inline(always)]
+fn six_inputs<S: Simd>(simd: S, d: [S::f32s; 6]) -> [S::f32s; 6] {
+    let (even, odd) = (plus(simd, -2.0, d[2], d[4]), plus(simd, -2.0, d[1], d[3]));
+    let (even_2, odd_2) = (plus(simd, -0.5, d[2], d[4]), plus(simd, -0.5, d[1], d[3]));
+    [
+        plus(simd, -2.5, d[2], simd.add_f32s(d[0], d[4])),
+        plus(simd, LOW, odd, even),
+        plus(simd, -LOW, odd, even),
+        plus(simd, HIGH, odd_2, even_2),
+        plus(simd, -HIGH, odd_2, even_2),
+        plus(simd, -2.5, d[3], simd.add_f32s(d[1], d[5])),
+    ]
+}
+
+/// G for K taps: the powers of each point over the product of its distances to the others.
+const fn six_weights<const K: usize>() -> [[f32; K]; 6] {
+    let points: [(f32, f32); 5] =
+        [(0.0, 1.0), (LOW, -2.0 / 3.0), (-LOW, -2.0 / 3.0), (HIGH, 1.0 / 6.0), (-HIGH, 1.0 / 6.0)];
+    let mut weights = [[0.0; K]; 6];
+    weights[5][K - 1] = 1.0;
+    let mut point = 0;
+    while point < 5 {
+        let (mut power, mut tap) = (points[point].1, 0);
+        while tap < K {
+            weights[point][tap] = power;
+            power *= points[point].0;
+            tap += 1;
+        }
+        point += 1;
+    }
+    weights
+}
+
+/// Four outputs of three taps.
+pub(super) struct FourOfThree;
+
+impl Scheme<6, 4, 3> for FourOfThree {
+    const WEIGHTS: [[f32; 3]; 6] = six_weights();
+
+    #[inline(always)]
+    fn input<S: Simd>(simd: S, d: [S::f32s; 6]) -> [S::f32s; 6] {
+        six_inputs(simd, d)
+    }
+
+    #[inline(always)]
+    fn output<S: Simd>(simd: S, m: [S::f32s; 6]) -> [S::f32s; 4] {
+        let (sum, sum_2) = (simd.add_f32s(m[1], m[2]), simd.add_f32s(m[3], m[4]));
+        let odd = simd.mul_f32s(simd.splat_f32s(LOW), simd.sub_f32s(m[1], m[2]));
+        let odd_2 = simd.mul_f32s(simd.splat_f32s(HIGH), simd.sub_f32s(m[3], m[4]));
+        [
+            simd.add_f32s(m[0], simd.add_f32s(sum, sum_2)),
+            simd.add_f32s(odd, odd_2),
+            plus(simd, 0.5, sum, simd.add_f32s(sum_2, sum_2)),
+            plus(simd, 0.5, odd, plus(simd, 2.0, odd_2, m[5])),
+        ]
+    }
+
+    #[inline(always)]
+    fn gradient<S: Simd>(simd: S, d: [S::f32s; 4]) -> [S::f32s; 6] {
+        let (even, odd) = (plus(simd, 0.5, d[2], d[0]), plus(simd, 0.5, d[3], d[1]));
+        let (even_2, odd_2) = (plus(simd, 2.0, d[2], d[0]), plus(simd, 2.0, d[3], d[1]));
+        [
+            d[0],
+            plus(simd, LOW, odd, even),
+            plus(simd, -LOW, odd, even),
+            plus(simd, HIGH, odd_2, even_2),
+            plus(simd, -HIGH, odd_2, even_2),
+            d[3],
+        ]
+    }
+}
+
+/// Two outputs of five taps.
+pub(super) struct TwoOfFive;
+
+impl Scheme<6, 2, 5> for TwoOfFive {
+    const WEIGHTS: [[f32; 5]; 6] = six_weights();
+
+    #[inline(always)]
+    fn input<S: Simd>(simd: S, d: [S::f32s; 6]) -> [S::f32s; 6] {
+        six_inputs(simd, d)
+    }
+
+    #[inline(always)]
+    fn output<S: Simd>(simd: S, m: [S::f32s; 6]) -> [S::f32s; 2] {
+        let (sum, sum_2) = (simd.add_f32s(m[1], m[2]), simd.add_f32s(m[3], m[4]));
+        let (odd, odd_2) = (simd.sub_f32s(m[1], m[2]), simd.sub_f32s(m[3], m[4]));
+        [simd.add_f32s(m[0], simd.add_f32s(sum, sum_2)), plus(simd, LOW, odd, plus(simd, HIGH, odd_2, m[5]))]
+    }
+
+    #[inline(always)]
+    fn gradient<S: Simd>(simd: S, [a, b]: [S::f32s; 2]) -> [S::f32s; 6] {
+        [a, plus(simd, LOW, b, a), plus(simd, -LOW, b, a), plus(simd, HIGH, b, a), plus(simd, -HIGH, b, a), b]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::{Isa, Kernel};
+
+    /// Runs every transform over plain numbers held in a vector's first lane.
+    struct Outputs<F, const P: usize, const M: usize, const K: usize>([f32; P], [f32; K], std::marker::PhantomData<F>);
+
+    impl<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize> Kernel for Outputs<F, P, M, K> {
+        type Output = [f32; M];
+
+        fn run<S: Simd>(self, simd: S) -> [f32; M] {
+            let weights = F::WEIGHTS.map(|row| row.iter().zip(&self.1).map(|(g, w)| g * w).sum::<f32>());
+            let inputs = F::input(simd, self.0.map(|d| simd.splat_f32s(d)));
+            let mut products = inputs;
+            for (product, weight) in products.iter_mut().zip(weights) {
+                *product = simd.mul_f32s(*product, simd.splat_f32s(weight));
+            }
+            F::output(simd, products).map(|y| simd.reduce_sum_f32s(y) / S::F32_LANES as f32)
+        }
+    }
+
+    fn check<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize>() {
+        let d: [f32; P] = std::array::from_fn(|i| (i as f32 * 1.7).sin());
+        let g: [f32; K] = std::array::from_fn(|i| (i as f32 * 2.3 + 1.0).cos());
+        for isa in Isa::available() {
+            let found = isa.run(Outputs::<F, P, M, K>(d, g, std::marker::PhantomData));
+            for (i, y) in found.into_iter().enumerate() {
+                let wanted: f32 = (0..K).map(|k| d[i + k] * g[k]).sum();
+                assert!((y - wanted).abs() < 2e-6, "output {i} of {M}: {y} instead of {wanted}");
+            }
+        }
+    }
+
+    #[test]
+    fn outputs_of_one_axis_are_those_of_the_plain_sum() {
+        check::<TwoOfThree, 4, 2, 3>();
+        check::<FourOfThree, 6, 4, 3>();
+        check::<TwoOfFive, 6, 2, 5>();
+    }
+}

@@ -1,0 +1,141 @@
+//! Weights into parts, and the sums of parts into the gradient of the weights.
+#![allow(clippy::needless_range_loop, reason = "weights are indexed in registers")]
+
+use pulp::Simd;
+
+use super::super::blocks;
+use super::scheme::Scheme;
+use super::{Form, with_scheme};
+use crate::simd::Kernel;
+
+/// This many weights are transformed side by side.
+const WIDE: usize = 8;
+type Wide = [f32; WIDE];
+
+/// packed = G g G' of every pair of channels, in the order of the product: part, block of targets, source, target within
+/// the block.
+pub(in crate::conv) struct Pack<'a> {
+    pub(in crate::conv) form: Form,
+    pub(in crate::conv) packed: &'a mut [f32],
+    pub(in crate::conv) w: &'a [f32],
+    pub(in crate::conv) sources: usize,
+    pub(in crate::conv) targets: usize,
+    /// Weights from one source to the next, and from one target to the next.
+    pub(in crate::conv) source_step: usize,
+    pub(in crate::conv) target_step: usize,
+    /// The kernel turned by half a circle, as the input gradient needs it.
+    pub(in crate::conv) turned: bool,
+}
+
+impl Kernel for Pack<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        with_scheme!(self.form, self.pack(simd))
+    }
+}
+
+impl Pack<'_> {
+    #[inline(always)]
+    fn pack<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize, S: Simd>(self, _: S) {
+        let Self { packed, w, sources, targets, source_step, target_step, turned, .. } = self;
+        let mut first = 0;
+        for block in blocks(targets, 6) {
+            for source in 0..sources {
+                let mut g = [[[0.0; WIDE]; K]; K];
+                for target in 0..block {
+                    let at = source * source_step + (first + target) * target_step;
+                    let taps = &w[at..at + K * K];
+                    for tap in 0..K * K {
+                        let from = if turned { K * K - 1 - tap } else { tap };
+                        g[tap / K][tap % K][target] = taps[from];
+                    }
+                }
+                let mut half = [[[0.0; WIDE]; P]; K];
+                for k in 0..K {
+                    half[k] = apply(&F::WEIGHTS, &g[k]);
+                }
+                for c in 0..P {
+                    let column: [Wide; K] = std::array::from_fn(|k| half[k][c]);
+                    for (r, values) in apply(&F::WEIGHTS, &column).into_iter().enumerate() {
+                        let at = ((r * P + c) * targets + first) * sources + source * block;
+                        packed[at..at + block].copy_from_slice(&values[..block]);
+                    }
+                }
+            }
+            first += block;
+        }
+    }
+}
+
+/// d_w += G' s G for the sums `[part][weight]` of every weight.
+pub(in crate::conv) struct Settle<'a> {
+    pub(in crate::conv) form: Form,
+    pub(in crate::conv) d_w: &'a mut [f32],
+    pub(in crate::conv) sums: &'a [f32],
+}
+
+impl Kernel for Settle<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        with_scheme!(self.form, self.settle(simd))
+    }
+}
+
+impl Settle<'_> {
+    #[inline(always)]
+    fn settle<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize, S: Simd>(self, _: S) {
+        let Self { d_w, sums, .. } = self;
+        let weights = sums.len() / (P * P);
+        for (i, d_w) in d_w.chunks_mut(WIDE * K * K).enumerate() {
+            let first = i * WIDE;
+            let count = (d_w.len() / (K * K)).min(weights - first);
+            let mut half = [[[0.0; WIDE]; K]; P];
+            for r in 0..P {
+                let mut s = [[0.0; WIDE]; P];
+                for c in 0..P {
+                    let at = (r * P + c) * weights + first;
+                    s[c][..count].copy_from_slice(&sums[at..at + count]);
+                }
+                half[r] = apply_transposed(&F::WEIGHTS, &s);
+            }
+            for c in 0..K {
+                let column: [Wide; P] = std::array::from_fn(|r| half[r][c]);
+                for (r, values) in apply_transposed(&F::WEIGHTS, &column).into_iter().enumerate() {
+                    for (d_w, value) in d_w.chunks_exact_mut(K * K).zip(values) {
+                        d_w[r * K + c] += value;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn apply<const I: usize, const J: usize>(matrix: &[[f32; J]; I], v: &[Wide; J]) -> [Wide; I] {
+    let mut out = [[0.0; WIDE]; I];
+    for i in 0..I {
+        for j in 0..J {
+            for lane in 0..WIDE {
+                out[i][lane] += matrix[i][j] * v[j][lane];
+            }
+        }
+    }
+    out
+}
+
+#[inline(always)]
+fn apply_transposed<const I: usize, const J: usize>(matrix: &[[f32; J]; I], v: &[Wide; I]) -> [Wide; J] {
+    let mut out = [[0.0; WIDE]; J];
+    for j in 0..J {
+        for i in 0..I {
+            for lane in 0..WIDE {
+                out[j][lane] += matrix[i][j] * v[i][lane];
+            }
+        }
+    }
+    out
+}
