@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use pulp::Simd;
 
-use super::{Pass, blocks};
+use super::pass::{Pass, blocks};
 use crate::simd::{Isa, Kernel, fma, load, store};
 
 /// Bytes of input rows that are worked on at a time, so that they stay in the second-level cache.

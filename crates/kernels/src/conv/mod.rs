@@ -10,14 +10,14 @@
 //! 3x3 and 5x5 convolutions of many channels are done by patches instead, with fewer multiplications (`winograd/`).
 
 mod correlate;
+mod pass;
 mod weight;
 mod winograd;
-
-use std::ops::Range;
 
 use crate::plane::Plane;
 use crate::simd::Isa;
 use correlate::{Correlate, Start, tile_width};
+use pass::{Pass, Tap, Taps, Walk, blocks, covered, pack, phase_range, walk};
 use weight::{BiasGradient, WeightGradient};
 use winograd::Winograd;
 
@@ -42,70 +42,10 @@ pub struct Conv {
     backward: Vec<Pass>,
     /// The kernel's taps, row by row.
     taps: Vec<Tap>,
-    /// Present if this convolution is done by patches.
+    /// Present if the output and the weight gradient are done by patches.
     patches: Option<Winograd>,
-}
-
-/// One tap of the kernel: where it reads, and the outputs for which it reads inside the input.
-#[derive(Clone, Debug)]
-struct Tap {
-    offset: usize,
-    rows: Range<usize>,
-    columns: Range<usize>,
-}
-
-/// One dense correlation over a source with a border of zeros, all offsets in floats.
-#[derive(Clone, Debug)]
-struct Pass {
-    row_taps: Taps,
-    column_taps: Taps,
-    source: Walk,
-    target: Walk,
-    source_channels: usize,
-    target_channels: usize,
-    rows: usize,
-    columns: usize,
-}
-
-/// The kernel's taps along one axis: target position p reads source position `p * step + tap * sign + first`.
-#[derive(Clone, Copy, Debug)]
-struct Taps {
-    count: usize,
-    /// Which tap of the kernel tap 0 is, and how far apart they are: the rows of a phase are every stride-th.
-    kernel_first: usize,
-    kernel_step: usize,
-    step: isize,
-    sign: isize,
-    first: isize,
-    /// Source positions outside `0..limit` are the border.
-    limit: isize,
-    /// Floats from one tap to the next.
-    offset: isize,
-}
-
-impl Taps {
-    fn kernel(&self, tap: usize) -> usize {
-        self.kernel_first + tap * self.kernel_step
-    }
-
-    /// The taps that read inside the source for at least one of the targets `p..p + n`.
-    #[inline(always)]
-    fn inside(&self, p: usize, n: usize) -> Range<usize> {
-        let (low, high) = (p as isize * self.step + self.first, (p + n - 1) as isize * self.step + self.first);
-        let (from, to) = if self.sign > 0 { (-high, self.limit - low) } else { (low - self.limit + 1, high + 1) };
-        let count = self.count as isize;
-        from.clamp(0, count) as usize..to.clamp(0, count) as usize
-    }
-}
-
-/// How one side of a pass is walked.
-#[derive(Clone, Copy, Debug)]
-struct Walk {
-    base: usize,
-    group: usize,
-    channel: usize,
-    row: usize,
-    pixel: usize,
+    /// Present if the input gradient is.
+    backward_patches: Option<Winograd>,
 }
 
 impl Conv {
@@ -127,9 +67,18 @@ impl Conv {
         let output = Plane { height, width, halo: output_halo };
         // A tile skips the taps that no pixel of it needs; what is left reaches over the edge by less than its width.
         let reach = blocks(in_channels, 6).map(|block| tile_width(isa, block) - 1).max().unwrap_or(0);
-        let patches = Winograd::new((in_channels, out_channels), (kernel, stride, pad), (height, width), lanes);
-        let halo = gradient_halo(input, output, kernel, stride, pad).min(reach);
-        let output_gradient = output.with_halo(if patches.is_some() { pad } else { halo });
+        let multiply_adds = in_channels * out_channels * kernel * kernel * output.pixels();
+        let patches = |channels, sides| {
+            Winograd::new(channels, (kernel, stride), sides, lanes).filter(|patches| patches.pay(multiply_adds))
+        };
+        let border = kernel.checked_sub(1 + pad);
+        let backward_patches = border.and_then(|_| patches((out_channels, in_channels), (input.height, input.width)));
+        let patches = patches((in_channels, out_channels), (height, width));
+        let halo = match (backward_patches, border) {
+            (Some(_), Some(border)) => border,
+            _ => gradient_halo(input, output, kernel, stride, pad).min(reach),
+        };
+        let output_gradient = output.with_halo(halo);
         let corner = input.origin() - pad * (input.row() + 1);
         let source = Walk {
             base: corner * lanes,
@@ -178,6 +127,7 @@ impl Conv {
             forward,
             backward: Vec::new(),
             patches,
+            backward_patches,
         };
         for row_phase in 0..stride {
             for column_phase in 0..stride {
@@ -191,6 +141,7 @@ impl Conv {
     #[must_use]
     pub fn without_input_gradient(mut self) -> Self {
         self.backward.clear();
+        self.backward_patches = None;
         self.output_gradient.halo = 0;
         if (self.output_gradient.area() * self.isa.lanes() * size_of::<f32>()).is_multiple_of(PAGE_BYTES) {
             // Channels a multiple of a page apart would share the same few places of the first-level cache.
@@ -277,13 +228,17 @@ impl Conv {
     /// Floats of the weights as [`Conv::pack_forward`] and [`Conv::pack_backward`] write them.
     #[must_use]
     pub fn packed(&self) -> usize {
-        self.patches.map_or(self.weights(), |patches| patches.weights())
+        self.all_patches().map(|patches| patches.weights()).fold(self.weights(), usize::max)
     }
 
     /// Floats of memory that every pass needs to work in.
     #[must_use]
     pub fn scratch(&self) -> usize {
-        self.patches.map_or(0, |patches| patches.scratch())
+        self.all_patches().map(|patches| patches.scratch()).max().unwrap_or(0)
+    }
+
+    fn all_patches(&self) -> impl Iterator<Item = &Winograd> {
+        self.patches.iter().chain(&self.backward_patches)
     }
 
     /// Floats in which [`Conv::weight_gradient`] sums up.
@@ -296,22 +251,10 @@ impl Conv {
     pub fn pack_forward(&self, packed: &mut [f32], w: &[f32]) {
         assert!(packed.len() >= self.packed() && w.len() >= self.weights());
         let taps = self.kernel * self.kernel;
-        let (source_step, target_step) = (taps, self.in_channels * taps);
-        let (sources, targets) = (self.in_channels, self.out_channels);
+        let steps = (taps, self.in_channels * taps);
         match self.patches {
-            Some(patches) => self.isa.run(winograd::Pack {
-                form: patches.form(),
-                packed,
-                w,
-                sources,
-                targets,
-                source_step,
-                target_step,
-                turned: false,
-            }),
-            None => pack(packed, &self.forward, self.kernel, |target, source, tap| {
-                w[target * target_step + source * source_step + tap]
-            }),
+            Some(patches) => self.isa.run(winograd::Pack { patches, packed, w, steps, turned: false }),
+            None => pack(packed, &self.forward, self.kernel, w, steps),
         }
     }
 
@@ -319,26 +262,14 @@ impl Conv {
     pub fn pack_backward(&self, packed: &mut [f32], w: &[f32]) {
         assert!(packed.len() >= self.packed() && w.len() >= self.weights());
         let taps = self.kernel * self.kernel;
-        let (source_step, target_step) = (self.in_channels * taps, taps);
-        if let Some(patches) = self.patches {
-            let (sources, targets) = (self.out_channels, self.in_channels);
-            let form = patches.form();
-            return self.isa.run(winograd::Pack {
-                form,
-                packed,
-                w,
-                sources,
-                targets,
-                source_step,
-                target_step,
-                turned: true,
-            });
+        let steps = (self.in_channels * taps, taps);
+        if let Some(patches) = self.backward_patches {
+            return self.isa.run(winograd::Pack { patches, packed, w, steps, turned: true });
         }
-        let weight = |target: usize, source: usize, tap: usize| w[target * target_step + source * source_step + tap];
         let mut rest = packed;
         for pass in &self.backward {
             let (part, tail) = rest.split_at_mut(pass.weights());
-            pack(part, pass, self.kernel, weight);
+            pack(part, pass, self.kernel, w, steps);
             rest = tail;
         }
     }
@@ -368,10 +299,8 @@ impl Conv {
                 shape,
                 target: y,
                 to: pass.target,
-                targets: self.out_channels,
                 source: x,
                 from: pass.source,
-                sources: self.in_channels,
                 packed,
                 start,
                 groups,
@@ -396,16 +325,14 @@ impl Conv {
         assert!(packed.len() >= self.packed() && scratch.len() >= self.scratch());
         assert!(d_y.len() >= groups * self.out_channels * self.output_gradient.area() * self.isa.lanes());
         let start = if add { Start::Target } else { Start::Zero };
-        if let (Some(shape), Some(pass)) = (&self.patches, self.backward.first()) {
-            assert!(d_x.len() >= groups * pass.target.group && self.output_gradient.halo >= self.pad);
+        if let (Some(shape), Some(pass)) = (&self.backward_patches, self.backward.first()) {
+            assert!(d_x.len() >= groups * pass.target.group);
             return winograd::Correlate {
                 shape,
                 target: d_x,
                 to: pass.target,
-                targets: self.in_channels,
                 source: d_y,
                 from: self.gradient_corner(),
-                sources: self.out_channels,
                 packed,
                 start,
                 groups,
@@ -454,7 +381,7 @@ impl Conv {
     pub fn settle(&self, d_w: &mut [f32], sums: &mut [f32]) {
         assert!(d_w.len() >= self.weights() && sums.len() >= self.sums());
         if let Some(patches) = &self.patches {
-            self.isa.run(winograd::Settle { form: patches.form(), d_w, sums });
+            self.isa.run(winograd::Settle { patches: *patches, d_w, sums });
             sums.fill(0.0);
         }
     }
@@ -462,7 +389,7 @@ impl Conv {
     /// The output gradient from the first pixel of the border that patches read.
     fn gradient_corner(&self) -> Walk {
         let mut walk = walk(self.output_gradient, self.out_channels, self.isa.lanes());
-        walk.base -= self.pad * (walk.row + walk.pixel);
+        walk.base -= (self.kernel - 1 - self.pad) * (walk.row + walk.pixel);
         walk
     }
 
@@ -470,22 +397,6 @@ impl Conv {
         let lanes = self.isa.lanes();
         assert!(x.len() >= groups * self.in_channels * self.input.area() * lanes, "input buffer too small");
         assert!(y.len() >= groups * self.out_channels * y_plane.area() * lanes, "output buffer too small");
-    }
-}
-
-impl Pass {
-    fn weights(&self) -> usize {
-        self.row_taps.count * self.column_taps.count * self.source_channels * self.target_channels
-    }
-}
-
-fn walk(plane: Plane, channels: usize, lanes: usize) -> Walk {
-    Walk {
-        base: plane.origin() * lanes,
-        group: channels * plane.area() * lanes,
-        channel: plane.area() * lanes,
-        row: plane.row() * lanes,
-        pixel: lanes,
     }
 }
 
@@ -498,20 +409,6 @@ fn output_size(input: Plane, kernel: usize, stride: usize, pad: usize) -> Option
     Some((side(input.height)?, side(input.width)?))
 }
 
-/// Phase coordinates q whose pixel q * stride + phase - pad lies inside an input of `size` pixels.
-fn phase_range(phase: usize, stride: usize, pad: usize, size: usize) -> Range<usize> {
-    let first = pad.saturating_sub(phase).div_ceil(stride);
-    let end = (pad + size).saturating_sub(phase).div_ceil(stride);
-    first..end.max(first)
-}
-
-/// The outputs along one axis for which a tap reads inside an input of `size` pixels.
-fn covered(tap: usize, stride: usize, pad: usize, size: usize, outputs: usize) -> Range<usize> {
-    let first = pad.saturating_sub(tap).div_ceil(stride).min(outputs);
-    let end = (size + pad).saturating_sub(tap).div_ceil(stride).min(outputs);
-    first..end.max(first)
-}
-
 /// How far the input gradient reaches over the edge of the output gradient.
 fn gradient_halo(input: Plane, output: Plane, kernel: usize, stride: usize, pad: usize) -> usize {
     let side = |size: usize, out: usize| {
@@ -520,31 +417,4 @@ fn gradient_halo(input: Plane, output: Plane, kernel: usize, stride: usize, pad:
         before.max(after)
     };
     side(input.height, output.height).max(side(input.width, output.width))
-}
-
-/// Channels are taken in even blocks of at most `most`, chosen so that a tile has ten or twelve sums: enough to hide the
-/// latency of a multiply-add and few enough for sixteen registers.
-fn blocks(channels: usize, most: usize) -> impl Iterator<Item = usize> {
-    let count = channels.div_ceil(most);
-    let (size, larger) = (channels / count, channels % count);
-    (0..count).map(move |i| size + usize::from(i < larger))
-}
-
-/// Packed order: block of target channels, source channel, tap, target channel within the block.
-fn pack(packed: &mut [f32], pass: &Pass, kernel: usize, weight: impl Fn(usize, usize, usize) -> f32) {
-    let (mut at, mut first) = (0, 0);
-    for block in blocks(pass.target_channels, 6) {
-        for source in 0..pass.source_channels {
-            for row in 0..pass.row_taps.count {
-                for column in 0..pass.column_taps.count {
-                    let tap = pass.row_taps.kernel(row) * kernel + pass.column_taps.kernel(column);
-                    for target in first..first + block {
-                        packed[at] = weight(target, source, tap);
-                        at += 1;
-                    }
-                }
-            }
-        }
-        first += block;
-    }
 }

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use pulp::Simd;
 
-use super::{Conv, blocks, walk};
+use super::Conv;
+use super::pass::{blocks, walk};
 use crate::plane::Plane;
 use crate::simd::{Kernel, fma, load};
 

@@ -9,8 +9,8 @@ mod product;
 mod scheme;
 mod weights;
 
-use super::Walk;
 use super::correlate::Start;
+use super::pass::Walk;
 use crate::simd::Isa;
 use patches::{Gradients, Inputs, Outputs, SKEW, Strip};
 use product::{Gather, Multiply};
@@ -18,10 +18,11 @@ use scheme::{FourOfThree, TwoOfFive, TwoOfThree};
 pub(super) use weights::{Pack, Settle};
 
 /// Bytes of transformed patches that are worked on at a time, and how many patches at least.
-const STRIP_BYTES: usize = 320 << 10;
+const STRIP_BYTES: usize = 640 << 10;
 const STRIP_PATCHES: usize = 4;
-/// Below this many channels on either side, transforming costs more than it saves.
-const MIN_CHANNELS: usize = 12;
+/// What it costs to transform one number of a patch, in multiply-adds, and what patches must save to be worth it.
+const TRANSFORM: usize = 5;
+const GAIN: f64 = 1.25;
 /// Above this many transformed weights they would come from memory, for too few patches.
 const MAX_WEIGHTS: usize = 256 * 256 * 36;
 
@@ -65,7 +66,7 @@ impl Form {
     }
 }
 
-/// A convolution that is done by patches: stride 1, the sides kept, whole patches.
+/// A correlation that is done by patches: stride 1, whole patches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Winograd {
     form: Form,
@@ -73,31 +74,35 @@ pub(super) struct Winograd {
     rows: usize,
     columns: usize,
     lanes: usize,
-    in_channels: usize,
-    out_channels: usize,
+    /// Channels that are read, and that are made.
+    sources: usize,
+    targets: usize,
 }
 
 impl Winograd {
+    /// `height` and `width` are those of the target.
     pub(super) fn new(
-        (in_channels, out_channels): (usize, usize),
-        (kernel, stride, pad): (usize, usize, usize),
+        (sources, targets): (usize, usize),
+        (kernel, stride): (usize, usize),
         (height, width): (usize, usize),
         lanes: usize,
     ) -> Option<Self> {
         let by = |n: usize| height.is_multiple_of(n) && width.is_multiple_of(n);
-        let form = match (kernel, stride, pad) {
-            (3, 1, 1) if by(4) && height * width > 16 => Form::FourOfThree,
-            (3, 1, 1) if by(2) => Form::TwoOfThree,
-            (5, 1, 2) if by(2) => Form::TwoOfFive,
+        let form = match (kernel, stride) {
+            (3, 1) if by(4) && height * width > 16 => Form::FourOfThree,
+            (3, 1) if by(2) => Form::TwoOfThree,
+            (5, 1) if by(2) => Form::TwoOfFive,
             _ => return None,
         };
         let side = form.sides().0;
-        let shape = Self { form, rows: height / side, columns: width / side, lanes, in_channels, out_channels };
-        (in_channels.min(out_channels) >= MIN_CHANNELS && shape.weights() <= MAX_WEIGHTS).then_some(shape)
+        Some(Self { form, rows: height / side, columns: width / side, lanes, sources, targets })
     }
 
-    pub(super) fn form(&self) -> Form {
-        self.form
+    /// Whether this is faster than a plain correlation of so many multiply-adds.
+    pub(super) fn pay(&self, multiply_adds: usize) -> bool {
+        let transforms = TRANSFORM * self.parts() * (self.sources + self.targets);
+        let work = self.rows * self.columns * (self.weights() + transforms);
+        self.weights() <= MAX_WEIGHTS && multiply_adds as f64 >= GAIN * work as f64
     }
 
     fn parts(&self) -> usize {
@@ -106,18 +111,18 @@ impl Winograd {
 
     /// Floats of the transformed weights, and of the sums of their gradient.
     pub(super) fn weights(&self) -> usize {
-        self.parts() * self.in_channels * self.out_channels
+        self.parts() * self.sources * self.targets
     }
 
     /// Floats of memory that a pass works in.
     pub(super) fn scratch(&self) -> usize {
-        let channels = self.in_channels + self.out_channels;
+        let channels = self.sources + self.targets;
         self.parts() * (channels * self.strip_rows() * self.columns * self.lanes + 2 * SKEW)
     }
 
     /// Rows of patches that are worked on at a time; they may belong to several groups.
     fn strip_rows(&self) -> usize {
-        let patch = self.parts() * (self.in_channels + self.out_channels) * self.lanes * size_of::<f32>();
+        let patch = self.parts() * (self.sources + self.targets) * self.lanes * size_of::<f32>();
         (STRIP_BYTES / patch).max(STRIP_PATCHES).div_ceil(self.columns).max(1)
     }
 
@@ -133,11 +138,9 @@ pub(super) struct Correlate<'a> {
     pub(super) shape: &'a Winograd,
     pub(super) target: &'a mut [f32],
     pub(super) to: Walk,
-    pub(super) targets: usize,
     pub(super) source: &'a [f32],
     /// From the first pixel of the border.
     pub(super) from: Walk,
-    pub(super) sources: usize,
     pub(super) packed: &'a [f32],
     pub(super) start: Start<'a>,
     pub(super) groups: usize,
@@ -146,7 +149,8 @@ pub(super) struct Correlate<'a> {
 
 impl Correlate<'_> {
     pub(super) fn run(self, isa: Isa) {
-        let Self { shape, target, to, targets, source, from, sources, packed, start, groups, scratch } = self;
+        let Self { shape, target, to, source, from, packed, start, groups, scratch } = self;
+        let &Winograd { sources, targets, .. } = shape;
         for rows in shape.strips(groups) {
             let before = Strip { shape, walk: from, channels: sources, rows };
             let after = Strip { shape, walk: to, channels: targets, rows };
@@ -175,7 +179,7 @@ pub(super) struct WeightGradient<'a> {
 impl WeightGradient<'_> {
     pub(super) fn run(self, isa: Isa) {
         let Self { shape, sums, x, from, d_y, gradient, groups, scratch } = self;
-        let (inputs, outputs) = (shape.in_channels, shape.out_channels);
+        let (inputs, outputs) = (shape.sources, shape.targets);
         for rows in shape.strips(groups) {
             let before = Strip { shape, walk: from, channels: inputs, rows };
             let after = Strip { shape, walk: gradient, channels: outputs, rows };

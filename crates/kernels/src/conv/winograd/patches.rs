@@ -3,8 +3,8 @@
 
 use pulp::Simd;
 
-use super::super::Walk;
 use super::super::correlate::Start;
+use super::super::pass::Walk;
 use super::scheme::Scheme;
 use super::{Winograd, with_scheme};
 use crate::simd::{Kernel, is_portable, load, store};

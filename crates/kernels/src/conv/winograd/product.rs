@@ -3,7 +3,7 @@
 
 use pulp::Simd;
 
-use super::super::blocks;
+use super::super::pass::blocks;
 use crate::simd::{Kernel, fma, load, store};
 
 /// m `[part][target][patch]` = w * v `[part][source][patch]`. `w` is `[part]`, blocks of targets, source, target in the block.

@@ -3,9 +3,9 @@
 
 use pulp::Simd;
 
-use super::super::blocks;
+use super::super::pass::blocks;
 use super::scheme::Scheme;
-use super::{Form, with_scheme};
+use super::{Winograd, with_scheme};
 use crate::simd::Kernel;
 
 /// This many weights are transformed side by side.
@@ -15,14 +15,11 @@ type Wide = [f32; WIDE];
 /// packed = G g G' of every pair of channels, in the order of the product: part, block of targets, source, target within
 /// the block.
 pub(in crate::conv) struct Pack<'a> {
-    pub(in crate::conv) form: Form,
+    pub(in crate::conv) patches: Winograd,
     pub(in crate::conv) packed: &'a mut [f32],
     pub(in crate::conv) w: &'a [f32],
-    pub(in crate::conv) sources: usize,
-    pub(in crate::conv) targets: usize,
-    /// Weights from one source to the next, and from one target to the next.
-    pub(in crate::conv) source_step: usize,
-    pub(in crate::conv) target_step: usize,
+    /// Weights from one source, and from one target, to the next.
+    pub(in crate::conv) steps: (usize, usize),
     /// The kernel turned by half a circle, as the input gradient needs it.
     pub(in crate::conv) turned: bool,
 }
@@ -32,20 +29,20 @@ impl Kernel for Pack<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        with_scheme!(self.form, self.pack(simd))
+        with_scheme!(self.patches.form, self.pack(simd))
     }
 }
 
 impl Pack<'_> {
     #[inline(always)]
     fn pack<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize, S: Simd>(self, _: S) {
-        let Self { packed, w, sources, targets, source_step, target_step, turned, .. } = self;
+        let Self { patches: Winograd { sources, targets, .. }, packed, w, steps, turned } = self;
         let mut first = 0;
         for block in blocks(targets, 6) {
             for source in 0..sources {
                 let mut g = [[[0.0; WIDE]; K]; K];
                 for target in 0..block {
-                    let at = source * source_step + (first + target) * target_step;
+                    let at = source * steps.0 + (first + target) * steps.1;
                     let taps = &w[at..at + K * K];
                     for tap in 0..K * K {
                         let from = if turned { K * K - 1 - tap } else { tap };
@@ -71,7 +68,7 @@ impl Pack<'_> {
 
 /// d_w += G' s G for the sums `[part][weight]` of every weight.
 pub(in crate::conv) struct Settle<'a> {
-    pub(in crate::conv) form: Form,
+    pub(in crate::conv) patches: Winograd,
     pub(in crate::conv) d_w: &'a mut [f32],
     pub(in crate::conv) sums: &'a [f32],
 }
@@ -81,18 +78,18 @@ impl Kernel for Settle<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        with_scheme!(self.form, self.settle(simd))
+        with_scheme!(self.patches.form, self.settle(simd))
     }
 }
 
 impl Settle<'_> {
     #[inline(always)]
     fn settle<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize, S: Simd>(self, _: S) {
-        let Self { d_w, sums, .. } = self;
-        let weights = sums.len() / (P * P);
-        for (i, d_w) in d_w.chunks_mut(WIDE * K * K).enumerate() {
+        let Self { patches, d_w, sums } = self;
+        let weights = patches.sources * patches.targets;
+        for (i, d_w) in d_w[..weights * K * K].chunks_mut(WIDE * K * K).enumerate() {
             let first = i * WIDE;
-            let count = (d_w.len() / (K * K)).min(weights - first);
+            let count = d_w.len() / (K * K);
             let mut half = [[[0.0; WIDE]; K]; P];
             for r in 0..P {
                 let mut s = [[0.0; WIDE]; P];
