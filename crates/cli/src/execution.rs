@@ -1,10 +1,8 @@
 //! One run: a method with a seed, its records and its model.
 
-use std::collections::BTreeMap;
-
 use anyhow::Result;
 use fedelity_fl::Error;
-use fedelity_nn::checkpoint;
+use fedelity_nn::{Card, checkpoint};
 use fedelity_record::{Header, Holdings, RoundRecord, RunFolder, Status, Summary, names};
 use fedelity_sim::Simulation;
 
@@ -75,7 +73,8 @@ impl Run<'_> {
             }
         }
         rounds.finish()?;
-        checkpoint::save_model(&folder.file(names::MODEL), &self.study.model, simulation.global(), &self.metadata())?;
+        let (path, card) = (folder.file(names::MODEL), self.card());
+        checkpoint::save_model(&path, &self.study.model, simulation.global(), Some(&card))?;
         if let Some(found) = simulation.features() {
             folder.write(names::FEATURES, &features::bytes(&found)?)?;
         }
@@ -110,15 +109,11 @@ impl Run<'_> {
     }
 
     /// What the model file says about itself. Nothing in it changes from one repetition to the next.
-    fn metadata(&self) -> BTreeMap<String, String> {
-        let pairs = [
-            ("fedelity", env!("CARGO_PKG_VERSION").to_string()),
-            ("model", self.study.settings.model.name.clone()),
-            ("dataset", self.study.pool.dataset.name.clone()),
-            ("method", self.method.name.to_string()),
-            ("seed", self.seed.to_string()),
-        ];
-        pairs.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+    fn card(&self) -> Card {
+        let mut card = self.study.card.clone();
+        card.origin.insert("method".to_string(), self.method.name.to_string());
+        card.origin.insert("seed".to_string(), self.seed.to_string());
+        card
     }
 }
 

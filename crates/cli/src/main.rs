@@ -6,6 +6,7 @@ mod config;
 mod estimate;
 mod execution;
 mod features;
+mod fit;
 mod folder;
 mod heatmap;
 mod interrupt;

@@ -5,17 +5,14 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use fedelity_data::partition::{PartitionFile, Skew, natural};
-use fedelity_data::{
-    Dataset, ImageShape, Keys, Kind, Partition, Shape, Skipped, Source as DataSource, Spec, catalogue, partition,
-};
+use fedelity_data::{Dataset, Keys, Kind, Partition, Skipped, Source as DataSource, Spec, catalogue, partition};
 use fedelity_fl::{HeldOut, ServerData};
-use fedelity_nn::{InputShape, Model, zoo};
+use fedelity_nn::{Card, Model};
 use fedelity_sim::Experiment;
 use sha2::{Digest, Sha256};
 
 use crate::config::{Data, Document, Method, PerRound, Settings, Source, at_most, unfit};
-use crate::isa;
-use crate::text;
+use crate::fit::{Fitted, fit};
 use crate::units::plural;
 
 /// Data and who holds them.
@@ -33,6 +30,8 @@ pub(crate) struct Study {
     pub(crate) settings: Settings,
     pub(crate) pool: Pool,
     pub(crate) model: Arc<Model>,
+    /// What the files of its models say.
+    pub(crate) card: Card,
     pub(crate) per_round: usize,
     /// SHA-256 of the data.
     pub(crate) fingerprint: String,
@@ -142,7 +141,7 @@ impl Study {
             .map_err(|reason| document.error("server.rule", format!("server.rule: {reason}")))?;
         // The data are what they are, however a model reads them.
         let fingerprint = pool.dataset.fingerprint();
-        let model = fit(document, &settings, &mut pool)?;
+        let Fitted { model, card } = fit(document, &settings, Arc::make_mut(&mut pool.dataset))?;
         let partition = Arc::new(for_simulation(&pool.partition));
         let server_data = pool.held_out.server_data(&pool.dataset);
         let holdings = holdings(&partition.clients, &pool.dataset);
@@ -150,6 +149,7 @@ impl Study {
             settings,
             pool,
             model: Arc::new(model),
+            card,
             per_round,
             fingerprint,
             partition_fingerprint: fingerprint_of(&partition.clients),
@@ -203,36 +203,6 @@ fn holdings(clients: &[Vec<u32>], dataset: &Dataset) -> Vec<Vec<u64>> {
 fn nothing_left(document: &Document, samples: usize) -> anyhow::Error {
     let keys = "server.auxiliary, server.validation and server.unlabelled";
     document.error("server", format!("{keys} leave none of the {samples} training samples for clients"))
-}
-
-/// The model of the configuration for the data. Texts become tokens.
-fn fit(document: &Document, settings: &Settings, pool: &mut Pool) -> Result<Model> {
-    let (name, classes) = (&settings.model.name, pool.dataset.classes.len());
-    let wrong = |reason: &str, data: &str| {
-        let message = format!("model.name = \"{name}\" with data.name = \"{data}\": {reason}");
-        document.error("model.name", message)
-    };
-    let input = match (pool.dataset.shape, &settings.text) {
-        (Shape::Text, Some(keys)) => {
-            let dataset = Arc::make_mut(&mut pool.dataset);
-            return text::prepare(document, &settings.model, keys, dataset, isa::chosen()?);
-        }
-        (Shape::Text, None) => {
-            return Err(wrong("the data are texts: use lstm, minilm, distilbert or bert", &pool.dataset.name));
-        }
-        (_, Some(_)) => return Err(wrong("the model reads texts, and the data are none", &pool.dataset.name)),
-        (Shape::Image(ImageShape { channels, height, width }), None) => InputShape::Image { channels, height, width },
-        (Shape::Numbers(width), None) => InputShape::Image { channels: 1, height: 1, width },
-    };
-    model(document, settings, &pool.dataset.name, input, classes)
-}
-
-/// The model of the configuration for these inputs.
-fn model(document: &Document, settings: &Settings, data: &str, input: InputShape, classes: usize) -> Result<Model> {
-    let (name, isa) = (&settings.model.name, isa::chosen()?);
-    zoo::build(&settings.model, input, classes).and_then(|architecture| Model::compile(&architecture, isa)).map_err(
-        |error| document.error("model.name", format!("model.name = \"{name}\" with data.name = \"{data}\": {error}")),
-    )
 }
 
 /// A partition as the simulation takes it, which reads the clients alone.
@@ -291,20 +261,4 @@ fn named(document: &Document, error: fedelity_data::Error) -> anyhow::Error {
         other => format!("partition.{other}"),
     };
     document.error(&key, format!("{key} = {value}: expected {allowed}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_model_that_does_not_fit_is_named_with_the_data() {
-        let mut document = Document::default();
-        document.set("model.name=simple-cnn").unwrap();
-        let settings = Settings::check(&document).unwrap();
-        let input = InputShape::Image { channels: 1, height: 4, width: 4 };
-        let Err(error) = model(&document, &settings, "tiny", input, 10) else { panic!("accepted") };
-        let text = error.to_string();
-        assert!(text.starts_with("--set: model.name = \"simple-cnn\" with data.name = \"tiny\""), "{text}");
-    }
 }

@@ -2,12 +2,61 @@
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use fedelity_data::{Dataset, Inputs, Split, Tokens};
-use fedelity_nn::{EncoderShape, InputShape, Isa, Model, ModelSpec, Pretrained, encoder, zoo};
+use fedelity_nn::{Card, EncoderShape, Input, InputShape, Isa, Model, ModelSpec, Pretrained, Reading, encoder, zoo};
 use fedelity_text::{Tokenizer, Vocabulary};
 
 use crate::config::{Document, TextModel};
+
+/// A model, and how its texts become tokens.
+pub(crate) struct Prepared {
+    pub(crate) model: Model,
+    /// The sizes, if it is an encoder.
+    pub(crate) encoder: Option<EncoderShape>,
+    pub(crate) reading: Reading,
+}
+
+/// Turns texts into tokens.
+pub(crate) enum Reader {
+    Tokenizer(Box<Tokenizer>),
+    Words { vocabulary: Vocabulary, max_length: usize },
+}
+
+impl Reader {
+    /// The one that the model of a file was trained with.
+    pub(crate) fn of(card: &Card, path: &Path) -> Result<Self> {
+        let Input::Tokens { vocabulary, max_length } = card.input else {
+            bail!("{}: it reads no texts", path.display())
+        };
+        match &card.reading {
+            Some(Reading::Tokenizer(json)) => {
+                Ok(Self::Tokenizer(Box::new(Tokenizer::parse(json, vocabulary, path, max_length)?)))
+            }
+            Some(Reading::Words(words)) => {
+                let vocabulary = Vocabulary::from_words(words.clone());
+                let vocabulary =
+                    vocabulary.ok_or_else(|| anyhow!("{}: its words are no vocabulary", path.display()))?;
+                Ok(Self::Words { vocabulary, max_length })
+            }
+            _ => bail!("{}: it does not say how texts become tokens", path.display()),
+        }
+    }
+
+    pub(crate) fn encode(&self, texts: &[String]) -> Result<Tokens> {
+        let tokens = match self {
+            Self::Tokenizer(tokenizer) => tokenizer.encode(texts)?,
+            Self::Words { vocabulary, max_length } => vocabulary.encode(texts, *max_length),
+        };
+        Ok(Tokens { ids: tokens.ids, starts: tokens.starts })
+    }
+
+    /// Turns the texts of a split into tokens.
+    pub(crate) fn tokenise(&self, split: &mut Split) -> Result<()> {
+        split.inputs = Inputs::Tokens(self.encode(texts(split)?)?);
+        Ok(())
+    }
+}
 
 /// Turns the texts of both splits into tokens and builds the model for them.
 pub(crate) fn prepare(
@@ -16,7 +65,7 @@ pub(crate) fn prepare(
     keys: &TextModel,
     dataset: &mut Dataset,
     isa: Isa,
-) -> Result<Model> {
+) -> Result<Prepared> {
     match (&keys.weights, EncoderShape::named(&spec.name)) {
         (Some(folder), Some(usual)) => pretrained(document, spec, keys, folder, &usual, dataset, isa),
         (_, usual) => from_scratch(document, spec, keys, usual, dataset, isa),
@@ -32,7 +81,7 @@ fn pretrained(
     usual: &EncoderShape,
     dataset: &mut Dataset,
     isa: Isa,
-) -> Result<Model> {
+) -> Result<Prepared> {
     let wrong = |reason: String| document.error("model.weights", format!("model.weights: {reason}"));
     let found = Pretrained::open(folder).map_err(|error| wrong(error.to_string()))?;
     if found.shape().names != usual.names {
@@ -53,11 +102,12 @@ fn pretrained(
     let file = folder.join("tokenizer.json");
     let tokenizer = Tokenizer::open(&file, found.vocabulary(), &found.config_file(), keys.max_length)
         .map_err(|error| wrong(error.to_string()))?;
+    let json = std::fs::read_to_string(&file).map_err(|error| wrong(format!("{}: {error}", file.display())))?;
+    let reader = Reader::Tokenizer(Box::new(tokenizer));
     for split in [&mut dataset.train, &mut dataset.test] {
-        let tokens = tokenizer.encode(texts(split)?)?;
-        split.inputs = Inputs::Tokens(Tokens { ids: tokens.ids, starts: tokens.starts });
+        reader.tokenise(split)?;
     }
-    Ok(model)
+    Ok(Prepared { model, encoder: Some(shape), reading: Reading::Tokenizer(json) })
 }
 
 /// A fresh model on the words of the training texts.
@@ -68,7 +118,7 @@ fn from_scratch(
     usual: Option<EncoderShape>,
     dataset: &mut Dataset,
     isa: Isa,
-) -> Result<Model> {
+) -> Result<Prepared> {
     if let Some(shape) = &usual {
         too_long(document, keys, shape.positions)?;
     }
@@ -77,19 +127,18 @@ fn from_scratch(
     let vocabulary = Vocabulary::build(words, keys.vocabulary, usual.is_some());
     let input = InputShape::Tokens { vocabulary: vocabulary.words().len(), max_length: keys.max_length };
     let classes = dataset.classes.len();
-    let arch = match usual {
-        Some(shape) => {
-            let shape = keys.dropout.map_or(shape.clone(), |p| shape.with_dropout(p as f32));
-            encoder(&spec.name, &shape, spec.projection, None, input, classes)
-        }
+    let shape = usual.map(|shape| keys.dropout.map_or(shape.clone(), |p| shape.with_dropout(p as f32)));
+    let arch = match &shape {
+        Some(shape) => encoder(&spec.name, shape, spec.projection, None, input, classes),
         None => zoo::build(spec, input, classes)?,
     };
     let model = Model::compile(&arch, isa)?;
+    let reading = Reading::Words(vocabulary.words().to_vec());
+    let reader = Reader::Words { vocabulary, max_length: keys.max_length };
     for split in [&mut dataset.train, &mut dataset.test] {
-        let tokens = vocabulary.encode(texts(split)?, keys.max_length);
-        split.inputs = Inputs::Tokens(Tokens { ids: tokens.ids, starts: tokens.starts });
+        reader.tokenise(split)?;
     }
-    Ok(model)
+    Ok(Prepared { model, encoder: shape, reading })
 }
 
 fn too_long(document: &Document, keys: &TextModel, positions: usize) -> Result<()> {

@@ -46,7 +46,7 @@ impl Trial {
     /// The model of this name for inputs of this shape.
     pub(crate) fn new(name: &str, input: InputShape, classes: usize) -> Result<Self> {
         let model = |projection| {
-            let spec = ModelSpec { name: name.to_string(), projection };
+            let spec = ModelSpec::new(name, projection);
             anyhow::Ok(Arc::new(Model::compile(&zoo::build(&spec, input, classes)?, isa::chosen()?)?))
         };
         Ok(Self { plain: model(false)?, projection: model(true)?, data: Synthetic::new(input, classes, SAMPLES) })

@@ -78,6 +78,8 @@ fn wrong_values_are_refused_with_key_value_and_what_is_allowed() {
         ("clients.epochs=-1", &["clients.epochs = -1", "at least 1"]),
         ("clients.weighting=sise", &["clients.weighting", "size, uniform", "did you mean 'size'"]),
         ("clients=3", &["clients", "[clients]", "the integer 3"]),
+        ("model.stem=cifar", &["model.stem: not a key of model.name = \"simple-cnn\""]),
+        ("model.stem=big", &["model.stem = \"big\"", "cifar, imagenet"]),
         ("optimizer.lr=nan", &["optimizer.lr = nan", "finite number above 0"]),
         ("optimizer.lr=inf", &["optimizer.lr = inf"]),
         ("optimizer.lr=0", &["optimizer.lr = 0"]),

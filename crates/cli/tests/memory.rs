@@ -31,7 +31,7 @@ fn ten_thousand_clients_take_the_memory_of_those_that_took_part() {
         test: split,
         normalisation: Normalisation { mean: vec![0.5], std: vec![0.5] },
     };
-    let spec = ModelSpec { name: "logistic".into(), projection: false };
+    let spec = ModelSpec::new("logistic", false);
     let model = Arc::new(Model::compile(&zoo::build(&spec, input, 10).unwrap(), Isa::detect()).unwrap());
     let floats = model.layout().len();
     assert!(4 * floats * CLIENTS > 1_900_000_000);

@@ -38,7 +38,7 @@ fn follow(case: &Value) {
     let input = InputShape::Image { channels: whole("channels") as usize, height: side, width: side };
     let full = case["model"].as_str().unwrap().trim_end_matches("-28");
     let (plain, projection) = full.strip_suffix("-projection").map_or((full, false), |plain| (plain, true));
-    let arch = zoo::build(&ModelSpec { name: plain.into(), projection }, input, classes).unwrap();
+    let arch = zoo::build(&ModelSpec::new(plain, projection), input, classes).unwrap();
     let model = Arc::new(Model::compile(&arch, Isa::detect()).unwrap());
     let weights = |seed: &str| drawn(&model, &case["tensors"], whole(seed));
 

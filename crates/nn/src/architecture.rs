@@ -1,6 +1,7 @@
 //! A model as data: a tree of layers with a feature extractor and a head.
 
 use fedelity_kernels::pool::Window;
+use serde::{Deserialize, Serialize};
 
 /// What one input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +143,8 @@ pub enum Layer {
 }
 
 /// What the tensors of a transformer block are called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum BlockNames {
     /// As in BERT.
     Bert,

@@ -3,14 +3,32 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
+use serde::Deserialize;
 
+use crate::card::Card;
 use crate::error::Error;
 use crate::layout::{Layout, Params, Tensor};
 use crate::model::Model;
+
+/// How the name of a tensor ends that is in PyTorch's files only.
+const COUNT: &str = ".num_batches_tracked";
+
+/// The entry of the metadata with the [`Card`], as JSON.
+const CARD: &str = "fedelity";
+
+/// Longer headers are refused by the format's own library.
+const LONGEST_HEADER: u64 = 100_000_000;
+
+/// The part of a file's header that is not about tensors.
+#[derive(Deserialize)]
+struct Header {
+    #[serde(rename = "__metadata__", default)]
+    metadata: BTreeMap<String, String>,
+}
 
 struct Slice<'a> {
     shape: &'a [usize],
@@ -39,32 +57,27 @@ impl View for Slice<'_> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn save(path: &Path, layout: &Layout, params: &Params, metadata: &BTreeMap<String, String>) -> Result<(), Error> {
-    write(path, &[(layout, params)], metadata)
+pub fn save(path: &Path, layout: &Layout, params: &Params, card: Option<&Card>) -> Result<(), Error> {
+    write(path, &[(layout, params)], card)
 }
 
 /// Writes a model with its frozen weights. The file appears whole or not at all.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn save_model(
-    path: &Path,
-    model: &Model,
-    params: &[f32],
-    metadata: &BTreeMap<String, String>,
-) -> Result<(), Error> {
-    write(path, &[(model.frozen_layout(), model.frozen()), (model.layout(), params)], metadata)
+pub fn save_model(path: &Path, model: &Model, params: &[f32], card: Option<&Card>) -> Result<(), Error> {
+    write(path, &[(model.frozen_layout(), model.frozen()), (model.layout(), params)], card)
 }
 
-fn write(path: &Path, parts: &[(&Layout, &[f32])], metadata: &BTreeMap<String, String>) -> Result<(), Error> {
+fn write(path: &Path, parts: &[(&Layout, &[f32])], card: Option<&Card>) -> Result<(), Error> {
     let tensors = parts.iter().flat_map(|&(layout, values)| {
         layout.tensors().iter().map(move |t| (t.name.as_str(), Slice { shape: &t.shape, data: &values[t.range()] }))
     });
+    let bad = |reason: String| Error::BadFile { reason, path: path.to_owned() };
+    let card = card.map(serde_json::to_string).transpose().map_err(|e| bad(e.to_string()))?;
     // One entry, because the format's library writes several in an order that changes from run to run.
-    let lines: Vec<String> = metadata.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let metadata = (!lines.is_empty()).then(|| HashMap::from([("fedelity".to_owned(), lines.join("\n"))]));
-    let bytes = safetensors::serialize(tensors, metadata)
-        .map_err(|e| Error::BadFile { reason: e.to_string(), path: path.to_owned() })?;
+    let metadata = card.map(|card| HashMap::from([(CARD.to_owned(), card)]));
+    let bytes = safetensors::serialize(tensors, metadata).map_err(|e| bad(e.to_string()))?;
     let io = |source| Error::Io { source, path: path.to_owned() };
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
@@ -80,6 +93,27 @@ fn write(path: &Path, parts: &[(&Layout, &[f32])], metadata: &BTreeMap<String, S
     })
 }
 
+/// What the file says about its model; `None` if it says nothing, as files of other programs.
+///
+/// # Errors
+/// When the file cannot be read, or what it says cannot be understood.
+pub fn card(path: &Path) -> Result<Option<Card>, Error> {
+    let io = |source| Error::Io { source, path: path.to_owned() };
+    let bad = |reason: String| Error::BadFile { reason, path: path.to_owned() };
+    let file = fs::File::open(path).map_err(io)?;
+    let mut header = Vec::new();
+    (&file).take(8).read_to_end(&mut header).map_err(io)?;
+    let length = <[u8; 8]>::try_from(&header[..]).map_or(u64::MAX, u64::from_le_bytes);
+    if length > LONGEST_HEADER {
+        return Err(bad("not a safetensors file".to_owned()));
+    }
+    file.take(length).read_to_end(&mut header).map_err(io)?;
+    let header: Header =
+        serde_json::from_slice(&header[8..]).map_err(|e| bad(format!("not a safetensors file ({e})")))?;
+    let Some(text) = header.metadata.get(CARD) else { return Ok(None) };
+    serde_json::from_str(text).map(Some).map_err(|e| bad(format!("its description cannot be understood ({e})")))
+}
+
 /// Reads a model for this layout: every tensor must be there, as f32, in the right shape, and none more.
 ///
 /// # Errors
@@ -93,7 +127,9 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Params, Error> {
         let view = file.tensor(&tensor.name).map_err(|_| bad(format!("tensor {:?} is missing", tensor.name)))?;
         copy(&mut params[tensor.range()], tensor, &view).map_err(bad)?;
     }
-    if let Some(extra) = file.names().iter().find(|name| !layout.tensors().iter().any(|t| t.name == **name)) {
+    // PyTorch counts the batches that a running statistic has seen; nothing here reads the count.
+    let known = |name: &str| name.ends_with(COUNT) || layout.tensors().iter().any(|t| t.name == name);
+    if let Some(extra) = file.names().into_iter().find(|name| !known(name)) {
         return Err(bad(format!("tensor {extra:?} does not belong to this model")));
     }
     Ok(params)

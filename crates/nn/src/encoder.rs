@@ -1,12 +1,15 @@
 //! Text encoders of the BERT family, with the classifier of FedGKD on the first token.
 
+use serde::{Deserialize, Serialize};
+
 use crate::architecture::{Architecture, BlockNames, InputShape, Layer, Node};
 
 /// Width of the projection before the classifier (FedGKD+, MOON).
 const PROJECTION: usize = 256;
 
 /// Sizes of an encoder, as its config.json has them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct EncoderShape {
     /// What its tensors are called.
     pub names: BlockNames,

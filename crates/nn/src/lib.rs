@@ -5,6 +5,7 @@
 
 mod architecture;
 mod batch;
+mod card;
 pub mod checkpoint;
 mod compile;
 mod encoder;
@@ -16,12 +17,15 @@ mod model;
 mod optimizer;
 mod plan;
 mod pretrained;
+mod residual;
 mod sequence;
+mod vgg;
 mod workspace;
 pub mod zoo;
 
 pub use architecture::{Architecture, BlockNames, InputShape, Layer, Node};
 pub use batch::Batch;
+pub use card::{Card, Input, Reading};
 pub use encoder::{EncoderShape, encoder};
 pub use error::Error;
 pub use fedelity_kernels::{Isa, elementwise, pool::Window};
@@ -29,5 +33,7 @@ pub use layout::{Layout, Params, Tensor};
 pub use model::Model;
 pub use optimizer::{Optimizer, OptimizerKind, clip_norm};
 pub use pretrained::Pretrained;
+pub use residual::{ResidualShape, Stem};
+pub use vgg::vgg11;
 pub use workspace::{Outputs, Workspace};
 pub use zoo::ModelSpec;

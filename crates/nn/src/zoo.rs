@@ -8,6 +8,8 @@ use fedelity_kernels::pool::Window;
 use crate::architecture::{Architecture, InputShape, Layer, Node};
 use crate::encoder::{EncoderShape, encoder};
 use crate::error::Error;
+use crate::residual::{ResidualShape, Stem};
+use crate::vgg::vgg11;
 
 /// Width of the projection head's output (MOON, FedGKD+).
 const PROJECTION: usize = 256;
@@ -19,11 +21,35 @@ pub struct ModelSpec {
     pub name: String,
     /// Whether a two-layer projection head stands between the features and the classifier.
     pub projection: bool,
+    /// How a residual network starts; `None` for what is usual for the size of the images.
+    pub stem: Option<Stem>,
+}
+
+impl ModelSpec {
+    /// The model of this name, with or without a projection head.
+    #[must_use]
+    pub fn new(name: impl Into<String>, projection: bool) -> Self {
+        Self { name: name.into(), projection, stem: None }
+    }
 }
 
 /// Every model of the zoo.
-pub const NAMES: &[&str] =
-    &["logistic", "mlp", "simple-cnn", "ntd-cnn", "resnet8-gn", "lstm", "minilm", "distilbert", "bert"];
+pub const NAMES: &[&str] = &[
+    "logistic",
+    "mlp",
+    "simple-cnn",
+    "ntd-cnn",
+    "resnet8-gn",
+    "resnet18-gn",
+    "resnet18-bn",
+    "resnet50-gn",
+    "resnet50-bn",
+    "vgg11",
+    "lstm",
+    "minilm",
+    "distilbert",
+    "bert",
+];
 
 /// One line on each model, in the order of [`NAMES`].
 pub const SUMMARIES: &[&str] = &[
@@ -32,6 +58,11 @@ pub const SUMMARIES: &[&str] = &[
     "LeNet-style network of MOON and NIID-Bench: 6 and 16 channels, 120 and 84 units",
     "network of FedNTD: 32 and 64 channels, 512 units",
     "ResNet-8 with GroupNorm, 16 channels a group (FedGKD)",
+    "ResNet-18 with GroupNorm, 16 channels a group",
+    "ResNet-18 with BatchNorm",
+    "ResNet-50 with GroupNorm, 16 channels a group (FedGKD)",
+    "ResNet-50 with BatchNorm (MOON)",
+    "VGG-11 for small images: 8 convolutions, two dense layers of 512 with dropout (NIID-Bench, FedNTD)",
     "text: word embeddings of 100, LSTM of 128",
     "text: MiniLM encoder, 6 layers of 384, first token to two dense layers",
     "text: DistilBERT encoder, 6 layers of 768, first token to two dense layers (FedGKD)",
@@ -52,8 +83,11 @@ pub fn build(spec: &ModelSpec, input: InputShape, classes: usize) -> Result<Arch
         "simple-cnn" => (simple_cnn(), "fc3", 84),
         "ntd-cnn" => (ntd_cnn(), "fc2", 512),
         "lstm" => (lstm(), "fc", 128),
-        "resnet8-gn" => (resnet(16, &[1, 1, 1], 16), "fc", 64),
-        name => return Err(Error::UnknownModel { name: name.to_owned(), known: NAMES.join(", ") }),
+        "vgg11" => (vgg11(64), "classifier.6", 512),
+        name => match ResidualShape::named(name) {
+            Some(shape) => (shape.layers(stem(spec, input)), "fc", shape.features()),
+            None => return Err(Error::UnknownModel { name: name.to_owned(), known: NAMES.join(", ") }),
+        },
     };
     if spec.projection {
         extractor.push(Node::named("proj1", Layer::Dense { out: width }));
@@ -62,6 +96,19 @@ pub fn build(spec: &ModelSpec, input: InputShape, classes: usize) -> Result<Arch
         head = "head";
     }
     Ok(Architecture { name: spec.name.clone(), input, classes, extractor, head: head.to_owned() })
+}
+
+/// Whether the stem of a model can be chosen.
+#[must_use]
+pub fn has_stem(name: &str) -> bool {
+    name != SMALLEST && ResidualShape::named(name).is_some()
+}
+
+/// The one residual network that is for small images only.
+const SMALLEST: &str = "resnet8-gn";
+
+fn stem(spec: &ModelSpec, input: InputShape) -> Stem {
+    if has_stem(&spec.name) { spec.stem.unwrap_or_else(|| Stem::usual(input)) } else { Stem::Cifar }
 }
 
 fn conv(name: &str, out: usize, kernel: usize, stride: usize, pad: usize, bias: bool) -> Node {
@@ -99,37 +146,5 @@ fn ntd_cnn() -> Vec<Node> {
     let mut nodes =
         vec![conv("conv1", 32, 5, 1, 2, true), relu(), pool2(), conv("conv2", 64, 5, 1, 2, true), relu(), pool2()];
     nodes.extend([Node::plain(Layer::Flatten), dense("fc1", 512), relu()]);
-    nodes
-}
-
-/// A residual network of basic blocks with a 3x3 stem: `blocks[i]` blocks of width `width << i`.
-fn resnet(width: usize, blocks: &[usize], channels_per_group: usize) -> Vec<Node> {
-    let norm = |name: String| Node::named(name, Layer::GroupNorm { channels_per_group });
-    let mut nodes = vec![conv("conv1", width, 3, 1, 1, false), norm("bn1".to_owned()), relu()];
-    let mut channels = width;
-    for (stage, &count) in blocks.iter().enumerate() {
-        let out = width << stage;
-        for block in 0..count {
-            let stride = if stage > 0 && block == 0 { 2 } else { 1 };
-            let name = |part: &str| format!("layer{}.{block}.{part}", stage + 1);
-            let body = vec![
-                conv(&name("conv1"), out, 3, stride, 1, false),
-                norm(name("bn1")),
-                relu(),
-                conv(&name("conv2"), out, 3, 1, 1, false),
-                norm(name("bn2")),
-            ];
-            let shortcut = if stride != 1 || channels != out {
-                vec![conv(&name("downsample.0"), out, 1, stride, 0, false), norm(name("downsample.1"))]
-            } else {
-                Vec::new()
-            };
-            nodes.push(Node::plain(Layer::Residual { body, shortcut }));
-            nodes.push(relu());
-            channels = out;
-        }
-    }
-    nodes.push(Node::plain(Layer::GlobalAveragePool));
-    nodes.push(Node::plain(Layer::Flatten));
     nodes
 }

@@ -66,7 +66,7 @@ fn follow(case: &Value, isa: Isa) {
     let input = InputShape::Image { channels: number(setup, "channels") as usize, height: side, width: side };
     let classes = number(setup, "classes") as usize;
     let model_name = case["model"].as_str().unwrap().trim_end_matches("-28").to_owned();
-    let arch = zoo::build(&ModelSpec { name: model_name, projection: false }, input, classes).unwrap();
+    let arch = zoo::build(&ModelSpec::new(model_name, false), input, classes).unwrap();
     let model = Model::compile(&arch, isa).unwrap();
     let mut params = parameters(&model, case["tensors"].as_array().unwrap(), setup["seed_student"].as_u64().unwrap());
     let batch = number(setup, "batch") as usize;

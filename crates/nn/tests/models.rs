@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use fedelity_nn::{
-    Architecture, Batch, InputShape, Isa, Layer, Model, ModelSpec, Node, Params, Window, checkpoint, loss, zoo,
+    Architecture, Batch, Card, EncoderShape, Input, InputShape, Isa, Layer, Model, ModelSpec, Node, Params, Reading,
+    Window, checkpoint, loss, zoo,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,7 +14,7 @@ const CIFAR: InputShape = InputShape::Image { channels: 3, height: 32, width: 32
 const MNIST: InputShape = InputShape::Image { channels: 1, height: 28, width: 28 };
 
 fn compile(name: &str, projection: bool, input: InputShape, classes: usize) -> Model {
-    let spec = ModelSpec { name: name.to_owned(), projection };
+    let spec = ModelSpec::new(name, projection);
     Model::compile(&zoo::build(&spec, input, classes).unwrap(), Isa::detect()).unwrap()
 }
 
@@ -40,10 +41,10 @@ fn parameter_counts() {
 #[test]
 fn a_shape_that_does_not_fit_is_an_error() {
     let tiny = InputShape::Image { channels: 1, height: 4, width: 4 };
-    let arch = zoo::build(&ModelSpec { name: "simple-cnn".to_owned(), projection: false }, tiny, 10).unwrap();
+    let arch = zoo::build(&ModelSpec::new("simple-cnn", false), tiny, 10).unwrap();
     let message = Model::compile(&arch, Isa::detect()).unwrap_err().to_string();
     assert!(message.contains("simple-cnn") && message.contains("4x4"), "{message}");
-    let unknown = zoo::build(&ModelSpec { name: "resnet9".to_owned(), projection: false }, CIFAR, 10).unwrap_err();
+    let unknown = zoo::build(&ModelSpec::new("resnet9", false), CIFAR, 10).unwrap_err();
     assert!(unknown.to_string().contains("resnet8-gn"));
 }
 
@@ -211,17 +212,73 @@ fn files_come_back_as_they_went() {
     let path = folder.path().join("model.safetensors");
     let model = compile("resnet8-gn", true, CIFAR, 10);
     let params = model.init(&mut ChaCha8Rng::seed_from_u64(5));
-    let metadata =
-        BTreeMap::from([("model".to_owned(), "resnet8-gn".to_owned()), ("round".to_owned(), "3".to_owned())]);
-    checkpoint::save(&path, model.layout(), &params, &metadata).unwrap();
+    let card = Card {
+        model: "resnet8-gn".to_owned(),
+        projection: true,
+        stem: None,
+        encoder: None,
+        input: Input::Image { channels: 3, height: 32, width: 32 },
+        classes: (0..10).map(|k| format!("class \"{k}\"\n")).collect(),
+        mean: vec![0.1, 0.2, 1.0 / 3.0],
+        std: vec![0.3; 3],
+        reading: None,
+        origin: BTreeMap::from([("seed".to_owned(), "3".to_owned())]),
+    };
+    checkpoint::save(&path, model.layout(), &params, Some(&card)).unwrap();
     assert_eq!(checkpoint::load(&path, model.layout()).unwrap(), params);
+    assert_eq!(checkpoint::card(&path).unwrap().unwrap(), card);
+    assert_eq!(card.architecture().unwrap(), zoo::build(&ModelSpec::new("resnet8-gn", true), CIFAR, 10).unwrap());
     let first = std::fs::read(&path).unwrap();
-    checkpoint::save(&path, model.layout(), &params, &metadata).unwrap();
+    checkpoint::save(&path, model.layout(), &params, Some(&card)).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), first, "the same model gives the same bytes");
     let other = compile("resnet8-gn", true, CIFAR, 100);
     let message = checkpoint::load(&path, other.layout()).unwrap_err().to_string();
     assert!(message.contains("head.weight"), "{message}");
     std::fs::write(&path, &first[..first.len() / 2]).unwrap();
     assert!(checkpoint::load(&path, model.layout()).is_err());
+    std::fs::write(&path, &first[..7]).unwrap();
+    assert!(checkpoint::card(&path).unwrap_err().to_string().contains("not a safetensors file"));
     assert!(checkpoint::load(&folder.path().join("none"), model.layout()).unwrap_err().to_string().contains("none"));
+}
+
+/// A description that no model can have is an error, whatever it says.
+#[test]
+fn descriptions_are_checked() {
+    let sound = Card {
+        model: "bert".to_owned(),
+        projection: false,
+        stem: None,
+        encoder: EncoderShape::named("bert"),
+        input: Input::Tokens { vocabulary: 100, max_length: 16 },
+        classes: vec!["a".to_owned(), "b".to_owned()],
+        mean: Vec::new(),
+        std: Vec::new(),
+        reading: None,
+        origin: BTreeMap::new(),
+    };
+    assert!(sound.architecture().is_ok());
+    let wrong: [fn(&mut Card); 8] = [
+        |card| card.classes.clear(),
+        |card| card.input = Input::Tokens { vocabulary: 100, max_length: 513 },
+        |card| card.input = Input::Image { channels: 3, height: 32, width: 32 },
+        |card| card.reading = Some(Reading::Words(vec![String::new(); 101])),
+        |card| card.mean.push(0.0),
+        |card| card.encoder.as_mut().unwrap().layers = usize::MAX,
+        |card| card.encoder.as_mut().unwrap().width = 0,
+        |card| (card.model, card.encoder) = ("resnet9".to_owned(), None),
+    ];
+    for (i, spoil) in wrong.iter().enumerate() {
+        let mut card = sound.clone();
+        spoil(&mut card);
+        assert!(card.architecture().is_err(), "{i}: {card:?}");
+    }
+    let image = Card {
+        model: "mlp".to_owned(),
+        encoder: None,
+        input: Input::Image { channels: 1, height: 2, width: 2 },
+        mean: vec![0.0],
+        std: vec![0.0],
+        ..sound
+    };
+    assert!(image.architecture().is_err(), "a deviation of 0");
 }

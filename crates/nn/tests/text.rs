@@ -213,7 +213,7 @@ fn gradients_with_dropout() {
 fn evaluation_is_the_same_in_any_batch() {
     let input = InputShape::Tokens { vocabulary: 50, max_length: 60 };
     let shape = EncoderShape { width: 24, layers: 2, heads: 3, hidden: 40, ..EncoderShape::named("minilm").unwrap() };
-    let lstm = zoo::build(&ModelSpec { name: "lstm".to_owned(), projection: true }, input, 4).unwrap();
+    let lstm = zoo::build(&ModelSpec::new("lstm", true), input, 4).unwrap();
     for arch in [encoder("small", &shape, false, None, input, 4), lstm] {
         let model = Model::compile(&arch, Isa::detect()).unwrap();
         let params = model.init(&mut rng());
@@ -236,7 +236,7 @@ fn evaluation_is_the_same_in_any_batch() {
 fn parameter_counts() {
     let input = InputShape::Tokens { vocabulary: 30_522, max_length: 128 };
     let compile = |name: &str, projection, classes| {
-        let spec = ModelSpec { name: name.to_owned(), projection };
+        let spec = ModelSpec::new(name, projection);
         Model::compile(&zoo::build(&spec, input, classes).unwrap(), Isa::detect()).unwrap()
     };
     let count = |name: &str, projection, classes| compile(name, projection, classes).layout().trainable_len();
@@ -263,7 +263,7 @@ fn frozen_layers_neither_train_nor_travel_but_are_saved() {
     assert!(model.layout().tensors()[0].name.starts_with("distilbert.transformer.layer.1."));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
-    checkpoint::save_model(&path, &model, &params, &BTreeMap::new()).unwrap();
+    checkpoint::save_model(&path, &model, &params, None).unwrap();
     std::fs::copy(data("tiny-distilbert").join("config.json"), folder.path().join("config.json")).unwrap();
     let bytes = |path: &Path| std::fs::read(path).unwrap();
     let (ours, theirs) = (bytes(&path), bytes(&data("tiny-distilbert").join("model.safetensors")));
@@ -340,7 +340,7 @@ fn a_text_model_needs_texts_and_an_image_model_images() {
     for (name, input, says) in
         [("minilm", image, "reads texts"), ("lstm", image, "reads texts"), ("simple-cnn", TINY, "needs an embedding")]
     {
-        let arch = zoo::build(&ModelSpec { name: name.to_owned(), projection: false }, input, 3).unwrap();
+        let arch = zoo::build(&ModelSpec::new(name, false), input, 3).unwrap();
         let message = Model::compile(&arch, Isa::detect()).unwrap_err().to_string();
         assert!(message.contains(name) && message.contains(says), "{message}");
     }

@@ -30,7 +30,7 @@ fn experiment(model: &str, clients: usize, samples: usize, training: Training, r
         normalisation: Normalisation { mean: vec![0.5], std: vec![0.25] },
     };
     let input = InputShape::Image { channels: 1, height: 28, width: 28 };
-    let spec = ModelSpec { name: model.into(), projection: false };
+    let spec = ModelSpec::new(model, false);
     let model = Model::compile(&zoo::build(&spec, input, 10).unwrap(), Isa::detect()).unwrap();
     let mine = |client: usize| (client * samples..(client + 1) * samples).map(|i| i as u32).collect();
     let spec = Spec { kind: Kind::Iid, clients };

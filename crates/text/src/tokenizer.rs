@@ -23,7 +23,28 @@ impl Tokenizer {
     /// When the file is not a tokenizer or does not fit the vocabulary.
     pub fn open(path: &Path, vocabulary: usize, config: &Path, max_length: usize) -> Result<Self, Error> {
         let bad = |reason: String| Error::NotATokenizer { reason, path: path.to_owned() };
-        let mut inner = tokenizers::Tokenizer::from_file(path).map_err(|e| bad(e.to_string()))?;
+        let inner = tokenizers::Tokenizer::from_file(path).map_err(|e| bad(e.to_string()))?;
+        Self::new(inner, path, vocabulary, config, max_length)
+    }
+
+    /// As [`Tokenizer::open`], from the text of a tokenizer.json that the file `path` has inside.
+    ///
+    /// # Errors
+    /// When the text is not a tokenizer or does not fit the vocabulary.
+    pub fn parse(json: &str, vocabulary: usize, path: &Path, max_length: usize) -> Result<Self, Error> {
+        let bad = |reason: String| Error::NotATokenizer { reason, path: path.to_owned() };
+        let inner = tokenizers::Tokenizer::from_bytes(json).map_err(|e| bad(e.to_string()))?;
+        Self::new(inner, path, vocabulary, path, max_length)
+    }
+
+    fn new(
+        mut inner: tokenizers::Tokenizer,
+        path: &Path,
+        vocabulary: usize,
+        config: &Path,
+        max_length: usize,
+    ) -> Result<Self, Error> {
+        let bad = |reason: String| Error::NotATokenizer { reason, path: path.to_owned() };
         // The highest number, and of equal ones the first by name, so that the message is always the same.
         let highest = inner.get_vocab(true).into_iter().max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)));
         if let Some((token, id)) = highest.filter(|(_, id)| *id as usize >= vocabulary) {

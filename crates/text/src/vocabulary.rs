@@ -10,6 +10,8 @@ pub const PAD: u32 = 0;
 pub const UNKNOWN: u32 = 1;
 /// The number that starts every text, if one does.
 pub const START: u32 = 2;
+/// The tokens of these numbers. No text has them: a bracket is a word of its own.
+const SPECIAL: [&str; 3] = ["<pad>", "<unk>", "<cls>"];
 
 /// The words of some texts, by how often they occur.
 ///
@@ -36,10 +38,21 @@ impl Vocabulary {
         let mut found: Vec<(String, u64)> = counts.into_iter().collect();
         // Stable, so the alphabet decides among equals.
         found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let mut words = vec!["<pad>".to_owned(), "<unk>".to_owned()];
-        words.extend(start.then(|| "<cls>".to_owned()));
+        let mut words: Vec<String> = SPECIAL[..2 + usize::from(start)].iter().map(|word| (*word).to_owned()).collect();
         let special = words.len();
         words.extend(found.into_iter().map(|(word, _)| word).take(size.saturating_sub(special)));
+        Self::of(words, start)
+    }
+
+    /// A vocabulary from its [words](Vocabulary::words), as [`Vocabulary::build`] made them; `None` if it made no such.
+    #[must_use]
+    pub fn from_words(words: Vec<String>) -> Option<Self> {
+        let start = words.get(START as usize).is_some_and(|word| word == SPECIAL[2]);
+        (words.len() > 1 && words[..2] == SPECIAL[..2]).then(|| Self::of(words, start))
+    }
+
+    fn of(words: Vec<String>, start: bool) -> Self {
+        let special = 2 + usize::from(start);
         let numbers = words.iter().enumerate().skip(special).map(|(i, word)| (word.clone(), i as u32)).collect();
         Self { words, numbers, start: start.then_some(START) }
     }
@@ -109,5 +122,9 @@ mod tests {
         let tokens = started.encode(&["A b".to_owned(), String::new(), "b b b".to_owned()], 3);
         assert_eq!((tokens.ids, tokens.starts), (vec![START, UNKNOWN, 3, START, START, 3, 3], vec![0, 3, 4, 7]));
         assert_eq!(PAD, 0);
+        for made in [words, few, started] {
+            assert_eq!(Vocabulary::from_words(made.words().to_vec()), Some(made));
+        }
+        assert_eq!(Vocabulary::from_words(vec!["a".to_owned(), "b".to_owned()]), None);
     }
 }

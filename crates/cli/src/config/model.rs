@@ -1,16 +1,16 @@
-//! `[model]`: which network, and what a text model needs beside its name.
+//! `[model]`: which network, and what some need beside their name.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
-use fedelity_nn::{EncoderShape, ModelSpec, zoo};
+use fedelity_nn::{EncoderShape, ModelSpec, Stem, zoo};
 
 use super::defaults;
 use super::document::Document;
 use super::section::Section;
 use super::settings::refuse_foreign;
 
-const MODEL: &[&str] = &["name", "projection", "weights", "max-length", "freeze", "dropout", "vocabulary"];
+const MODEL: &[&str] = &["name", "projection", "stem", "weights", "max-length", "freeze", "dropout", "vocabulary"];
 
 /// The keys that only text models have.
 #[derive(Clone, Debug)]
@@ -31,15 +31,17 @@ pub(crate) struct TextModel {
 pub(super) fn check(document: &Document, notes: &mut Vec<String>) -> Result<(ModelSpec, Option<TextModel>)> {
     let section = Section::of(document, "model", MODEL)?;
     let name = section.choice("name", zoo::NAMES)?.unwrap_or(defaults::MODEL);
-    let spec = ModelSpec { name: name.to_string(), projection: section.flag("projection")?.unwrap_or(false) };
+    let stem = section.choice("stem", &Stem::NAMES)?.and_then(Stem::from_name);
+    let spec = ModelSpec { stem, ..ModelSpec::new(name, section.flag("projection")?.unwrap_or(false)) };
     let encoder = EncoderShape::named(name).is_some();
     let own: &[&str] = match name {
         _ if encoder => &["weights", "max-length", "freeze", "dropout", "vocabulary"],
         "lstm" => &["max-length", "vocabulary"],
+        _ if zoo::has_stem(name) => &["stem"],
         _ => &[],
     };
     refuse_foreign(&section, ("name", name), own, &MODEL[2..], notes)?;
-    if own.is_empty() {
+    if !encoder && name != "lstm" {
         return Ok((spec, None));
     }
     let weights = section.text("weights", "the path of a folder")?;
@@ -62,4 +64,21 @@ pub(super) fn check(document: &Document, notes: &mut Vec<String>) -> Result<(Mod
         vocabulary: section.count("vocabulary", 3)?.unwrap_or(defaults::VOCABULARY),
     };
     Ok((spec, Some(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+    use super::*;
+
+    #[test]
+    fn a_stem_is_kept() {
+        let mut document = Document::default();
+        document.set("model.name=resnet50-bn").unwrap();
+        assert_eq!(Settings::check(&document).unwrap().model.stem, None);
+        document.set("model.stem=imagenet").unwrap();
+        let settings = Settings::check(&document).unwrap();
+        assert_eq!(settings.model.stem, Some(Stem::ImageNet));
+        assert!(settings.resolved("").contains("stem = \"imagenet\""));
+    }
 }

@@ -51,6 +51,7 @@ impl Settings {
     fn model(&self) -> Pairs {
         let mut pairs =
             vec![pair("name", text(&self.model.name)), pair("projection", Value::Boolean(self.model.projection))];
+        pairs.extend(self.model.stem.map(|stem| pair("stem", text(stem.name()))));
         let Some(keys) = &self.text else { return pairs };
         match &keys.weights {
             Some(folder) => {

@@ -90,7 +90,7 @@ impl Client {
             .with_context(|| format!("--method {}", self.method))?
             .method;
         let projection = method.needs().projection;
-        let spec = ModelSpec { name: self.model.clone(), projection };
+        let spec = ModelSpec::new(self.model.clone(), projection);
         let architecture = zoo::build(&spec, INPUT, CLASSES).with_context(|| format!("--model {}", self.model))?;
         let work = self.work(&architecture, method)?;
         let speeds = self.measure(&work)?;

@@ -139,7 +139,7 @@ fn logistic_regression(
 ) -> Result<(Simulation, usize)> {
     let (channels, height, width) = data.shape.image().map_or((1, 1, 1), |s| (s.channels, s.height, s.width));
     let input = InputShape::Image { channels, height, width };
-    let spec = ModelSpec { name: "logistic".to_string(), projection: false };
+    let spec = ModelSpec::new("logistic", false);
     let model = Model::compile(&zoo::build(&spec, input, data.classes.len())?, isa::chosen()?)?;
     let parameters = model.layout().trainable_len();
     let split: Partition = partition(&data.train.labels, data.classes.len(), &Spec { kind: Kind::Iid, clients }, 1)?;

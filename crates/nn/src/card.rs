@@ -1,0 +1,176 @@
+//! What a model file says about its model: enough to use the file without the run it came from.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::architecture::{Architecture, InputShape};
+use crate::encoder::{EncoderShape, encoder};
+use crate::error::Error;
+use crate::residual::Stem;
+use crate::zoo::{self, ModelSpec};
+
+/// What a model reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[non_exhaustive]
+pub enum Input {
+    /// Images.
+    Image {
+        /// Colour channels.
+        channels: usize,
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+    },
+    /// Rows of numbers.
+    Numbers {
+        /// Numbers in a row.
+        width: usize,
+    },
+    /// Texts as numbers of tokens.
+    Tokens {
+        /// Tokens there are.
+        vocabulary: usize,
+        /// Tokens a text has at most.
+        max_length: usize,
+    },
+}
+
+impl Input {
+    /// The shape as the layers see it.
+    #[must_use]
+    pub fn shape(self) -> InputShape {
+        match self {
+            Self::Image { channels, height, width } => InputShape::Image { channels, height, width },
+            Self::Numbers { width } => InputShape::Image { channels: 1, height: 1, width },
+            Self::Tokens { vocabulary, max_length } => InputShape::Tokens { vocabulary, max_length },
+        }
+    }
+}
+
+impl std::fmt::Display for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Image { channels, height, width } => write!(f, "images of {channels}x{height}x{width}"),
+            Self::Numbers { width } => write!(f, "rows of {width} numbers"),
+            Self::Tokens { max_length, .. } => write!(f, "texts of up to {max_length} tokens"),
+        }
+    }
+}
+
+/// How texts become numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Reading {
+    /// By these words, whose place is their number.
+    Words(Vec<String>),
+    /// By a tokenizer: the text of its tokenizer.json.
+    Tokenizer(String),
+}
+
+/// How a model was made and what it reads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Card {
+    /// Name in the zoo.
+    pub model: String,
+    /// Whether it has a projection head.
+    pub projection: bool,
+    /// How a residual network starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stem: Option<Stem>,
+    /// The sizes of a text encoder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<EncoderShape>,
+    /// What it reads.
+    pub input: Input,
+    /// The classes by name; output `k` means `classes[k]`.
+    pub classes: Vec<String>,
+    /// What is subtracted from each channel (of pixels scaled to 0..1) or column.
+    pub mean: Vec<f32>,
+    /// What each channel or column is then divided by.
+    pub std: Vec<f32>,
+    /// How texts become numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reading: Option<Reading>,
+    /// Where it comes from, such as the data set, the method and the seed.
+    #[serde(default)]
+    pub origin: BTreeMap<String, String>,
+}
+
+/// Greater sizes than any model here has.
+const MOST: usize = 1 << 24;
+const MOST_LAYERS: usize = 1_000;
+const MOST_CLASSES: usize = 1 << 16;
+
+impl Card {
+    /// The layers.
+    ///
+    /// # Errors
+    /// When the description contradicts itself.
+    pub fn architecture(&self) -> Result<Architecture, Error> {
+        self.check().map_err(|reason| Error::DoesNotFit { model: self.model.clone(), reason })?;
+        let (input, classes) = (self.input.shape(), self.classes.len());
+        match &self.encoder {
+            Some(shape) => Ok(encoder(&self.model, shape, self.projection, None, input, classes)),
+            None => {
+                let spec = ModelSpec { stem: self.stem, ..ModelSpec::new(&self.model, self.projection) };
+                zoo::build(&spec, input, classes)
+            }
+        }
+    }
+
+    /// What a file can say and no model can have.
+    fn check(&self) -> Result<(), String> {
+        if self.classes.is_empty() || self.classes.len() > MOST_CLASSES {
+            return Err(format!("{} classes: expected 1 to {MOST_CLASSES}", self.classes.len()));
+        }
+        let channels = match self.input {
+            Input::Image { channels, height, width } => {
+                if [channels, height, width].iter().any(|&side| side == 0 || side > MOST >> 8) {
+                    return Err(format!("it reads {}", self.input));
+                }
+                channels
+            }
+            Input::Numbers { width } if width == 0 || width > MOST => return Err(format!("it reads {}", self.input)),
+            Input::Numbers { width } => width,
+            Input::Tokens { vocabulary, max_length } => {
+                let positions = self.encoder.as_ref().map_or(MOST, |shape| shape.positions);
+                if vocabulary == 0 || vocabulary > MOST || max_length == 0 || max_length > positions {
+                    return Err(format!("{vocabulary} tokens, {max_length} a text, {positions} positions"));
+                }
+                if let Some(Reading::Words(words)) = &self.reading
+                    && words.len() > vocabulary
+                {
+                    return Err(format!("{} words for {vocabulary} tokens", words.len()));
+                }
+                0
+            }
+        };
+        if self.mean.len() != channels || self.std.len() != channels {
+            let (mean, std) = (self.mean.len(), self.std.len());
+            return Err(format!("{mean} means and {std} deviations for {channels} channels"));
+        }
+        if !self.mean.iter().all(|x| x.is_finite()) || !self.std.iter().all(|x| x.is_finite() && *x > 0.0) {
+            return Err("a mean or deviation that is no number, or a deviation of 0".to_owned());
+        }
+        match &self.encoder {
+            Some(shape) if !matches!(self.input, Input::Tokens { .. }) => {
+                Err(format!("an encoder of {} layers that reads {}", shape.layers, self.input))
+            }
+            Some(shape) => {
+                let sizes = [shape.width, shape.heads, shape.hidden, shape.positions];
+                let sound = sizes.iter().all(|&size| size > 0 && size <= MOST) && shape.types <= MOST;
+                if sound && (1..=MOST_LAYERS).contains(&shape.layers) {
+                    Ok(())
+                } else {
+                    Err(format!("an encoder with sizes {sizes:?} and {} layers", shape.layers))
+                }
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Residual networks: a stem, stages of blocks, the mean over all pixels.
+
+use fedelity_kernels::pool::Window;
+use serde::{Deserialize, Serialize};
+
+use crate::architecture::{InputShape, Layer, Node};
+
+/// How a residual network starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stem {
+    /// A 3x3 convolution, for small images.
+    Cifar,
+    /// A 7x7 convolution and a pooling, both with stride 2.
+    ImageNet,
+}
+
+/// The longest side of images that get the stem for small ones.
+const SMALL: usize = 64;
+
+impl Stem {
+    /// The names, in the order of the variants.
+    pub const NAMES: [&'static str; 2] = ["cifar", "imagenet"];
+
+    /// The stem of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Cifar, Self::ImageNet].into_iter().find(|stem| stem.name() == name)
+    }
+
+    /// The name, one of [`Stem::NAMES`].
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::NAMES[usize::from(self == Self::ImageNet)]
+    }
+
+    /// The usual one for inputs of this shape: [`Stem::Cifar`] up to 64 pixels a side.
+    #[must_use]
+    pub fn usual(input: InputShape) -> Self {
+        let (_, height, width) = input.sides();
+        if height.max(width) <= SMALL { Self::Cifar } else { Self::ImageNet }
+    }
+}
+
+/// Sizes of a residual network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResidualShape {
+    /// Channels of the first stage; each further stage has twice as many.
+    pub width: usize,
+    /// Blocks of each stage.
+    pub blocks: Vec<usize>,
+    /// Whether blocks are bottlenecks of 1x1, 3x3 and 1x1 convolutions, which put out four times their width.
+    pub bottleneck: bool,
+    /// [`Layer::GroupNorm`] or [`Layer::BatchNorm`].
+    pub norm: Layer,
+}
+
+/// How many times its width a bottleneck puts out.
+const EXPANSION: usize = 4;
+
+impl ResidualShape {
+    /// The networks of the zoo: `resnet8-gn`, `resnet18` and `resnet50` with `-gn` (16 channels a group) or `-bn`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let (size, norm) = name.split_once('-')?;
+        let norm = match norm {
+            "gn" => Layer::GroupNorm { channels_per_group: 16 },
+            "bn" => Layer::BatchNorm,
+            _ => return None,
+        };
+        let (width, blocks, bottleneck) = match size {
+            "resnet8" if norm != Layer::BatchNorm => (16, vec![1, 1, 1], false),
+            "resnet18" => (64, vec![2, 2, 2, 2], false),
+            "resnet50" => (64, vec![3, 4, 6, 3], true),
+            _ => return None,
+        };
+        Some(Self { width, blocks, bottleneck, norm })
+    }
+
+    /// Number of features: the channels of the last stage.
+    #[must_use]
+    pub fn features(&self) -> usize {
+        self.out(self.blocks.len().saturating_sub(1))
+    }
+
+    /// Channels that a stage puts out.
+    fn out(&self, stage: usize) -> usize {
+        (self.width << stage) * if self.bottleneck { EXPANSION } else { 1 }
+    }
+
+    /// The layers up to the features. Tensors are named as torchvision's.
+    #[must_use]
+    pub fn layers(&self, stem: Stem) -> Vec<Node> {
+        let mut nodes = match stem {
+            Stem::Cifar => vec![conv("conv1", self.width, 3, 1)],
+            Stem::ImageNet => vec![conv("conv1", self.width, 7, 2)],
+        };
+        nodes.extend([self.norm("bn1"), relu()]);
+        if stem == Stem::ImageNet {
+            nodes.push(Node::plain(Layer::MaxPool(Window { kernel: 3, stride: 2, pad: 1 })));
+        }
+        let mut channels = self.width;
+        for (stage, &count) in self.blocks.iter().enumerate() {
+            for block in 0..count {
+                let stride = if stage > 0 && block == 0 { 2 } else { 1 };
+                let name = |part: &str| format!("layer{}.{block}.{part}", stage + 1);
+                let shortcut = if stride != 1 || channels != self.out(stage) {
+                    vec![conv(&name("downsample.0"), self.out(stage), 1, stride), self.norm(&name("downsample.1"))]
+                } else {
+                    Vec::new()
+                };
+                let body = self.body(stage, stride, name);
+                nodes.push(Node::plain(Layer::Residual { body, shortcut }));
+                nodes.push(relu());
+                channels = self.out(stage);
+            }
+        }
+        nodes.push(Node::plain(Layer::GlobalAveragePool));
+        nodes.push(Node::plain(Layer::Flatten));
+        nodes
+    }
+
+    /// The long way through a block. A bottleneck's stride is that of its 3x3 convolution.
+    fn body(&self, stage: usize, stride: usize, name: impl Fn(&str) -> String) -> Vec<Node> {
+        let width = self.width << stage;
+        let mut convolutions = vec![(width, 3, stride), (width, 3, 1)];
+        if self.bottleneck {
+            convolutions = vec![(width, 1, 1), (width, 3, stride), (self.out(stage), 1, 1)];
+        }
+        let mut nodes = Vec::new();
+        for (i, (out, kernel, stride)) in (1..).zip(convolutions) {
+            if i > 1 {
+                nodes.push(relu());
+            }
+            nodes.push(conv(&name(&format!("conv{i}")), out, kernel, stride));
+            nodes.push(self.norm(&name(&format!("bn{i}"))));
+        }
+        nodes
+    }
+
+    fn norm(&self, name: &str) -> Node {
+        Node::named(name, self.norm.clone())
+    }
+}
+
+/// A convolution that keeps the size of the image up to its stride.
+fn conv(name: &str, out: usize, kernel: usize, stride: usize) -> Node {
+    Node::named(name, Layer::Conv { out, kernel, stride, pad: kernel / 2, bias: false })
+}
+
+fn relu() -> Node {
+    Node::plain(Layer::Relu)
+}
