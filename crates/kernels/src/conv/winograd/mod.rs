@@ -17,8 +17,10 @@ use product::{Gather, Multiply};
 use scheme::{FourOfThree, TwoOfFive, TwoOfThree};
 pub(super) use weights::{Pack, Settle};
 
-/// Bytes of transformed patches that are worked on at a time, and how many patches at least.
+/// Bytes of transformed patches that are worked on at a time, and how many patches at least. The weight gradient takes
+/// more at a time: whatever the number of patches, each sum over lanes ends once a strip.
 const STRIP_BYTES: usize = 640 << 10;
+const GRADIENT_BYTES: usize = 1400 << 10;
 const STRIP_PATCHES: usize = 4;
 /// What it costs to transform one number of a patch, in multiply-adds, and what patches must save to be worth it.
 const TRANSFORM: usize = 5;
@@ -117,18 +119,19 @@ impl Winograd {
     /// Floats of memory that a pass works in.
     pub(super) fn scratch(&self) -> usize {
         let channels = self.sources + self.targets;
-        self.parts() * (channels * self.strip_rows() * self.columns * self.lanes + 2 * SKEW)
+        let rows = self.strip_rows(STRIP_BYTES).max(self.strip_rows(GRADIENT_BYTES));
+        self.parts() * (channels * rows * self.columns * self.lanes + 2 * SKEW)
     }
 
     /// Rows of patches that are worked on at a time; they may belong to several groups.
-    fn strip_rows(&self) -> usize {
+    fn strip_rows(&self, bytes: usize) -> usize {
         let patch = self.parts() * (self.sources + self.targets) * self.lanes * size_of::<f32>();
-        (STRIP_BYTES / patch).max(STRIP_PATCHES).div_ceil(self.columns).max(1)
+        (bytes / patch).max(STRIP_PATCHES).div_ceil(self.columns).max(1)
     }
 
     /// The first row of patches of every strip, and how many.
-    fn strips(&self, groups: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let (all, step) = (groups * self.rows, self.strip_rows());
+    fn strips(&self, groups: usize, bytes: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (all, step) = (groups * self.rows, self.strip_rows(bytes));
         (0..all).step_by(step).map(move |first| (first, step.min(all - first)))
     }
 }
@@ -151,7 +154,7 @@ impl Correlate<'_> {
     pub(super) fn run(self, isa: Isa) {
         let Self { shape, target, to, source, from, packed, start, groups, scratch } = self;
         let &Winograd { sources, targets, .. } = shape;
-        for rows in shape.strips(groups) {
+        for rows in shape.strips(groups, STRIP_BYTES) {
             let before = Strip { shape, walk: from, channels: sources, rows };
             let after = Strip { shape, walk: to, channels: targets, rows };
             let (parts, patches, steps) = (shape.parts(), before.patches(), (after.step(), before.step()));
@@ -180,7 +183,7 @@ impl WeightGradient<'_> {
     pub(super) fn run(self, isa: Isa) {
         let Self { shape, sums, x, from, d_y, gradient, groups, scratch } = self;
         let (inputs, outputs) = (shape.sources, shape.targets);
-        for rows in shape.strips(groups) {
+        for rows in shape.strips(groups, GRADIENT_BYTES) {
             let before = Strip { shape, walk: from, channels: inputs, rows };
             let after = Strip { shape, walk: gradient, channels: outputs, rows };
             let (parts, patches, steps) = (shape.parts(), before.patches(), (after.step(), before.step()));
