@@ -16,6 +16,9 @@ Examples:
   fedelity watch runs/a                 the same page while the run goes on
   fedelity sweep sweep.toml             a grid of settings, as many at once as there are cores
   fedelity runs                         what has been run
+  fedelity evaluate runs/a              the model on its test data, class by class
+  fedelity predict runs/a photo.png     what the model sees in an image or a text
+  fedelity export runs/a --onnx a.onnx  the model for other programs
   fedelity partition                    who holds which classes, as a picture
   fedelity methods                      all methods, and what each of them needs
   fedelity methods fedntd               a method with its equation and its keys

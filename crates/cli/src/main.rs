@@ -16,6 +16,7 @@ mod printer;
 mod progress;
 mod rehearsal;
 mod results;
+mod saved;
 mod server;
 mod sheet;
 mod sparkline;

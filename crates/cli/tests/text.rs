@@ -117,6 +117,21 @@ fn a_pretrained_encoder_with_frozen_layers_is_trained_and_saved_whole() {
     }
     assert!(moved > 10, "{moved} tensors of the second layer moved");
     assert_eq!(saved.tensor("classifier.weight").unwrap().shape(), [5, 12]);
+    // The file has its tokenizer inside.
+    fs::remove_dir_all(place.path("encoder")).unwrap();
+    let file = find(&run).unwrap();
+    let summary = fs::read_to_string(file.with_file_name("summary.json")).unwrap();
+    let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+    let answer = place.call(&["evaluate", file.to_str().unwrap(), "--data", "sst5", "--data-dir", ".", "--json"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let found: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(found["accuracy"], summary["final_accuracy"]);
+}
+
+#[test]
+fn what_is_frozen_is_told() {
+    let place = place();
+    let sets = [ENCODER, &["model.freeze=1"]].concat();
     let answer = place.call(&with("check", &sets));
     assert!(answer.out.contains("frozen") && answer.out.contains("freeze = 1"), "{}", answer.out);
 }

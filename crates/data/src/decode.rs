@@ -41,6 +41,13 @@ pub(crate) struct Decoded {
     pub(crate) kept: Vec<usize>,
 }
 
+/// Reads images as bytes of one shape, scaled where they have another size. What cannot be used is refused or left out, as
+/// `skipped` says; beside the bytes of the others, `[image][channel][row][column]`, stands which of the paths they are.
+pub fn images(paths: &[PathBuf], shape: ImageShape, skipped: &mut Skipped) -> Result<(Vec<u8>, Vec<usize>), Error> {
+    let form = Form { size: Some((shape.height, shape.width)), grey: shape.channels == 1 };
+    decode(paths, form, skipped).map(|made| (made.pixels, made.kept))
+}
+
 /// Decodes all files. Memory is that of the result and of one image a thread.
 pub(crate) fn decode(paths: &[PathBuf], form: Form, skipped: &mut Skipped) -> Result<Decoded, Error> {
     let channels = if form.grey { 1 } else { 3 };

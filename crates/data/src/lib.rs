@@ -31,6 +31,7 @@ mod tiny_imagenet;
 pub use augment::{Augmentation, Augmenter};
 pub use catalogue::load;
 pub use dataset::{Dataset, ImageShape, Inputs, Keys, Normalisation, Shape, Split, Tokens};
+pub use decode::images;
 pub use error::{Error, Place};
 pub use folder::Folder;
 pub use partition::{Kind, Partition, Spec, partition};

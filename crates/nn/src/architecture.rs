@@ -153,19 +153,30 @@ pub enum BlockNames {
 }
 
 /// The names of a block's parts.
-pub(crate) struct BlockParts {
+#[derive(Clone, Copy, Debug)]
+pub struct BlockParts {
+    /// What looks.
     pub query: &'static str,
+    /// What is looked for.
     pub key: &'static str,
+    /// What is seen.
     pub value: &'static str,
+    /// The dense layer after attention.
     pub out: &'static str,
+    /// The normalisation after attention.
     pub norm1: &'static str,
+    /// The dense layer before GELU.
     pub up: &'static str,
+    /// The dense layer after GELU.
     pub down: &'static str,
+    /// The normalisation at the end.
     pub norm2: &'static str,
 }
 
 impl BlockNames {
-    pub(crate) fn parts(self) -> BlockParts {
+    /// The names of the parts.
+    #[must_use]
+    pub fn parts(self) -> BlockParts {
         match self {
             Self::Bert => BlockParts {
                 query: "attention.self.query",

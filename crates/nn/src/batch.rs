@@ -1,5 +1,7 @@
 //! What goes into a model.
 
+use std::ops::Range;
+
 use crate::architecture::InputShape;
 
 /// One batch of inputs.
@@ -46,6 +48,20 @@ impl Batch<'_> {
         match self {
             Self::Bytes { indices, .. } | Self::Rows { indices, .. } | Self::Tokens { indices, .. } => indices.len(),
             Self::Floats { rows } => rows.len() / input.len(),
+        }
+    }
+
+    /// Some of its samples.
+    pub(crate) fn part(&self, samples: Range<usize>, input: InputShape) -> Self {
+        match *self {
+            Self::Bytes { pixels, indices, scale, shift } => {
+                Self::Bytes { pixels, indices: &indices[samples], scale, shift }
+            }
+            Self::Floats { rows } => {
+                Self::Floats { rows: &rows[samples.start * input.len()..samples.end * input.len()] }
+            }
+            Self::Rows { values, indices } => Self::Rows { values, indices: &indices[samples] },
+            Self::Tokens { ids, starts, indices } => Self::Tokens { ids, starts, indices: &indices[samples] },
         }
     }
 }

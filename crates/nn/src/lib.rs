@@ -23,7 +23,7 @@ mod vgg;
 mod workspace;
 pub mod zoo;
 
-pub use architecture::{Architecture, BlockNames, InputShape, Layer, Node};
+pub use architecture::{Architecture, BlockNames, BlockParts, InputShape, Layer, Node};
 pub use batch::Batch;
 pub use card::{Card, Input, Reading};
 pub use encoder::{EncoderShape, encoder};

@@ -15,6 +15,9 @@ use crate::sequence::{Sequence, SequencePlan, Texts};
 /// A batch of another kind than the model's input is a mistake of the program, not of its user.
 const UNFIT: &str = "the batch is not what this model takes";
 
+/// Groups of images that are evaluated at a time, at most.
+const EVALUATION_GROUPS: usize = 8;
+
 /// What a model says about a batch, as rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Outputs<'a> {
@@ -217,30 +220,24 @@ impl Workspace {
             self.samples = 0;
             return self.outputs();
         }
-        self.reserve(n);
+        self.reserve_rows(n);
         self.samples = n;
         if let Some(tokens) = &plan.sequence {
             self.read_tokens(tokens, &mode, batch);
         } else if plan.exit.is_some() {
-            self.load_image(batch);
             for op in &plan.ops {
                 if let Op::Conv { conv, weight, packed, .. } = op {
                     conv.pack_forward(&mut self.packed[*packed], &mode.params()[weight.clone()]);
                 }
             }
-            for chunk in self.chunks() {
-                for op in &plan.ops {
-                    self.step(&plan, op, &mut mode, chunk);
+            if matches!(mode, Mode::Training { .. }) {
+                self.reserve(n.div_ceil(self.isa.lanes()));
+                self.load_image(batch, n);
+                for chunk in self.chunks() {
+                    self.spatial(&plan, &mut mode, chunk, chunk.first * self.isa.lanes());
                 }
-                if let Some(exit) = plan.exit {
-                    let value = &plan.values[exit];
-                    let first = chunk.first * self.isa.lanes() * plan.row_width;
-                    let x = self.value(exit, chunk);
-                    let mut rows = std::mem::take(&mut self.rows[0]);
-                    let part = &mut rows[first..first + chunk.samples * plan.row_width];
-                    lanes::to_rows(self.isa, part, self.slice(x), value.plane, value.channels, chunk.samples);
-                    self.rows[0] = rows;
-                }
+            } else {
+                self.evaluate_images(&plan, &mut mode, batch);
             }
         } else {
             self.load_rows(batch);
@@ -269,6 +266,33 @@ impl Workspace {
         self.outputs()
     }
 
+    /// Nothing is kept for a backward pass, so the batch goes through in parts that use the same memory.
+    fn evaluate_images(&mut self, plan: &Plan, mode: &mut Mode<'_>, batch: &Batch<'_>) {
+        let lanes = self.isa.lanes();
+        let groups = self.samples.div_ceil(lanes).min(plan.chunk).min(EVALUATION_GROUPS);
+        self.reserve(groups);
+        for first in (0..self.samples).step_by(groups * lanes) {
+            let samples = (self.samples - first).min(groups * lanes);
+            self.load_image(&batch.part(first..first + samples, self.input), samples);
+            let chunk = Chunk { first: 0, groups: samples.div_ceil(lanes), samples };
+            self.spatial(plan, mode, chunk, first);
+        }
+    }
+
+    /// The layers on images for one chunk, whose samples are those from `first` on, to rows.
+    fn spatial(&mut self, plan: &Plan, mode: &mut Mode<'_>, chunk: Chunk, first: usize) {
+        for op in &plan.ops {
+            self.step(plan, op, mode, chunk);
+        }
+        let Some(exit) = plan.exit else { return };
+        let value = &plan.values[exit];
+        let x = self.value(exit, chunk);
+        let mut rows = std::mem::take(&mut self.rows[0]);
+        let part = &mut rows[first * plan.row_width..(first + chunk.samples) * plan.row_width];
+        lanes::to_rows(self.isa, part, self.slice(x), value.plane, value.channels, chunk.samples);
+        self.rows[0] = rows;
+    }
+
     /// The token part of the model, up to one row a sample.
     fn read_tokens(&mut self, plan: &SequencePlan, mode: &Mode<'_>, batch: &Batch<'_>) {
         let Batch::Tokens { ids, starts, indices } = *batch else { panic!("{UNFIT}") };
@@ -279,8 +303,8 @@ impl Workspace {
         }
     }
 
-    fn load_image(&mut self, batch: &Batch<'_>) {
-        let (image, n) = (&self.plan.values[0], self.samples);
+    fn load_image(&mut self, batch: &Batch<'_>, n: usize) {
+        let image = &self.plan.values[0];
         let x = &mut self.saved[0];
         match *batch {
             Batch::Bytes { pixels, indices, scale, shift } => {
@@ -315,18 +339,22 @@ impl Workspace {
         }
     }
 
-    /// Makes room for a batch. Fresh buffers are zero, and so are their halos from then on.
-    fn reserve(&mut self, samples: usize) {
-        if samples > self.row_samples {
-            self.row_samples = samples;
-            for (i, rows) in self.rows.iter_mut().zip(&mut self.d_rows).enumerate() {
-                let width = if i == 0 { self.plan.row_width } else { self.plan.rows[i - 1].width() };
-                *rows.0 = Buffer::zeros(samples * width);
-                *rows.1 = Buffer::zeros(samples * width);
-            }
+    /// Makes room for the rows of a batch.
+    fn reserve_rows(&mut self, samples: usize) {
+        if samples <= self.row_samples {
+            return;
         }
-        let groups = samples.div_ceil(self.isa.lanes());
-        if groups <= self.groups || self.plan.exit.is_none() {
+        self.row_samples = samples;
+        for (i, rows) in self.rows.iter_mut().zip(&mut self.d_rows).enumerate() {
+            let width = if i == 0 { self.plan.row_width } else { self.plan.rows[i - 1].width() };
+            *rows.0 = Buffer::zeros(samples * width);
+            *rows.1 = Buffer::zeros(samples * width);
+        }
+    }
+
+    /// Makes room for the images of a batch. Fresh buffers are zero, and so are their halos from then on.
+    fn reserve(&mut self, groups: usize) {
+        if groups <= self.groups {
             return;
         }
         self.groups = groups;

@@ -8,7 +8,7 @@ use fedelity_fl::{CHUNK, Evaluation, Samples, Trainer};
 
 /// Scores weights on samples. Chunks are cut at fixed samples and added up in their order, so the number of
 /// trainers changes nothing.
-pub(crate) fn evaluate(trainers: &mut [Trainer], params: &[f32], samples: Samples<'_>, classes: usize) -> Portrait {
+pub fn evaluate(trainers: &mut [Trainer], params: &[f32], samples: Samples<'_>, classes: usize) -> Portrait {
     let chunks: Vec<&[u32]> = samples.indices.chunks(CHUNK).collect();
     let next = AtomicUsize::new(0);
     let work = |trainer: &mut Trainer| {

@@ -11,6 +11,7 @@ mod round;
 mod simulation;
 mod workers;
 
+pub use evaluate::evaluate;
 pub use experiment::Experiment;
 pub use fedelity_fl::Error;
 pub use observe::{Metrics, Observation};

@@ -5,8 +5,11 @@ mod check;
 mod compare;
 mod completions;
 mod data;
+mod evaluate;
+mod export;
 mod methods;
 mod partition;
+mod predict;
 mod report;
 mod run;
 mod runs;
@@ -27,6 +30,9 @@ pub(crate) enum Command {
     Watch(watch::Watch),
     Sweep(sweep::Sweep),
     Runs(runs::Runs),
+    Evaluate(evaluate::Evaluate),
+    Predict(predict::Predict),
+    Export(export::Export),
     Check(check::Check),
     Partition(partition::Show),
     Methods(methods::Methods),
@@ -44,6 +50,9 @@ impl Command {
             Self::Watch(command) => command.run(printer),
             Self::Sweep(command) => command.run(printer),
             Self::Runs(command) => command.run(printer),
+            Self::Evaluate(command) => command.run(printer),
+            Self::Predict(command) => command.run(printer),
+            Self::Export(command) => command.run(printer),
             Self::Check(command) => command.run(printer),
             Self::Partition(command) => command.run(printer),
             Self::Methods(command) => command.run(printer),

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use fedelity_data::augment::{Padding, RECIPES, recipe};
+use fedelity_data::catalogue::Entry;
 use fedelity_data::folder::Layout;
 use fedelity_data::table::Format;
 use fedelity_data::{Augmentation, Folder, Normalisation, OWN, Shape, Source, Table, catalogue};
@@ -11,7 +12,7 @@ use toml::Value;
 
 use super::defaults;
 use super::document::Document;
-use super::section::Section;
+use super::section::{Section, nearest};
 use super::settings::refuse_foreign;
 
 /// Which data are read and what is done with them.
@@ -213,6 +214,17 @@ impl Data {
         }
         pairs.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
     }
+}
+
+/// The entry of a name, or the nearest name.
+pub(crate) fn find(name: &str) -> Result<&'static Entry> {
+    let names: Vec<&str> = catalogue::entries().iter().map(|entry| entry.name).collect();
+    let begins: Vec<&str> = names.iter().filter(|known| known.starts_with(&format!("{name}-"))).copied().collect();
+    catalogue::find(name).map_err(|error| match nearest(name, &names) {
+        _ if !begins.is_empty() => anyhow!("{error}; did you mean one of {}?", begins.join(", ")),
+        Some(guess) => anyhow!("{error}; did you mean '{guess}'?"),
+        None => anyhow!("{error}"),
+    })
 }
 
 /// Whether a set of the catalogue is read from image files, which can be scaled.

@@ -13,8 +13,9 @@ mod settings;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use fedelity_data::OWN;
 
-pub(crate) use data::{Data, unfit};
+pub(crate) use data::{Data, find, unfit};
 pub(crate) use document::Document;
 pub(crate) use model::TextModel;
 pub(crate) use partition::Source;
@@ -57,6 +58,22 @@ impl Overrides {
         }
         if self.skip_bad {
             document.put(&["data", "skip-bad"], toml::Value::Boolean(true), "--skip-bad")?;
+        }
+        Ok(document)
+    }
+}
+
+impl Overrides {
+    /// The configuration that `what` stands for: a file, or the name of data that `option` gave.
+    pub(crate) fn data_document(&self, what: &str, option: &'static str) -> Result<Document> {
+        let file = Path::new(what);
+        let is_file = file.extension().is_some_and(|end| end == "toml") || file.is_file();
+        let mut document = self.document(is_file.then_some(file))?;
+        if !is_file {
+            if !OWN.contains(&what) {
+                find(what)?;
+            }
+            document.put(&["data", "name"], what.into(), option)?;
         }
         Ok(document)
     }

@@ -1,6 +1,7 @@
 //! Tables that people bring: rows of CSV or JSON lines, with a label and either a text or numbers.
 
 mod rows;
+mod texts;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,8 @@ use crate::dataset::{Dataset, Inputs, Keys, Normalisation, Shape, Split};
 use crate::error::Error;
 use crate::partition::hold_out;
 use crate::skipped::Skipped;
+pub use texts::texts;
+
 use rows::{Rows, csv_error, csv_reader, header, lines, object, read_rows};
 
 /// How rows are written.

@@ -49,14 +49,14 @@ pub(super) struct Rows {
 }
 
 /// One row of either format.
-enum Row<'a> {
+pub(super) enum Row<'a> {
     Csv { record: &'a ByteRecord, places: &'a [usize] },
     Json(&'a Map<String, Value>),
 }
 
 impl Row<'_> {
     /// The text of a column; `place` is its position among the columns that are read.
-    fn text(&self, name: &str, place: usize) -> Result<String, String> {
+    pub(super) fn text(&self, name: &str, place: usize) -> Result<String, String> {
         match self {
             Self::Csv { record, places } => {
                 let bytes = record.get(places[place]).unwrap_or_default();

@@ -6,7 +6,8 @@ use anyhow::{Result, anyhow, bail};
 use fedelity_fetch::{Error, Event, Fetched, Patience, by_hand, fetch};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{data_dir, find};
+use super::data_dir;
+use crate::config::find;
 use crate::printer::Printer;
 use crate::units::bytes;
 

@@ -5,11 +5,10 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use clap::Subcommand;
-use fedelity_data::catalogue::{self, Entry};
+use fedelity_data::catalogue;
 
-use crate::config::nearest;
 use crate::printer::Printer;
 use crate::status::Status;
 use crate::table::{Align, Table};
@@ -86,17 +85,6 @@ fn list(printer: &Printer) -> Result<()> {
         printer.line(line)?;
     }
     Ok(())
-}
-
-/// The entry of a name, or the nearest name.
-fn find(name: &str) -> Result<&'static Entry> {
-    let names: Vec<&str> = catalogue::entries().iter().map(|entry| entry.name).collect();
-    let begins: Vec<&str> = names.iter().filter(|known| known.starts_with(&format!("{name}-"))).copied().collect();
-    catalogue::find(name).map_err(|error| match nearest(name, &names) {
-        _ if !begins.is_empty() => anyhow!("{error}; did you mean one of {}?", begins.join(", ")),
-        Some(guess) => anyhow!("{error}; did you mean '{guess}'?"),
-        None => anyhow!("{error}"),
-    })
 }
 
 /// The folder of data sets: the option's, the environment's, or `data` here.

@@ -3,11 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use fedelity_data::{Dataset, OWN, Source, Split};
-use toml::Value;
+use fedelity_data::{Dataset, Source, Split};
 
-use super::find;
-use crate::config::{Data, Overrides};
+use crate::config::{Data, Overrides, find};
 use crate::printer::{Printer, Style};
 use crate::sheet::Sheet;
 use crate::study::load_data;
@@ -31,15 +29,7 @@ pub(super) struct Show {
 
 impl Show {
     pub(super) fn run(self, printer: &Printer) -> Result<()> {
-        let file = Path::new(&self.what);
-        let is_file = file.extension().is_some_and(|end| end == "toml") || file.is_file();
-        let mut document = self.overrides.document(is_file.then_some(file))?;
-        if !is_file {
-            if !OWN.contains(&self.what.as_str()) {
-                find(&self.what)?;
-            }
-            document.put(&["data", "name"], Value::String(self.what.clone()), "NAME")?;
-        }
+        let document = self.overrides.data_document(&self.what, "NAME")?;
         let mut notes = Vec::new();
         let mut data = Data::check(&document, &mut notes)?;
         notes.iter().for_each(|note| printer.warn(note));

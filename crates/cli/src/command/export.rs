@@ -1,0 +1,124 @@
+//! `fedelity export`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use fedelity_nn::{Card, Input, Reading, checkpoint};
+use fedelity_onnx::{Source, encode};
+
+use crate::config::Overrides;
+use crate::folder::write_whole;
+use crate::printer::Printer;
+use crate::saved::{Foreign, Saved};
+use crate::status::Status;
+use crate::units::bytes;
+
+const EXAMPLES: &str = "\
+Examples:
+  fedelity export runs/a --onnx clothes.onnx
+  fedelity export runs/a --safetensors clothes.safetensors
+  fedelity export runs/a --onnx clothes.onnx --force        over a file that is there
+  fedelity export torch.safetensors --model resnet18-bn --data cifar10 --onnx planes.onnx
+
+The ONNX file (opset 17) takes batches of any size: 'input', normalised pixels as float32
+[batch, channels, height, width], or 'input_ids' and 'attention_mask', int64 [batch, sequence], for
+texts. It gives 'logits', [batch, classes]. Class names, mean, standard deviation and what turns texts
+into tokens are among its metadata; a pixel is (value / 255 - mean) / std.
+The safetensors file has PyTorch's names, and how the model was made in its metadata.";
+
+/// Write a trained model for other programs, as ONNX or safetensors
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Export {
+    /// A run folder or a safetensors file.
+    #[arg(value_name = "MODEL")]
+    target: PathBuf,
+
+    /// Write an ONNX file.
+    #[arg(long, value_name = "FILE")]
+    onnx: Option<PathBuf>,
+
+    /// Write a safetensors file.
+    #[arg(long, value_name = "FILE")]
+    safetensors: Option<PathBuf>,
+
+    /// Write over files that are there.
+    #[arg(long)]
+    force: bool,
+
+    /// Which model it is, for a file that does not say so.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+
+    /// The data set of a model that does not say which it is for.
+    #[arg(long, value_name = "NAME")]
+    data: Option<String>,
+
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+impl Export {
+    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+        let files = [("--onnx", &self.onnx), ("--safetensors", &self.safetensors)];
+        if files.iter().all(|(_, file)| file.is_none()) {
+            bail!("nothing to write: give --onnx FILE or --safetensors FILE");
+        }
+        for (option, file) in files {
+            if let Some(file) = file.as_deref().filter(|file| file.exists() && !self.force) {
+                bail!("{option} {}: the file is there; --force writes over it", file.display());
+            }
+        }
+        let foreign = Foreign { model: self.model.as_deref(), data: self.data.as_deref(), overrides: &self.overrides };
+        let saved = Saved::open(&self.target, foreign)?;
+        if let Some(file) = &self.onnx {
+            write_whole(file, &onnx(&saved)?)?;
+            tell(printer, &saved, "ONNX", file);
+        }
+        if let Some(file) = &self.safetensors {
+            checkpoint::save(file, saved.model.layout(), &saved.params, Some(&saved.card))?;
+            tell(printer, &saved, "safetensors", file);
+        }
+        Ok(Status::Done)
+    }
+}
+
+fn tell(printer: &Printer, saved: &Saved, what: &str, file: &Path) {
+    let size = std::fs::metadata(file).map_or(0, |data| data.len());
+    printer.say(format_args!("{} as {what}, {}, is in {}", saved.card.model, bytes(size), file.display()));
+}
+
+fn onnx(saved: &Saved) -> Result<Vec<u8>> {
+    let card = &saved.card;
+    let architecture = card.architecture()?;
+    let source = Source {
+        architecture: &architecture,
+        layout: saved.model.layout(),
+        params: &saved.params,
+        numbers: matches!(card.input, Input::Numbers { .. }),
+        metadata: &metadata(card)?,
+    };
+    encode(&source).with_context(|| saved.path.display().to_string())
+}
+
+/// What is needed to use the file: lists are JSON.
+fn metadata(card: &Card) -> Result<Vec<(String, String)>> {
+    let mut pairs =
+        vec![("model".to_string(), card.model.clone()), ("classes".to_string(), serde_json::to_string(&card.classes)?)];
+    match (card.input, &card.reading) {
+        (Input::Tokens { max_length, .. }, reading) => {
+            pairs.push(("max-length".to_string(), max_length.to_string()));
+            match reading {
+                Some(Reading::Words(words)) => pairs.push(("words".to_string(), serde_json::to_string(words)?)),
+                Some(Reading::Tokenizer(json)) => pairs.push(("tokenizer".to_string(), json.clone())),
+                _ => {}
+            }
+        }
+        _ => {
+            pairs.push(("mean".to_string(), serde_json::to_string(&card.mean)?));
+            pairs.push(("std".to_string(), serde_json::to_string(&card.std)?));
+        }
+    }
+    pairs.extend(card.origin.iter().map(|(key, value)| (key.clone(), value.clone())));
+    Ok(pairs)
+}

@@ -1,0 +1,240 @@
+//! `fedelity predict`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use fedelity_data::{ImageShape, Inputs, Skipped, Split, images, table};
+use fedelity_nn::Input;
+use serde_json::json;
+
+use crate::command::run::threads;
+use crate::config::Overrides;
+use crate::printer::Printer;
+use crate::saved::{Foreign, Saved};
+use crate::status::Status;
+use crate::table::{Align, Table};
+use crate::text::Reader;
+
+const EXAMPLES: &str = "\
+Examples:
+  fedelity predict runs/a photo.png shoe.jpg
+  fedelity predict runs/a/model.safetensors photos/*.png --top 1 --skip-bad
+  fedelity predict runs/reviews --text 'A gripping, funny film.' --text 'Dull.'
+  fedelity predict runs/reviews reviews.txt                 one text a line; - reads stdin
+  fedelity predict runs/reviews reviews.csv --column body   also .tsv and .jsonl
+  fedelity predict runs/a photo.png --json | jq .predictions[0].class
+
+Images are scaled to the size that the model was trained with. The model file says how inputs are
+normalised or turned into tokens, and what the classes are called.";
+
+/// Say what a trained model sees in images or texts
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Predict {
+    /// A run folder or a safetensors file.
+    #[arg(value_name = "MODEL")]
+    target: PathBuf,
+
+    /// Images (PNG, JPEG), or files with texts.
+    #[arg(value_name = "FILES")]
+    files: Vec<PathBuf>,
+
+    /// A text. May be given several times.
+    #[arg(long, value_name = "TEXT")]
+    text: Vec<String>,
+
+    /// The column of the texts in CSV and JSON lines.
+    #[arg(long, value_name = "NAME", default_value = "text")]
+    column: String,
+
+    /// How many classes to name for each.
+    #[arg(long, value_name = "K", default_value_t = 3)]
+    top: usize,
+
+    /// Which model it is, for a file that does not say so.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+
+    /// The data set of a model that does not say which it is for.
+    #[arg(long, value_name = "NAME")]
+    data: Option<String>,
+
+    #[command(flatten)]
+    overrides: Overrides,
+
+    /// Threads; they do not change results [default: all cores].
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+
+    /// Print one JSON object an input.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Inputs that are read and answered together.
+const AT_ONCE: usize = 1_024;
+/// Characters of a text that the table shows.
+const SHOWN: usize = 40;
+
+/// An input and how it is named in the output.
+struct Named {
+    name: String,
+    text: Option<String>,
+}
+
+impl Predict {
+    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+        let threads = threads(self.threads)?;
+        if self.top == 0 {
+            bail!("--top 0: expected a whole number of at least 1");
+        }
+        if self.files.is_empty() && self.text.is_empty() {
+            bail!("FILES: expected at least one image or text, such as fedelity predict runs/a photo.png");
+        }
+        let foreign = Foreign { model: self.model.as_deref(), data: self.data.as_deref(), overrides: &self.overrides };
+        let saved = Saved::open(&self.target, foreign)?;
+        let mut skipped = Skipped::new(self.overrides.skip_bad);
+        let columns = [("input", Align::Left), ("class", Align::Left), ("probability", Align::Right)];
+        let mut out = Out { printer, top: self.top, json: self.json, table: Table::new(&columns) };
+        match saved.card.input {
+            Input::Image { channels, height, width } => {
+                if !self.text.is_empty() {
+                    bail!("--text: {} reads {}", saved.path.display(), saved.card.input);
+                }
+                let shape = ImageShape { channels, height, width };
+                for paths in self.files.chunks(AT_ONCE) {
+                    let (pixels, kept) = images(paths, shape, &mut skipped)?;
+                    let names = kept.iter().map(|&i| Named { name: paths[i].display().to_string(), text: None });
+                    let names: Vec<Named> = names.collect();
+                    let split = Split::images(pixels, vec![0; names.len()]);
+                    out.add(&saved, &names, &split, threads)?;
+                }
+            }
+            Input::Tokens { .. } => {
+                let reader = Reader::of(&saved.card, &saved.path)?;
+                let found = self.texts(&mut skipped)?;
+                for part in found.chunks(AT_ONCE) {
+                    let texts: Vec<String> = part.iter().filter_map(|named| named.text.clone()).collect();
+                    let labels = vec![0; texts.len()];
+                    let split = Split { inputs: Inputs::Tokens(reader.encode(&texts)?), labels, keys: None };
+                    out.add(&saved, part, &split, threads)?;
+                }
+            }
+            input => bail!("{}: it reads {input}; predict is for images and texts", saved.path.display()),
+        }
+        out.finish()?;
+        if let Some(note) = skipped.note() {
+            printer.warn(note);
+        }
+        Ok(Status::Done)
+    }
+
+    /// The texts of the command line, then those of the files.
+    fn texts(&self, skipped: &mut Skipped) -> Result<Vec<Named>> {
+        let own = |text: &String| Named { name: cut(text), text: Some(text.clone()) };
+        let mut found: Vec<Named> = self.text.iter().map(own).collect();
+        for path in &self.files {
+            let before = found.len();
+            if path == Path::new("-") {
+                let all = std::io::read_to_string(std::io::stdin()).context("stdin")?;
+                let lines = (1..).zip(all.lines()).filter(|(_, line)| !line.trim().is_empty());
+                found.extend(lines.map(|(n, line)| Named { name: format!("stdin:{n}"), text: Some(line.to_string()) }));
+            } else {
+                let texts = table::texts(path, &self.column, skipped)?;
+                let name = |line: u64| format!("{}:{line}", path.display());
+                found.extend(texts.into_iter().map(|(line, text)| Named { name: name(line), text: Some(text) }));
+            }
+            if found.len() == before && skipped.count == 0 {
+                bail!("{}: there is no text in it", path.display());
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The start of a text, on one line.
+fn cut(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}...", &line[..at]),
+        None => line,
+    }
+}
+
+/// Where answers go.
+struct Out<'a> {
+    printer: &'a Printer,
+    top: usize,
+    json: bool,
+    table: Table,
+}
+
+impl Out<'_> {
+    fn add(&mut self, saved: &Saved, names: &[Named], split: &Split, threads: usize) -> Result<()> {
+        let classes = &saved.card.classes;
+        let logits = saved.logits(split, threads);
+        for (named, logits) in names.iter().zip(logits.chunks_exact(classes.len())) {
+            let best = top(logits, self.top).with_context(|| {
+                format!("{}: the model's answer to {} is no number", saved.path.display(), named.name)
+            })?;
+            if self.json {
+                let one = |&(label, probability): &(usize, f64)| json!({ "class": classes[label], "label": label, "probability": probability });
+                let predictions: Vec<_> = best.iter().map(one).collect();
+                let mut line = json!({ "input": named.name, "predictions": predictions });
+                if let Some(text) = &named.text {
+                    line["text"] = text.as_str().into();
+                }
+                self.printer.json(&line)?;
+                continue;
+            }
+            for (rank, (label, probability)) in best.into_iter().enumerate() {
+                let name = if rank == 0 { named.name.clone() } else { String::new() };
+                self.table.row([name, classes[label].clone(), format!("{:.1} %", 100.0 * probability)]);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        self.table.lines(self.printer).into_iter().try_for_each(|line| self.printer.line(line))
+    }
+}
+
+/// The most probable classes with their probabilities; `None` where logits are no numbers.
+fn top(logits: &[f32], count: usize) -> Option<Vec<(usize, f64)>> {
+    let largest = logits.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
+    let exponentials: Vec<f64> = logits.iter().map(|&logit| (f64::from(logit) - f64::from(largest)).exp()).collect();
+    let sum: f64 = exponentials.iter().sum();
+    let mut all: Vec<(usize, f64)> = exponentials.iter().map(|e| e / sum).enumerate().collect();
+    // Equal ones go to the lower class, as in evaluation.
+    all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    all.truncate(count);
+    all.iter().all(|(_, p)| p.is_finite()).then_some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_are_those_of_the_softmax() {
+        let found = top(&[1.0, 3.0, 3.0, f32::MIN], 3).unwrap();
+        let (e1, e3) = (1f64.exp(), 3f64.exp());
+        assert_eq!(found.iter().map(|f| f.0).collect::<Vec<_>>(), [1, 2, 0]);
+        for (f, e) in found.iter().zip([e3, e3, e1]) {
+            assert!((f.1 - e / (e1 + 2.0 * e3)).abs() < 1e-12);
+        }
+        assert_eq!(top(&[1000.0], 5), Some(vec![(0, 1.0)]));
+        assert_eq!(top(&[f32::NAN, 1.0], 1), None);
+        assert_eq!(top(&[f32::INFINITY, 1.0], 1), None);
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!(cut("a\n b"), "a b");
+        assert_eq!(cut(&"é".repeat(41)), format!("{}...", "é".repeat(40)));
+    }
+}

@@ -1,0 +1,84 @@
+//! Texts without labels, for a model to read.
+
+use std::path::Path;
+
+use csv::ByteRecord;
+
+use super::Format;
+use super::rows::{Row, csv_error, csv_reader, header, lines, object};
+use crate::error::Error;
+use crate::skipped::Skipped;
+
+/// The texts of a file with their lines: a column of CSV (`.csv`, `.tsv`) or JSON lines (`.jsonl`), or else each line that
+/// is not empty. What cannot be used is refused or left out, as `skipped` says.
+pub fn texts(path: &Path, column: &str, skipped: &mut Skipped) -> Result<Vec<(u64, String)>, Error> {
+    let end = path.extension().map(|end| end.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let format = match end.as_str() {
+        "csv" | "tsv" => Some(Format::Csv),
+        "jsonl" => Some(Format::Jsonl),
+        _ => None,
+    };
+    let mut found = Vec::new();
+    let mut add = |line: u64, text: Result<String, String>, skipped: &mut Skipped| match text {
+        Ok(text) => {
+            found.push((line, text));
+            Ok(())
+        }
+        Err(reason) => skipped.bad(path, Some(line), reason),
+    };
+    if format == Some(Format::Csv) {
+        let mut reader = csv_reader(path)?;
+        let names = header(&mut reader, path)?;
+        let place = names.iter().position(|known| known == column).ok_or_else(|| Error::Unusable {
+            path: path.to_path_buf(),
+            line: Some(1),
+            reason: format!("there is no column '{column}': there are {}", names.join(", ")),
+        })?;
+        let mut record = ByteRecord::new();
+        while reader.read_byte_record(&mut record).map_err(|error| csv_error(path, &error))? {
+            let line = record.position().map_or(0, csv::Position::line);
+            let text = if record.len() == names.len() {
+                Row::Csv { record: &record, places: &[place] }.text(column, 0)
+            } else {
+                Err(format!("{} fields, but the first line names {} columns", record.len(), names.len()))
+            };
+            add(line, text, skipped)?;
+        }
+    } else {
+        lines(path, |line, bytes| {
+            let text = match format {
+                Some(_) => object(bytes).and_then(|object| Row::Json(&object).text(column, 0)),
+                None => std::str::from_utf8(bytes)
+                    .map(str::to_string)
+                    .map_err(|error| format!("not UTF-8 from byte {} of the line on", error.valid_up_to())),
+            };
+            add(line, text, skipped).map(|()| true)
+        })?;
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let read = |name: &str, content: &[u8], column: &str, lax: bool| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            let mut skipped = Skipped::new(lax);
+            texts(&path, column, &mut skipped).map(|found| (found, skipped.count)).map_err(|error| error.to_string())
+        };
+        let two = |line: u64| Ok((vec![(line, "one, two".to_string()), (line + 2, "three".to_string())], 0));
+        assert_eq!(read("a.txt", b"one, two\n\nthree\n", "text", false), two(1));
+        assert_eq!(read("a.csv", b"n,body\n1,\"one, two\"\n", "body", false).unwrap().0.len(), 1);
+        assert_eq!(read("a.jsonl", b"{\"text\": \"one, two\"}\n\n{\"text\": \"three\"}\n", "text", false), two(1));
+        let missing = read("b.csv", b"n,body\n1,x\n", "text", false).unwrap_err();
+        assert!(missing.contains("there is no column 'text': there are n, body"), "{missing}");
+        let broken = read("b.jsonl", b"{\"text\": \"x\"}\n{\"text\n", "text", false).unwrap_err();
+        assert!(broken.contains("b.jsonl:2: not JSON") && broken.contains("--skip-bad"), "{broken}");
+        assert_eq!(read("c.txt", b"x\n\xff\ny\n", "text", true).unwrap().1, 1);
+    }
+}

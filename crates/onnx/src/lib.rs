@@ -1,0 +1,75 @@
+//! Models as ONNX files, which other programs and devices run.
+//!
+//! [`encode`] writes the layers of an [`Architecture`](fedelity_nn::Architecture) with their weights. The first axis of
+//! inputs and outputs, the batch, may have any length. Images come in normalised, as `input`; texts as `input_ids` and
+//! `attention_mask`, of any common length. What comes out is `logits`. Weights keep the names they have in PyTorch.
+
+mod error;
+mod graph;
+mod proto;
+mod spatial;
+mod tokens;
+
+pub use error::Error;
+
+use fedelity_nn::{Architecture, InputShape, Layer, Layout};
+use prost::Message;
+
+use graph::Graph;
+use proto::{Entry, ModelProto, OperatorSet, ValueInfo};
+
+/// The version of the operators: that of LayerNormalization.
+const OPSET: i64 = 17;
+/// The version of the file format that goes with it.
+const FORMAT: i64 = 8;
+
+/// A model with its weights.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The layers.
+    pub architecture: &'a Architecture,
+    /// The names of the weights.
+    pub layout: &'a Layout,
+    /// The weights.
+    pub params: &'a [f32],
+    /// Whether the input is a row of numbers and no image.
+    pub numbers: bool,
+    /// What the file says about itself, key by key.
+    pub metadata: &'a [(String, String)],
+}
+
+/// The bytes of an ONNX file.
+///
+/// # Errors
+/// When a weight is missing or a layer stands where it cannot.
+pub fn encode(source: &Source<'_>) -> Result<Vec<u8>, Error> {
+    let arch = source.architecture;
+    let mut graph = Graph::new(source.layout, source.params);
+    let (inputs, at) = match arch.input {
+        InputShape::Tokens { .. } => {
+            let inputs = ["input_ids", "attention_mask"].map(|name| ValueInfo::ids(name, &["batch", "sequence"]));
+            (inputs.to_vec(), tokens::write(&mut graph, arch)?)
+        }
+        InputShape::Image { channels, height, width } => {
+            let sides = if source.numbers { vec![width] } else { vec![channels, height, width] };
+            let input = ValueInfo::floats("input", &sides);
+            (vec![input], spatial::write(&mut graph, &arch.extractor, "input", (channels, height, width))?)
+        }
+    };
+    let head = fedelity_nn::Node::named(arch.head.clone(), Layer::Dense { out: arch.classes });
+    let logits = spatial::rows(&mut graph, &[head], at)?;
+    graph.name_output(&logits.name, "logits");
+    let model = ModelProto {
+        ir_version: Some(FORMAT),
+        producer_name: Some("fedelity".to_owned()),
+        producer_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        graph: Some(graph.finish(&arch.name, inputs, vec![ValueInfo::floats("logits", &[arch.classes])])),
+        opset_import: vec![OperatorSet { domain: Some(String::new()), version: Some(OPSET) }],
+        metadata_props: source
+            .metadata
+            .iter()
+            .map(|(key, value)| Entry { key: Some(key.clone()), value: Some(value.clone()) })
+            .collect(),
+    };
+    Ok(model.encode_to_vec())
+}
