@@ -1,0 +1,337 @@
+//! Runs a compiled model: forward, and backward after it.
+
+mod load;
+mod step;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use fedelity_kernels::{Buffer, Conv, Isa, affine, clear_halo, dropout, elementwise, lanes};
+
+use crate::architecture::InputShape;
+use crate::batch::Batch;
+use crate::plan::{Op, Place, Plan, RowOp, ValueId};
+use crate::sequence::Sequence;
+
+/// Groups of images that are evaluated at a time, at most.
+const EVALUATION_GROUPS: usize = 8;
+
+/// What a model says about a batch, as rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Outputs<'a> {
+    /// What the head reads, `[sample][feature]`.
+    pub features: &'a [f32],
+    /// `[sample][class]`.
+    pub logits: &'a [f32],
+    /// Number of samples.
+    pub samples: usize,
+}
+
+/// How normalisation and dropout behave.
+enum Mode<'a> {
+    Training { params: &'a mut [f32], key: u64 },
+    Evaluation { params: &'a [f32] },
+}
+
+impl Mode<'_> {
+    fn params(&self) -> &[f32] {
+        match self {
+            Self::Training { params, .. } => params,
+            Self::Evaluation { params } => params,
+        }
+    }
+}
+
+/// The buffers of one worker.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    plan: Arc<Plan>,
+    isa: Isa,
+    input: InputShape,
+    samples: usize,
+    /// Groups the buffers have room for.
+    groups: usize,
+    /// Samples the row buffers have room for.
+    row_samples: usize,
+    saved: Vec<Buffer>,
+    slots: Vec<Buffer>,
+    aux: Vec<Buffer>,
+    packed: Vec<Buffer>,
+    /// What the weight gradients of some convolutions are summed in; zero between batches.
+    sums: Vec<Buffer>,
+    /// Where a convolution works.
+    scratch: Buffer,
+    sequence: Sequence,
+    /// Rows before each row operation, and after the last one.
+    rows: Vec<Buffer>,
+    d_rows: Vec<Buffer>,
+    dropout_key: u64,
+    /// Rows picked by index, on their way into lanes.
+    picked: Vec<f32>,
+}
+
+/// The groups and samples of one chunk.
+#[derive(Clone, Copy)]
+struct Chunk {
+    first: usize,
+    groups: usize,
+    samples: usize,
+}
+
+impl Workspace {
+    pub(crate) fn new(plan: Arc<Plan>, isa: Isa, input: InputShape, frozen: Arc<[f32]>) -> Self {
+        let rows = plan.rows.len() + 1;
+        Self {
+            isa,
+            input,
+            samples: 0,
+            groups: 0,
+            row_samples: 0,
+            saved: vec![Buffer::default(); plan.saved],
+            slots: vec![Buffer::default(); plan.slots.len()],
+            aux: vec![Buffer::default(); plan.aux.len()],
+            packed: plan.packed.iter().map(|&len| Buffer::zeros(len)).collect(),
+            sums: plan.convolutions().map(|conv| Buffer::zeros(conv.sums())).collect(),
+            scratch: Buffer::zeros(plan.convolutions().map(Conv::scratch).max().unwrap_or(0)),
+            rows: vec![Buffer::default(); rows],
+            d_rows: vec![Buffer::default(); rows],
+            dropout_key: 0,
+            picked: Vec::new(),
+            sequence: Sequence::new(isa, frozen),
+            plan,
+        }
+    }
+
+    /// Forward in training mode. The running statistics inside `params` move; `key` decides what dropout drops.
+    pub fn train(&mut self, params: &mut [f32], batch: &Batch<'_>, key: u64) -> Outputs<'_> {
+        self.dropout_key = key;
+        self.forward(Mode::Training { params, key }, batch)
+    }
+
+    /// Forward in evaluation mode: every sample for itself.
+    pub fn evaluate(&mut self, params: &[f32], batch: &Batch<'_>) -> Outputs<'_> {
+        self.forward(Mode::Evaluation { params }, batch)
+    }
+
+    /// What the last forward pass gave.
+    #[must_use]
+    pub fn outputs(&self) -> Outputs<'_> {
+        let (features, logits) = (&self.rows[self.plan.rows.len() - 1], &self.rows[self.plan.rows.len()]);
+        let width = |op: usize| if op == 0 { self.plan.row_width } else { self.plan.rows[op - 1].width() };
+        Outputs {
+            features: &features[..self.samples * width(self.plan.rows.len() - 1)],
+            logits: &logits[..self.samples * width(self.plan.rows.len())],
+            samples: self.samples,
+        }
+    }
+
+    /// The activations of every layer on rows in the last forward pass, by the layer's name: `[sample][unit]`. What the
+    /// spatial layers hand over comes first, as `flatten`.
+    pub fn layers(&self) -> impl Iterator<Item = (&str, &[f32])> {
+        let flatten = self.plan.exit.map(|_| ("flatten", &self.rows[0][..self.samples * self.plan.row_width]));
+        let dense = self.plan.rows.iter().zip(&self.rows[1..]).filter_map(|(op, rows)| {
+            let RowOp::Dense { outputs, weight, .. } = op else { return None };
+            let tensor = self.plan.layout.tensors().iter().find(|tensor| tensor.offset == weight.start)?;
+            Some((tensor.name.trim_end_matches(".weight"), &rows[..self.samples * outputs]))
+        });
+        flatten.into_iter().chain(dense)
+    }
+
+    /// After [`Workspace::train`]: adds the gradient of the loss to `grad`, which has the full length. `d_features` is
+    /// what the loss asks of the features beyond what comes through the head.
+    pub fn backward(&mut self, params: &[f32], d_logits: &[f32], d_features: Option<&[f32]>, grad: &mut [f32]) {
+        let plan = Arc::clone(&self.plan);
+        let n = self.samples;
+        self.d_rows[plan.rows.len()][..d_logits.len()].copy_from_slice(d_logits);
+        for (i, op) in plan.rows.iter().enumerate().rev() {
+            let (before, after) = self.d_rows.split_at_mut(i + 1);
+            let (d_x, d_y) = (&mut before[i], &mut after[0]);
+            let (x, y) = (&self.rows[i], &self.rows[i + 1]);
+            match op {
+                RowOp::Dense { inputs, outputs, weight, bias, relu } => {
+                    let d_y = &mut d_y[..n * outputs];
+                    if *relu {
+                        elementwise::relu_rows_backward(d_y, &y[..n * outputs]);
+                    }
+                    let (x, sizes) = (&x[..n * inputs], (n, *inputs, *outputs));
+                    affine::weight_gradient(self.isa, &mut grad[weight.clone()], d_y, x, sizes);
+                    affine::bias_gradient(&mut grad[bias.clone()], d_y, n, *outputs);
+                    if i > 0 || plan.exit.is_some() || plan.sequence.is_some() {
+                        let (d_x, w) = (&mut d_x[..n * inputs], &params[weight.clone()]);
+                        affine::input_gradient(self.isa, d_x, d_y, w, sizes, false);
+                    }
+                }
+                RowOp::Relu { width } => {
+                    d_x[..n * width].copy_from_slice(&d_y[..n * width]);
+                    elementwise::relu_rows_backward(&mut d_x[..n * width], &y[..n * width]);
+                }
+                RowOp::Dropout { width, p } => {
+                    let key = dropout_key(self.dropout_key, i);
+                    dropout::backward(&mut d_x[..n * width], &d_y[..n * width], *p, key);
+                }
+            }
+            if i + 1 == plan.rows.len()
+                && let Some(extra) = d_features
+            {
+                elementwise::axpy(self.isa, &mut d_x[..extra.len()], 1.0, extra);
+            }
+        }
+        if let Some(tokens) = &plan.sequence {
+            self.sequence.backward(tokens, params, &self.d_rows[0], grad);
+        }
+        let Some(exit) = plan.exit else { return };
+        for op in &plan.ops {
+            if let Op::Conv { conv, weight, packed, x, .. } = op
+                && *x != 0
+            {
+                conv.pack_backward(&mut self.packed[*packed], &params[weight.clone()]);
+            }
+        }
+        for chunk in self.chunks() {
+            let value = &plan.values[exit];
+            let first = chunk.first * self.isa.lanes() * plan.row_width;
+            let rows = &self.d_rows[0][first..first + chunk.samples * plan.row_width];
+            let d_exit = &mut self.slots[plan.exit_slot];
+            lanes::from_rows(self.isa, d_exit, value.gradient, value.channels, rows, chunk.samples);
+            if value.gradient.halo > 0 {
+                for group in
+                    d_exit.chunks_mut(value.channels * value.gradient.area() * self.isa.lanes()).take(chunk.groups)
+                {
+                    clear_halo(group, value.gradient, value.channels, self.isa.lanes());
+                }
+            }
+            for step in &plan.back {
+                self.step_back(&plan, step, params, grad, chunk);
+            }
+        }
+        for op in &plan.ops {
+            if let Op::Conv { conv, weight, packed, .. } = op {
+                conv.settle(&mut grad[weight.clone()], &mut self.sums[*packed]);
+            }
+        }
+    }
+
+    fn forward(&mut self, mut mode: Mode<'_>, batch: &Batch<'_>) -> Outputs<'_> {
+        let plan = Arc::clone(&self.plan);
+        let n = batch.samples(self.input);
+        if n == 0 {
+            self.samples = 0;
+            return self.outputs();
+        }
+        self.reserve_rows(n);
+        self.samples = n;
+        if let Some(tokens) = &plan.sequence {
+            self.read_tokens(tokens, &mode, batch);
+        } else if plan.exit.is_some() {
+            for op in &plan.ops {
+                if let Op::Conv { conv, weight, packed, .. } = op {
+                    conv.pack_forward(&mut self.packed[*packed], &mode.params()[weight.clone()]);
+                }
+            }
+            if matches!(mode, Mode::Training { .. }) {
+                self.reserve(n.div_ceil(self.isa.lanes()));
+                self.load_image(batch, n);
+                for chunk in self.chunks() {
+                    self.spatial(&plan, &mut mode, chunk, chunk.first * self.isa.lanes());
+                }
+            } else {
+                self.evaluate_images(&plan, &mut mode, batch);
+            }
+        } else {
+            self.load_rows(batch);
+        }
+        for (i, op) in plan.rows.iter().enumerate() {
+            let (before, after) = self.rows.split_at_mut(i + 1);
+            let (x, y) = (&before[i], &mut after[0]);
+            match op {
+                RowOp::Dense { inputs, outputs, weight, bias, relu } => {
+                    let params = mode.params();
+                    let (w, b) = (&params[weight.clone()], &params[bias.clone()]);
+                    affine::forward(self.isa, y, x, w, b, (n, *inputs, *outputs), *relu);
+                }
+                RowOp::Relu { width } => {
+                    y[..n * width].copy_from_slice(&x[..n * width]);
+                    elementwise::relu_rows(&mut y[..n * width]);
+                }
+                RowOp::Dropout { width, p } => match mode {
+                    Mode::Training { key, .. } => {
+                        dropout::forward(&mut y[..n * width], &x[..n * width], *p, dropout_key(key, i));
+                    }
+                    Mode::Evaluation { .. } => y[..n * width].copy_from_slice(&x[..n * width]),
+                },
+            }
+        }
+        self.outputs()
+    }
+
+    /// Nothing is kept for a backward pass, so the batch goes through in parts that use the same memory.
+    fn evaluate_images(&mut self, plan: &Plan, mode: &mut Mode<'_>, batch: &Batch<'_>) {
+        let lanes = self.isa.lanes();
+        let groups = self.samples.div_ceil(lanes).min(plan.chunk).min(EVALUATION_GROUPS);
+        self.reserve(groups);
+        for first in (0..self.samples).step_by(groups * lanes) {
+            let samples = (self.samples - first).min(groups * lanes);
+            self.load_image(&batch.part(first..first + samples, self.input), samples);
+            let chunk = Chunk { first: 0, groups: samples.div_ceil(lanes), samples };
+            self.spatial(plan, mode, chunk, first);
+        }
+    }
+
+    /// The layers on images for one chunk, whose samples are those from `first` on, to rows.
+    fn spatial(&mut self, plan: &Plan, mode: &mut Mode<'_>, chunk: Chunk, first: usize) {
+        for op in &plan.ops {
+            self.step(plan, op, mode, chunk);
+        }
+        let Some(exit) = plan.exit else { return };
+        let value = &plan.values[exit];
+        let x = self.value(exit, chunk);
+        let mut rows = std::mem::take(&mut self.rows[0]);
+        let part = &mut rows[first * plan.row_width..(first + chunk.samples) * plan.row_width];
+        lanes::to_rows(self.isa, part, self.slice(x), value.plane, value.channels, chunk.samples);
+        self.rows[0] = rows;
+    }
+
+    fn chunks(&self) -> impl Iterator<Item = Chunk> + use<> {
+        let (lanes, samples) = (self.isa.lanes(), self.samples);
+        let groups = samples.div_ceil(lanes);
+        let step = groups.min(self.plan.chunk).max(1);
+        (0..groups).step_by(step).map(move |first| {
+            let groups = step.min(groups - first);
+            Chunk { first, groups, samples: (samples - first * lanes).min(groups * lanes) }
+        })
+    }
+
+    /// Where a value's chunk stands.
+    fn value(&self, id: ValueId, chunk: Chunk) -> (Place, Range<usize>) {
+        let value = &self.plan.values[id];
+        let group = value.channels * value.plane.area() * self.isa.lanes();
+        match value.place {
+            Place::Saved(_) => (value.place, chunk.first * group..(chunk.first + chunk.groups) * group),
+            Place::Slot(_) => (value.place, 0..chunk.groups * group),
+        }
+    }
+
+    fn slice(&self, (place, range): (Place, Range<usize>)) -> &[f32] {
+        match place {
+            Place::Saved(i) => &self.saved[i][range],
+            Place::Slot(i) => &self.slots[i][range],
+        }
+    }
+
+    fn buffer(&mut self, place: Place) -> &mut Buffer {
+        match place {
+            Place::Saved(i) => &mut self.saved[i],
+            Place::Slot(i) => &mut self.slots[i],
+        }
+    }
+
+    fn aux_range(&self, id: usize, chunk: Chunk) -> Range<usize> {
+        let size = self.plan.aux[id];
+        chunk.first * size..(chunk.first + chunk.groups) * size
+    }
+}
+
+/// A key of its own for each dropout layer.
+fn dropout_key(key: u64, layer: usize) -> u64 {
+    key ^ (layer as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
