@@ -116,7 +116,7 @@ fn file_of(target: &Path) -> Result<PathBuf> {
     below(target, 2, &mut inside);
     let hint = match &inside[..] {
         [] => String::new(),
-        [some @ ..] => format!("; name one of the runs in it: {}", some.join(", ")),
+        some => format!("; name one of the runs in it: {}", some.join(", ")),
     };
     Err(anyhow!("{}: there is no {}{hint}", target.display(), names::MODEL))
 }
