@@ -50,7 +50,7 @@ fn evaluation_finds_what_the_run_recorded() {
     let place = trained();
     let recorded = json(&String::from_utf8(place.read("a/summary.json")).unwrap());
     let found = accuracy(&place, &["a"]);
-    assert_eq!(found["accuracy"], recorded["final_accuracy"], "{recorded}");
+    assert_eq!(found["accuracy"], recorded["final-accuracy"], "{recorded}");
     assert_eq!((found["samples"].as_u64(), found["model"].as_str()), (Some(1_000), Some("logistic")));
     let classes = found["classes"].as_array().unwrap();
     let correct: u64 = classes.iter().map(|class| class["correct"].as_u64().unwrap()).sum();
@@ -198,7 +198,7 @@ fn texts_are_read_from_everywhere() {
     let answer = place.call(&args);
     assert_eq!(answer.code, 0, "{}", answer.err);
     let recorded = json(&String::from_utf8(place.read("a/summary.json")).unwrap());
-    assert_eq!(accuracy(&place, &["a"])["accuracy"], recorded["final_accuracy"]);
+    assert_eq!(accuracy(&place, &["a"])["accuracy"], recorded["final-accuracy"]);
 
     place.write("t.txt", "a good film\n\na bad film\n");
     place.write("t.jsonl", "{\"body\": \"a good film\"}\n{\"body\": \"a bad film\"}\n");
