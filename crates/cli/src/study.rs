@@ -102,6 +102,7 @@ impl Pool {
         };
         let mut notes = [&partition.notes[..], &held_out.notes].concat();
         notes.extend(skipped.note());
+        notes.extend(dataset.untested());
         if removed > 0 {
             notes.push(format!(
                 "{} of the partition file went to the server; the file itself is as it was",

@@ -241,6 +241,18 @@ impl Dataset {
         [&self.train, &self.test]
     }
 
+    /// The classes that no test sample has, in words, if there are any.
+    pub fn untested(&self) -> Option<String> {
+        const NAMED: usize = 5;
+        let counts = self.test.label_counts(self.classes.len());
+        let without: Vec<String> =
+            self.classes.iter().zip(counts).filter(|(_, n)| *n == 0).map(|(name, _)| format!("'{name}'")).collect();
+        let more = if without.len() > NAMED { ", ..." } else { "" };
+        let names = without.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let (some, all) = (without.len(), self.classes.len());
+        (some > 0).then(|| format!("no test sample of {some} of {all} classes: {names}{more}"))
+    }
+
     /// SHA-256 over the shape, the labels and the inputs of both splits, as hex.
     ///
     /// It is computed on each call: keep the result. Names, keys and normalisation do not enter.

@@ -27,6 +27,9 @@ pub(crate) const BETA1: f64 = 0.9;
 pub(crate) const BETA2: f64 = 0.999;
 pub(crate) const EPS: f64 = 1e-8;
 pub(crate) const WEIGHT_DECAY: f64 = 1e-5;
+/// Adam divides the gradient by its size: where a sample moves nothing, as words that no text has, decay alone would move
+/// weights by the whole learning rate, however small it is.
+pub(crate) const ADAM_WEIGHT_DECAY: f64 = 0.0;
 pub(crate) const LR_DECAY: f64 = 1.0;
 pub(crate) const MODEL: &str = "simple-cnn";
 /// Tokens of a text (FedGKD).

@@ -157,6 +157,19 @@ mod tests {
         }
     }
 
+    /// Decay inside Adam's quotient would move what has no gradient by the whole learning rate.
+    #[test]
+    fn adam_does_not_decay_unless_told() {
+        let decay = |sets: &[&str]| {
+            let mut document = Document::default();
+            sets.iter().for_each(|set| document.set(set).unwrap());
+            Settings::check(&document).unwrap().optimizer.weight_decay
+        };
+        assert_eq!(decay(&[]), 1e-5);
+        assert_eq!(decay(&["optimizer.kind=adam"]), 0.0);
+        assert_eq!(decay(&["optimizer.kind=adam", "optimizer.weight-decay=0.01"]), 0.01);
+    }
+
     #[test]
     fn the_example_says_the_defaults() {
         let text = include_str!("../../../../examples/quickstart.toml");

@@ -268,11 +268,14 @@ fn optimizer(document: &Document, notes: &mut Vec<String>) -> Result<Optimizer> 
             eps: number("eps", defaults::EPS, above, &positive)?,
         }
     };
-    let lr = if kind == "sgd" { defaults::SGD_LR } else { defaults::ADAM_LR };
+    let (lr, decay) = match rule {
+        Rule::Sgd { .. } => (defaults::SGD_LR, defaults::WEIGHT_DECAY),
+        Rule::Adam { .. } => (defaults::ADAM_LR, defaults::ADAM_WEIGHT_DECAY),
+    };
     Ok(Optimizer {
         rule,
         lr: number("lr", lr, above, &positive)?,
-        weight_decay: number("weight-decay", defaults::WEIGHT_DECAY, "a finite number of at least 0", &not_negative)?,
+        weight_decay: number("weight-decay", decay, "a finite number of at least 0", &not_negative)?,
         lr_decay: number("lr-decay", defaults::LR_DECAY, "a number above 0 and at most 1", &share)?,
         clip: section.number("clip", above, positive)?,
     })

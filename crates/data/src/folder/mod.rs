@@ -79,8 +79,10 @@ pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, Error> {
     let before = skipped.count;
     let (train, mut classes) = list(root, folder.layout, None, skipped)?;
     let test = if divided { Some(list(&test_dir, folder.layout, Some(&classes), skipped)?.0) } else { None };
-    if train.paths.is_empty() {
-        return Err(unusable(root, "there is no PNG or JPEG image in folders of classes"));
+    for (dir, listing) in [(root, Some(&train)), (&test_dir, test.as_ref())] {
+        if listing.is_some_and(|listing| listing.paths.is_empty()) {
+            return Err(unusable(dir, "there is no PNG or JPEG image in folders of classes"));
+        }
     }
     let form = Form { size: folder.size, grey: folder.grey };
     let options = format!("folder {} {:?} {form:?}", folder.layout.name(), folder.test_fraction.to_bits());
@@ -98,6 +100,9 @@ pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, Error> {
     };
     let Cached { shape, mut splits } = cached;
     let test = (splits.len() > 1).then(|| splits.pop()).flatten();
+    if test.as_ref().is_some_and(Split::is_empty) {
+        return Err(unusable(&test_dir, "there is nothing to test on: no image can be used"));
+    }
     let train = splits.pop().unwrap_or_default();
     let (train, test) = match test {
         Some(test) => (train, test),
@@ -127,9 +132,12 @@ pub(crate) fn decode(listings: &[&Listing], form: Form, skipped: &mut Skipped) -
     let mut splits = Vec::new();
     for listing in listings {
         let made = decode::decode(&listing.paths, form, skipped)?;
-        if shape.is_some_and(|shape| shape != made.shape) && form.size.is_none() {
+        if let Some(&first) = made.kept.first()
+            && shape.is_some_and(|shape| shape != made.shape)
+            && form.size.is_none()
+        {
             let (h, w) = (made.shape.height, made.shape.width);
-            let path = &listing.paths[made.kept.first().copied().unwrap_or(0)];
+            let path = &listing.paths[first];
             let reason = format!("an image of {h}x{w}, but those for training have another size: give data.size");
             return Err(unusable(path, &reason));
         }

@@ -164,3 +164,56 @@ fn jpeg_is_read_as_others_read_it() {
         assert!(pixel.abs_diff(expected[i]) <= 3, "{i}: {pixel} {}", expected[i]);
     }
 }
+
+/// A JPEG has no checksum: a byte that turns into another valid code gives other pixels, and nothing can tell. What does
+/// not decode is named, or counted and left out, and never reaches a cache.
+#[test]
+fn bytes_flipped_inside_a_jpeg() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = include_bytes!("waves.jpg");
+    for class in ["a", "b"] {
+        fs::create_dir(dir.path().join(class)).unwrap();
+        for name in ["1.jpg", "2.jpg"] {
+            fs::write(dir.path().join(class).join(name), whole).unwrap();
+        }
+    }
+    let (path, cache) = (dir.path().join("b/5.jpg"), dir.path().join(".fedelity-cache"));
+    let scan = whole.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap() + 14;
+    let (mut refused, mut read_on) = (0, 0);
+    for at in (scan..whole.len() - 2).step_by(7) {
+        let mut damaged = whole.to_vec();
+        for byte in damaged[at..].iter_mut().take(6) {
+            *byte ^= 0xff;
+        }
+        fs::write(&path, &damaged).unwrap();
+        match strict(&folder(dir.path())) {
+            Ok(set) => {
+                read_on += 1;
+                assert_eq!(set.train.len() + set.test.len(), 5);
+                fs::remove_dir_all(&cache).unwrap();
+            }
+            Err(error) => {
+                refused += 1;
+                let text = error.to_string();
+                assert!(text.starts_with(&format!("{}: damaged JPEG: ", path.display())), "{text}");
+                assert!(!cache.exists(), "a cache of a part");
+                let mut skipped = Skipped::new(true);
+                let set = read(&folder(dir.path()), &mut skipped).unwrap();
+                assert_eq!((skipped.count, set.train.len() + set.test.len()), (1, 4));
+                assert!(skipped.note().unwrap().contains("b/5.jpg: damaged JPEG: "), "{:?}", skipped.note());
+                assert!(!cache.exists(), "a cache of a part");
+            }
+        }
+    }
+    assert!(refused >= 3, "{refused} refused, {read_on} read");
+}
+
+#[test]
+fn a_test_folder_without_a_usable_image_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    put(dir.path(), "train/a/1.png", 1);
+    fs::create_dir_all(dir.path().join("test/a")).unwrap();
+    fs::write(dir.path().join("test/a/2.jpg"), &jpeg()[..300]).unwrap();
+    let text = read(&folder(dir.path()), &mut Skipped::new(true)).unwrap_err().to_string();
+    assert!(text.ends_with("test: there is nothing to test on: no image can be used"), "{text}");
+}

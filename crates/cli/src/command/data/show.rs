@@ -34,9 +34,7 @@ impl Show {
         let mut data = Data::check(&document, &mut notes)?;
         notes.iter().for_each(|note| printer.warn(note));
         let (dataset, skipped) = load_data(&document, &mut data)?;
-        if let Some(note) = skipped.note() {
-            printer.warn(note);
-        }
+        skipped.note().into_iter().chain(dataset.untested()).for_each(|note| printer.warn(note));
         if let Some(path) = &self.sheet {
             let Some(shape) = dataset.shape.image() else {
                 bail!("--sheet: the samples of {} are {}, not images", dataset.name, dataset.shape);
