@@ -324,15 +324,14 @@
 
   build();
   dark.addEventListener("change", () => { for (const chart of charts) if (chart.instance) draw(chart); });
-  /* Browsers print canvases badly: on paper, drawings of lines take their place. */
+  /* Browsers print canvases badly, and the window is not as wide as the paper: there, other drawings take their place. */
   const untwin = () => document.querySelectorAll(".twin").forEach((twin) => twin.remove());
   addEventListener("beforeprint", () => {
     paper = true;
     untwin();
     for (const chart of charts) {
-      draw(chart);
-      if (chart.figure.kind !== "heat") continue;
-      const width = chart.node.closest(".panels") ? 340 : 700;
+      const panels = chart.node.closest(".panels:not(.large)");
+      const width = panels && panels.children.length > 1 ? 340 : 700;
       const twin = echarts.init(null, null, { renderer: "svg", ssr: true, width, height: chart.node.clientHeight });
       twin.setOption(option(chart.figure));
       const node = make("div", { class: "twin" });
