@@ -1,6 +1,7 @@
 //! The `fedelity` command.
 
 mod args;
+mod board;
 mod command;
 mod config;
 mod estimate;
@@ -11,6 +12,7 @@ mod folder;
 mod heatmap;
 mod interrupt;
 mod isa;
+mod jobs;
 mod machine;
 mod printer;
 mod progress;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
 use fedelity_record::names;
-use fedelity_report::{Report, Source, Study, waiting};
+use fedelity_report::{Embeddings, Report, Source, Study, waiting};
 use tiny_http::{Header, Method, Request, Response};
 
 /// How long a request is waited for before it is looked whether to end.
@@ -31,7 +32,13 @@ impl Server {
         let http = tiny_http::Server::http("127.0.0.1:0").map_err(|error| anyhow!("cannot listen: {error}"))?;
         let port = http.server_addr().to_ip().ok_or_else(|| anyhow!("cannot listen on this computer"))?.port();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut site = Site { folder: folder.to_path_buf(), port, state: State::default(), told: 0 };
+        let mut site = Site {
+            folder: folder.to_path_buf(),
+            port,
+            state: State::default(),
+            embeddings: Embeddings::default(),
+            told: 0,
+        };
         let asked = Arc::clone(&stop);
         let thread = std::thread::spawn(move || site.serve(&http, &asked));
         Ok(Self { address: format!("http://127.0.0.1:{port}/"), stop, thread: Some(thread) })
@@ -73,6 +80,8 @@ struct Site {
     folder: PathBuf,
     port: u16,
     state: State,
+    /// Runs that ended look the same in every version of the page.
+    embeddings: Embeddings,
     /// Requests for news so far.
     told: usize,
 }
@@ -133,8 +142,8 @@ impl Site {
         if version == self.state.version {
             return;
         }
-        let report =
-            Source::load(std::slice::from_ref(&self.folder)).and_then(|source| Report::new(&Study::new(source), None));
+        let report = Source::load(std::slice::from_ref(&self.folder))
+            .and_then(|source| Report::with(&Study::new(source), None, &mut self.embeddings));
         let (html, json) = match report {
             Ok(report) => (report.html(true), report.news(&version)),
             Err(error) => waiting(&error.to_string(), &version),
@@ -177,14 +186,44 @@ fn version(folder: &Path) -> String {
     format!("{:x}", std::hash::Hasher::finish(&hash))
 }
 
-/// Asks the desktop to show an address. Nothing happens where there is none.
+/// Asks the desktop to show an address: the programs of BROWSER, or the usual one. Nothing happens where there is none.
 pub(crate) fn open(address: &str) {
-    let (program, first): (&str, &[&str]) = match std::env::consts::OS {
-        "macos" => ("open", &[]),
-        "windows" => ("cmd", &["/c", "start", ""]),
-        _ => ("xdg-open", &[]),
+    let usual = match std::env::consts::OS {
+        "macos" => "open",
+        "windows" => "explorer",
+        _ => "xdg-open",
     };
-    let mut command = std::process::Command::new(program);
-    command.args(first).arg(address).stdin(std::process::Stdio::null());
-    let _ = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn();
+    let wanted = std::env::var("BROWSER").unwrap_or_default();
+    let _ =
+        wanted.split(':').chain([usual]).filter_map(|program| opener(program, address)).any(|mut command| {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().is_ok()
+        });
+}
+
+/// A program with its arguments, as BROWSER names it: the address stands where %s is, or at the end.
+fn opener(program: &str, address: &str) -> Option<Command> {
+    let mut words = program.split_whitespace();
+    let mut command = Command::new(words.next()?);
+    command.args(words.map(|word| word.replace("%s", address)));
+    if !program.contains("%s") {
+        command.arg(address);
+    }
+    Some(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_browser_gets_the_address_once() {
+        let told = |program: &str| {
+            let command = opener(program, "http://a/")?;
+            let words = [command.get_program()].into_iter().chain(command.get_args());
+            Some(words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(told("firefox").as_deref(), Some("firefox http://a/"));
+        assert_eq!(told("firefox --new-window %s").as_deref(), Some("firefox --new-window http://a/"));
+        assert_eq!(told(" "), None);
+    }
 }

@@ -408,6 +408,12 @@ fn the_command_line_wins_over_the_file() {
 fn check_tells_what_would_run() {
     let place = Place::new();
     place.write("x.toml", "");
+    let told = place.call(&["check", "x.toml", "--json"]).out;
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert!(
+        told["costs"][0]["bytes-up"].as_u64().unwrap() > 0 && told["configuration"]["rounds"].is_number(),
+        "{told}"
+    );
     let answer = place.call(&["check", "x.toml"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     for text in ["alpha = 0.1", "Parameters", "44,426", "Traffic", "Time", "Memory", "estimate"] {
@@ -427,6 +433,11 @@ fn the_catalogues() {
     place.refuses(&["methods", "fedagv"], &["fedagv", "did you mean 'fedavg'"]);
     let answer = place.call(&["data", "list"]);
     assert!(answer.out.contains("cifar100") && answer.out.contains("part of the program"), "{}", answer.out);
+    let sets = place.call(&["data", "list", "--json"]).out;
+    assert!(sets.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{sets}");
+    let shown = place.call(&["data", "show", "fashion-mnist-mini", "--json"]).out;
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((&shown["train"]["samples"], &shown["classes"][0]), (&6_000.into(), &"T-shirt/top".into()));
     let answer = place.call(&["data", "show", "fashion-mnist-mini"]);
     assert!(
         answer.out.contains("Sneaker") && answer.out.contains("600") && answer.out.contains("MIT"),

@@ -54,26 +54,58 @@ fn runs_are_compared_reported_listed_and_exported() {
     }
     let written: Value = serde_json::from_str(&answer.out).unwrap();
     assert!(written["figures"].as_array().unwrap().len() > 40 && place.path("figures/tsne-local-2.png").is_file());
+    // Every figure of the page is there as SVG and PNG.
+    let data = html.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
+    let data: Value = serde_json::from_str(data).unwrap();
+    for figure in data["cards"].as_array().unwrap().iter().flat_map(|card| card["figures"].as_array().unwrap()) {
+        let name = figure["id"].as_str().unwrap().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        for ending in ["svg", "png"] {
+            assert!(place.path(&format!("figures/{name}.{ending}")).is_file(), "{name}.{ending}");
+        }
+    }
 
     let answer = place.call(&["runs", "list", "three", "--json", "--method", "fedntd"]);
     assert_eq!(answer.out.lines().count(), 2, "{}", answer.out);
-    assert_eq!(place.call(&["runs", "tag", "paper", "three/fedntd/seed-1"]).code, 0);
+    let answer = place.call(&["runs", "tag", "paper", "three/fedntd/seed-1", "--json"]);
+    let tagged: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!((answer.code, &tagged["tags"][0]), (0, &Value::from("paper")));
     let answer = place.call(&["runs", "list", "three", "--tag", "paper"]);
     assert!(answer.out.contains("three/fedntd/seed-1") && !answer.out.contains("seed-2"), "{}", answer.out);
     let answer = place.call(&["runs", "remove", "three/fedntd/seed-1"]);
     assert!(answer.out.starts_with("would remove") && place.path("three/fedntd/seed-1").exists());
+    let answer = place.call(&["runs", "remove", "three/fedntd/seed-1", "--json"]);
+    assert!(answer.out.contains("\"removed\":false") && place.path("three/fedntd/seed-1").exists(), "{}", answer.out);
     place.refuses(&["runs", "remove", "three", "--yes"], &["not a run folder"]);
     assert_eq!(place.call(&["runs", "remove", "three/fedntd/seed-1", "--yes"]).code, 0);
     assert!(!place.path("three/fedntd/seed-1").exists());
     place.refuses(&["compare", "three"], &["the seeds differ: 1 2 (fedavg, fedprox), 2 (fedntd)", "--force"]);
     let answer = place.call(&["runs", "export", "three/fedavg/seed-1", "--csv", "-"]);
     assert_eq!(answer.out.lines().count(), 4);
-    assert_eq!(place.call(&["runs", "export", "three", "--tensorboard", "logs"]).code, 0);
+    let answer = place.call(&["runs", "export", "three", "--tensorboard", "logs", "--json"]);
+    let written: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!((answer.code, written["tensorboard"].as_array().unwrap().len()), (0, 5));
+    place.refuses(&["runs", "export", "three/fedavg/seed-1", "--csv", "-", "--json"], &["--csv - and --json"]);
     assert_eq!(fs::read_dir(place.path("logs")).unwrap().count(), 5);
     let events = place::files(&place.path("three/fedavg/seed-1"));
     assert!(events.iter().any(|name| name.contains("tfevents")), "{events:?}");
     place.refuses(&["compare", "nowhere"], &["no run in nowhere"]);
     place.refuses(&["report", "figures"], &["no run in figures"]);
+}
+
+/// The longest name of a method, with seeds whose numbers are as wide as they get.
+#[test]
+fn long_names_stay_within_eighty_columns() {
+    let place = Place::new();
+    for method in ["fedavg", "feddistill-plus"] {
+        let (set, folder) = (format!("method.name={method}"), format!("long/{method}"));
+        let answer = place.tiny(&["--output", &folder, "--set", &set, "--set", "seeds=[1,2]"]);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
+    }
+    let answer = place.call(&["compare", "long"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
+    assert!(answer.out.contains("feddistill-plus") && answer.out.contains("curve"), "{}", answer.out);
 }
 
 #[test]
@@ -105,6 +137,8 @@ fn a_sweep_skips_what_is_done() {
     );
     let answer = place.call(&["sweep", "sweep.toml", "--dry-run"]);
     assert_eq!((answer.code, answer.out.matches("to run").count()), (0, 4), "{}{}", answer.out, answer.err);
+    let answer = place.call(&["sweep", "sweep.toml", "--dry-run", "--json"]);
+    assert_eq!(answer.out.matches("\"state\":\"to run\"").count(), 4, "{}{}", answer.out, answer.err);
     let answer = place.call(&["sweep", "sweep.toml", "-o", "out", "--json"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     assert_eq!(answer.out.matches("\"state\":\"done\"").count(), 4, "{}", answer.out);

@@ -53,19 +53,21 @@ impl Trainer {
             let chunk = samples.at(indices);
             self.labels.clear();
             self.labels.extend(chunk.labels());
-            let outputs = self.workspace.evaluate(params, &chunk.batch());
+            let (outputs, found) = if layers {
+                self.workspace.evaluate_layers(params, &chunk.batch())
+            } else {
+                (self.workspace.evaluate(params, &chunk.batch()), Vec::new())
+            };
             all.evaluation.add(&outputs, &self.labels);
             all.predictions.extend(outputs.logits.chunks_exact(classes).map(predicted));
-            if layers {
-                for (layer, (name, rows)) in self.workspace.layers().enumerate() {
-                    let width = rows.len() / self.labels.len();
-                    if sums.len() == layer {
-                        sums.push((name.to_string(), vec![0.0; classes * width]));
-                    }
-                    for (row, &label) in rows.chunks_exact(width).zip(&self.labels) {
-                        let sum = &mut sums[layer].1[usize::from(label) * width..][..width];
-                        sum.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
-                    }
+            for (layer, (name, rows)) in found.into_iter().enumerate() {
+                let width = rows.len() / self.labels.len();
+                if sums.len() == layer {
+                    sums.push((name.to_string(), vec![0.0; classes * width]));
+                }
+                for (row, &label) in rows.chunks_exact(width).zip(&self.labels) {
+                    let sum = &mut sums[layer].1[usize::from(label) * width..][..width];
+                    sum.iter_mut().zip(row).for_each(|(sum, &value)| *sum += f64::from(value));
                 }
             }
         }

@@ -19,6 +19,7 @@ mod plan;
 mod pretrained;
 mod residual;
 mod sequence;
+mod units;
 mod vgg;
 mod workspace;
 pub mod zoo;

@@ -150,6 +150,68 @@ fn gradients_through_every_layer() {
     }
 }
 
+/// What a layer says is what a model that ends there hands to its head.
+#[test]
+fn every_layer_says_what_a_model_that_ends_there_says() {
+    let relu = || Node::plain(Layer::Relu);
+    for norm in [Layer::GroupNorm { channels_per_group: 2 }, Layer::BatchNorm] {
+        let mut arch = kitchen_sink(&norm);
+        // A convolution whose ReLU is part of the pooling after it.
+        let conv = Layer::Conv { out: 3, kernel: 3, stride: 1, pad: 1, bias: true };
+        let pool = Layer::MaxPool(Window { kernel: 2, stride: 1, pad: 0 });
+        arch.extractor.splice(3..3, [Node::named("c0", conv), relu(), Node::plain(pool)]);
+        let conv = Layer::Conv { out: 4, kernel: 1, stride: 1, pad: 0, bias: false };
+        arch.extractor.insert(6, Node::named("c7", conv));
+        let model = Model::compile(&arch, Isa::detect()).unwrap();
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let params = model.init(&mut rng);
+        let inputs: Vec<f32> = (0..21 * arch.input.len()).map(|_| rng.random::<f32>() * 2.0 - 1.0).collect();
+        let batch = Batch::Floats { rows: &inputs };
+        let mut workspace = model.workspace();
+        let plain = workspace.evaluate(&params, &batch).logits.to_vec();
+        let (outputs, layers) = workspace.evaluate_layers(&params, &batch);
+        assert_eq!(outputs.logits, plain);
+        let names: Vec<&str> = layers.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["c1", "c0", "c7", "c2", "c3", "c5", "c4", "c6", "f1", "f2", "out"]);
+        let inside = |at: usize, end: usize| match &arch.extractor[at].layer {
+            Layer::Residual { body, .. } => body[..end].to_vec(),
+            other => panic!("{other:?}"),
+        };
+        let side = |at: usize| match &arch.extractor[at].layer {
+            Layer::Residual { shortcut, .. } => shortcut.clone(),
+            other => panic!("{other:?}"),
+        };
+        let to = |end: usize| arch.extractor[..end].to_vec();
+        let ends = [
+            ("c1", to(3)),
+            ("c0", to(5)),
+            ("c7", to(7)),
+            ("c2", [to(7), inside(7, 3)].concat()),
+            ("c3", [to(7), inside(7, 5)].concat()),
+            ("c4", [to(9), inside(9, 3)].concat()),
+            ("c5", [to(9), side(9)].concat()),
+            ("c6", to(15)),
+        ];
+        for (name, mut extractor) in ends {
+            extractor.extend([Node::plain(Layer::GlobalAveragePool), Node::plain(Layer::Flatten)]);
+            let short = Model::compile(&Architecture { extractor, ..arch.clone() }, Isa::detect()).unwrap();
+            let mut own = short.init(&mut rng);
+            for tensor in short.layout().tensors() {
+                let same = model.layout().tensors().iter().find(|other| other.name == tensor.name).unwrap();
+                if same.len == tensor.len {
+                    own[tensor.range()].copy_from_slice(&params[same.range()]);
+                }
+            }
+            let mut end = short.workspace();
+            let expected = end.evaluate(&own, &batch).features;
+            let found = layers.iter().find(|(layer, _)| *layer == name).unwrap().1;
+            assert_eq!(found.len(), expected.len(), "{name}");
+            let far = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(far < 1e-6, "{name}: {far}");
+        }
+    }
+}
+
 /// What a sample gets does not depend on who stands beside it, so a teacher's outputs can be kept.
 #[test]
 fn evaluation_is_the_same_in_any_batch() {

@@ -1,5 +1,6 @@
 //! Rounds as a table for spreadsheets and data frames.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::round::RoundRecord;
@@ -7,14 +8,16 @@ use crate::round::RoundRecord;
 /// One row a round and one column a number. Numbers that were not measured are empty.
 pub fn rounds_csv(rounds: &[RoundRecord]) -> String {
     let classes = rounds.iter().filter_map(|round| Some(round.class_accuracy.as_ref()?.len())).max().unwrap_or(0);
-    let mut terms: Vec<&String> = rounds.iter().flat_map(|round| round.train_terms.keys()).collect();
-    terms.sort();
-    terms.dedup();
+    let terms: BTreeSet<&String> = rounds.iter().flat_map(|round| round.train_terms.keys()).collect();
+    let layers: BTreeSet<&String> = rounds.iter().flat_map(|round| round.alignment.keys()).collect();
     let mut out = String::new();
     let fixed = FIXED.iter().map(|(name, _)| name.to_string());
     let of_terms = terms.iter().map(|name| format!("train-{name}"));
     let of_classes = (0..classes).map(|class| format!("class-accuracy-{class}"));
-    let names: Vec<String> = ["round".to_string()].into_iter().chain(fixed).chain(of_terms).chain(of_classes).collect();
+    let of_layers = ["alignment", "local-alignment"].into_iter();
+    let of_layers = of_layers.flat_map(|what| layers.iter().map(move |layer| format!("{what}-{layer}")));
+    let first = ["round".to_string()].into_iter();
+    let names: Vec<String> = first.chain(fixed).chain(of_terms).chain(of_layers).chain(of_classes).collect();
     out.push_str(&names.join(","));
     out.push('\n');
     for round in rounds {
@@ -22,7 +25,9 @@ pub fn rounds_csv(rounds: &[RoundRecord]) -> String {
         let fixed = FIXED.iter().map(|(_, of)| of(round));
         let of_terms = terms.iter().map(|name| round.train_terms.get(*name).copied());
         let class = |class: usize| round.class_accuracy.as_ref().and_then(|all| *all.get(class)?);
-        for value in fixed.chain(of_terms).chain((0..classes).map(class)) {
+        let local = |layer: &&String| round.local.as_ref()?.alignment.get(*layer).copied();
+        let of_layers = layers.iter().map(|layer| round.alignment.get(*layer).copied()).chain(layers.iter().map(local));
+        for value in fixed.chain(of_terms).chain(of_layers).chain((0..classes).map(class)) {
             match value {
                 Some(value) => {
                     let _ = write!(out, ",{value}");
@@ -73,6 +78,7 @@ mod tests {
             round: 2,
             accuracy: Some(0.1 + 0.2),
             class_accuracy: Some(vec![Some(0.25), None]),
+            alignment: [("conv1".to_string(), 0.75)].into(),
             ..RoundRecord::default()
         };
         let text = rounds_csv(&[first, second]);
@@ -81,6 +87,6 @@ mod tests {
         let at = |row: usize, name: &str| rows[row][rows[0].iter().position(|cell| *cell == name).unwrap()];
         assert_eq!((at(1, "round"), at(1, "accuracy"), at(1, "bytes-up"), at(1, "train-ce")), ("1", "", "7", "0.5"));
         assert_eq!((at(2, "accuracy"), at(2, "class-accuracy-0")), ("0.30000000000000004", "0.25"));
-        assert_eq!(at(2, "class-accuracy-1"), "");
+        assert_eq!((at(2, "class-accuracy-1"), at(2, "alignment-conv1"), at(1, "alignment-conv1")), ("", "0.75", ""));
     }
 }

@@ -48,6 +48,12 @@ impl EventsFile {
         for (name, value) in &round.train_terms {
             put(&format!("train/{name}"), Some(*value));
         }
+        for (name, value) in &round.alignment {
+            put(&format!("alignment/{name}"), Some(*value));
+        }
+        for (name, value) in round.local.iter().flat_map(|local| &local.alignment) {
+            put(&format!("local-alignment/{name}"), Some(*value));
+        }
         for (class, accuracy) in round.class_accuracy.iter().flatten().enumerate() {
             put(&format!("class-accuracy/{class}"), *accuracy);
         }

@@ -2,6 +2,7 @@
 (function () {
   let data = JSON.parse(document.getElementById("data").textContent);
   const hidden = new Set();
+  const dark = matchMedia("(prefers-color-scheme: dark)");
   const chosen = {};
   let charts = [];
   const shades = ["#440154", "#472c7a", "#3b518b", "#2c718e", "#21908d", "#27ad81", "#5cc863", "#aadc32", "#fde725"];
@@ -15,7 +16,10 @@
     node.append(...children);
     return node;
   };
-  const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  /* Paper is white, whatever the screen is. */
+  let paper = false;
+  const ink = { "--ground": "#fff", "--text": "#000", "--faint": "#444", "--line": "#ccc" };
+  const variable = (name) => (paper ? ink[name] : getComputedStyle(document.documentElement).getPropertyValue(name).trim());
   const escape = (text) => String(text).replace(/[&<>"']/g, (c) => "&#" + c.charCodeAt(0) + ";");
   const number = (value, percent) => {
     if (value === null || value === undefined) return "-";
@@ -46,7 +50,7 @@
     const single = shown.every((one) => one.points.length < 2);
     for (const one of shown) {
       const style = data.methods[one.method];
-      const opacity = one.faint ? 0.45 : 1;
+      const opacity = one.faint ? (dark.matches ? 0.6 : 0.45) : 1;
       if (!one.faint && one.points.some((p) => p[2] < p[3])) {
         series.push({
           type: "custom", silent: true, name: name(one) + " (band)", tooltip: { show: false }, z: 1,
@@ -59,7 +63,7 @@
               points: one.points.map((p) => api.coord([p[0], p[3] * scale]))
                 .concat(one.points.slice().reverse().map((p) => api.coord([p[0], p[2] * scale]))),
             },
-            style: { fill: style.colour, opacity: 0.15 },
+            style: { fill: style.colour, opacity: shown.length > 8 ? 0.06 : 0.15 },
           }),
         });
       }
@@ -145,7 +149,7 @@
       groups.get(k).push([x, y]);
     }
     const none = { show: false };
-    const axis = { type: "value", scale: true, axisLabel: none, axisTick: none, splitLine: none, axisLine: { lineStyle: { color: variable("--line") } } };
+    const axis = { type: "value", scale: true, axisLabel: none, axisTick: none, splitLine: none, axisLine: none };
     return {
       animation: false, grid: { left: 8, right: 8, top: 8, bottom: 8 },
       tooltip: { ...box(), formatter: (item) => escape(item.seriesName) },
@@ -204,7 +208,7 @@
   }
 
   function plot(figure) {
-    const node = make("div", { class: "chart", "data-figure": figure.id, role: "img", "aria-label": figure.title });
+    const node = make("div", { class: figure.kind === "heat" ? "chart heat" : "chart", "data-figure": figure.id, role: "img", "aria-label": figure.title });
     charts.push({ node, figure, instance: null });
     seen.observe(node);
     return node;
@@ -263,7 +267,7 @@
           draw(charts.find((chart) => chart.node === node));
         },
       });
-      body.append(make("div", { class: "tools" }, slider, label));
+      body.append(make("div", { class: "tools" }, ...(last > 0 ? [slider] : []), label));
     }
     if (figure.kind === "heat") node.style.height = Math.max(300, Math.min(900, 90 + 18 * figure.rows.length)) + "px";
     body.append(node);
@@ -319,8 +323,28 @@
   }
 
   build();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { for (const chart of charts) if (chart.instance) draw(chart); });
-  addEventListener("beforeprint", () => { for (const chart of charts) draw(chart); });
+  dark.addEventListener("change", () => { for (const chart of charts) if (chart.instance) draw(chart); });
+  /* Browsers print canvases badly, and the window is not as wide as the paper: there, other drawings take their place. */
+  const untwin = () => document.querySelectorAll(".twin").forEach((twin) => twin.remove());
+  addEventListener("beforeprint", () => {
+    paper = true;
+    untwin();
+    for (const chart of charts) {
+      const panels = chart.node.closest(".panels:not(.large)");
+      const width = panels && panels.children.length > 1 ? 340 : 700;
+      const twin = echarts.init(null, null, { renderer: "svg", ssr: true, width, height: chart.node.clientHeight });
+      twin.setOption(option(chart.figure));
+      const node = make("div", { class: "twin" });
+      node.innerHTML = twin.renderToSVGString();
+      twin.dispose();
+      chart.node.after(node);
+    }
+  });
+  addEventListener("afterprint", () => {
+    paper = false;
+    untwin();
+    for (const chart of charts) if (chart.instance) draw(chart);
+  });
 
   /* For tests: draws everything, and what the figures hold. */
   window.fedelity = {

@@ -1,12 +1,19 @@
 //! Features of test samples in the plane, by t-SNE.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
 use bhtsne::tSNE;
 use fedelity_record::names;
+use rayon::prelude::*;
 use safetensors::tensor::{Dtype, SafeTensors};
 
 use crate::source::Run;
 
 /// Test samples in the plane.
+#[derive(Debug)]
 pub(crate) struct Embedding {
     pub(crate) labels: Vec<usize>,
     pub(crate) global: Vec<(f64, f64)>,
@@ -18,8 +25,44 @@ pub(crate) struct Embedding {
 const PERPLEXITY: f32 = 30.0;
 const EPOCHS: usize = 500;
 
+/// What was laid out so far, by the file of the features and its state. Layouts take about a second each.
+#[derive(Clone, Debug, Default)]
+pub struct Embeddings(BTreeMap<PathBuf, (Stamp, Found)>);
+
+/// Length and time of a file.
+type Stamp = (u64, Option<SystemTime>);
+
+/// Why there is none is as lasting as one.
+type Found = Result<Arc<Embedding>, String>;
+
+impl Embeddings {
+    /// The embeddings of runs, new ones on all cores.
+    pub(crate) fn of(&mut self, runs: &[&Run]) -> Vec<Found> {
+        let all: Vec<(PathBuf, Stamp)> = runs.iter().map(|run| stamped(run)).collect();
+        let known =
+            |(path, stamp): &(PathBuf, Stamp)| self.0.get(path).filter(|(at, _)| at == stamp).map(|(_, f)| f.clone());
+        let found: Vec<Found> = all
+            .par_iter()
+            .zip(runs)
+            .map(|(file, run)| known(file).unwrap_or_else(|| embed(run).map(Arc::new)))
+            .collect();
+        for ((path, stamp), found) in all.into_iter().zip(&found) {
+            self.0.insert(path, (stamp, found.clone()));
+        }
+        found
+    }
+}
+
+/// The file of a run's features, and its state.
+fn stamped(run: &Run) -> (PathBuf, Stamp) {
+    let path = run.path.join(names::FEATURES);
+    let about = std::fs::metadata(&path).ok();
+    let stamp = (about.as_ref().map_or(0, std::fs::Metadata::len), about.and_then(|about| about.modified().ok()));
+    (path, stamp)
+}
+
 /// Reads the features of a run and lays them out. The same features give the same picture.
-pub(crate) fn embed(run: &Run) -> Result<Embedding, String> {
+fn embed(run: &Run) -> Result<Embedding, String> {
     let bytes = std::fs::read(run.path.join(names::FEATURES)).map_err(|error| error.to_string())?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| format!("not a safetensors file ({error})"))?;
     let (_, about) = SafeTensors::read_metadata(&bytes).map_err(|error| error.to_string())?;

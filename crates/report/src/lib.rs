@@ -16,6 +16,7 @@ mod study;
 mod table;
 
 pub use compare::{Comparison, Difference, Options, Row, ToTarget};
+pub use embed::Embeddings;
 pub use error::Error;
 pub use figure::{Card, Drawing, Figure, Series, Style};
 pub use page::{Report, waiting};

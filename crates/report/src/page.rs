@@ -6,8 +6,10 @@ use serde::Serialize;
 
 use crate::cards::cards;
 use crate::compare::{Comparison, Options, Row};
+use crate::embed::Embeddings;
 use crate::error::Error;
 use crate::figure::{Card, Style, styles};
+use crate::source::LeftOut;
 use crate::statistics::Summary;
 use crate::study::Study;
 use crate::table::{p_value, spread};
@@ -29,7 +31,9 @@ pub struct Report {
     setting: String,
     environment: Vec<(String, String)>,
     commands: Vec<String>,
-    left_out: Vec<String>,
+    configurations: Vec<(String, String)>,
+    /// What the page lacks.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// The part that the page's script reads.
@@ -44,19 +48,22 @@ struct Data<'a> {
 impl Report {
     /// From the runs of a study. Runs that do not match are shown side by side all the same, and what differs is said.
     pub fn new(study: &Study, baseline: Option<String>) -> Result<Self, Error> {
+        Self::with(study, baseline, &mut Embeddings::default())
+    }
+
+    /// The same, with what an earlier report laid out.
+    pub fn with(study: &Study, baseline: Option<String>, embeddings: &mut Embeddings) -> Result<Self, Error> {
         let comparison = Comparison::new(study, &Options { baseline, target: None, force: true })?;
         let labels: Vec<&str> = study.groups.iter().map(|group| group.label.as_str()).collect();
-        let mut notes = Vec::new();
-        let cards = cards(study, &mut notes);
-        let mut left_out: Vec<String> =
-            study.left_out.iter().map(|out| format!("{}: {}", out.path.display(), out.what)).collect();
-        left_out.extend(notes);
+        let mut left_out = study.left_out.clone();
+        let cards = cards(study, embeddings, &mut left_out);
         Ok(Self {
             methods: styles(&labels),
             cards,
             setting: setting(study),
             environment: environment(study),
             commands: commands(study),
+            configurations: configurations(study),
             left_out,
             comparison,
         })
@@ -90,8 +97,8 @@ impl Report {
         if !self.left_out.is_empty() {
             let open = if live { "" } else { " open" };
             let _ = write!(out, "<details{open} class=warning><summary>What was left out</summary><ul>");
-            for what in &self.left_out {
-                let _ = write!(out, "<li>{}</li>", escape(what));
+            for LeftOut { path, what } in &self.left_out {
+                let _ = write!(out, "<li>{}: {}</li>", escape(&path.display().to_string()), escape(what));
             }
             out.push_str("</ul></details>");
         }
@@ -104,7 +111,11 @@ impl Report {
         for command in &self.commands {
             let _ = writeln!(out, "{}", escape(command));
         }
-        out.push_str("</pre></section>");
+        out.push_str("</pre>");
+        for (whose, text) in &self.configurations {
+            let _ = write!(out, "<details><summary>{}</summary><pre>{}</pre></details>", escape(whose), escape(text));
+        }
+        out.push_str("</section>");
         out
     }
 
@@ -238,24 +249,42 @@ pub(crate) fn escape(text: &str) -> String {
 /// The different values of something over all runs.
 fn all(study: &Study, of: impl Fn(&crate::Run) -> String) -> String {
     let mut values: Vec<String> = study.runs().map(of).filter(|value| !value.is_empty()).collect();
-    values.sort();
+    // Numbers by their size, and before words.
+    values.sort_by(|a, b| match (a.parse::<f64>(), b.parse::<f64>()) {
+        (Ok(x), Ok(y)) => x.total_cmp(&y),
+        (Ok(_), Err(_)) => std::cmp::Ordering::Less,
+        (Err(_), Ok(_)) => std::cmp::Ordering::Greater,
+        (Err(_), Err(_)) => a.cmp(b),
+    });
     values.dedup();
     values.join(", ")
+}
+
+/// A whole number with thousands set apart.
+fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
+    groups.iter().map(|group| String::from_utf8_lossy(group)).collect::<Vec<_>>().join(",")
 }
 
 /// The setting in one paragraph.
 fn setting(study: &Study) -> String {
     let key = |name: &'static str| all(study, move |run| run.config.get(name).cloned().unwrap_or_default());
+    let rounds = match all(study, |run| run.header.rounds.to_string()) {
+        one if one == "1" => "the one round".to_string(),
+        all => format!("each of {all} rounds"),
+    };
     let mut text = format!(
-        "{}, {}. {} of {} clients train in each of {} rounds",
+        "{}, {}. {} of {} clients train in {rounds}",
         all(study, |run| run.header.dataset.clone()),
         all(study, |run| run.header.partition.clone()),
         all(study, |run| run.header.per_round.to_string()),
         all(study, |run| run.header.clients.to_string()),
-        all(study, |run| run.header.rounds.to_string()),
     );
     if !key("clients.epochs").is_empty() {
-        let _ = write!(text, ", {} local epochs in batches of {}", key("clients.epochs"), key("clients.batch"));
+        let (epochs, batch) = (key("clients.epochs"), key("clients.batch"));
+        let noun = if epochs == "1" { "epoch" } else { "epochs" };
+        let _ = write!(text, ", {epochs} local {noun} in batches of {batch}");
         let _ = write!(text, ", {} with learning rate {}", key("optimizer.kind"), key("optimizer.lr"));
         for (name, word) in [("optimizer.momentum", "momentum"), ("optimizer.weight-decay", "weight decay")] {
             if !key(name).is_empty() {
@@ -267,7 +296,7 @@ fn setting(study: &Study) -> String {
         text,
         ". The model is {} with {} parameters. Seeds: {}.",
         all(study, |run| run.header.model.clone()),
-        all(study, |run| run.header.parameters.to_string()),
+        all(study, |run| thousands(run.header.parameters)),
         all(study, |run| run.header.seed.to_string()),
     );
     text
@@ -290,6 +319,14 @@ fn commands(study: &Study) -> Vec<String> {
     study.runs().map(|run| format!("fedelity run {}", run.path.join("config.toml").display())).collect()
 }
 
+/// The configuration of each method with its first seed, for readers who do not have the run folders.
+fn configurations(study: &Study) -> Vec<(String, String)> {
+    let first = study.groups.iter().filter_map(|group| Some((group, group.runs.first()?)));
+    let known = first.filter(|(_, run)| !run.config_text.is_empty());
+    let name = |run: &crate::Run| format!("{}, seed {}", run.path.join("config.toml").display(), run.header.seed);
+    known.map(|(group, run)| (format!("{}: {}", group.label, name(run)), run.config_text.clone())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,6 +334,7 @@ mod tests {
     #[test]
     fn nothing_escapes_and_nothing_is_filled_twice() {
         assert_eq!(escape("<b a='\"&'>"), "&lt;b a=&#39;&quot;&amp;&#39;&gt;");
+        assert_eq!((thousands(7), thousands(1_234_567)), ("7".to_string(), "1,234,567".to_string()));
         assert_eq!(fill("a{{x}}b{{y}}{{z}}", &[("{{x}}", "{{y}}".into()), ("{{y}}", "1".into())]), "a{{y}}b1{{z}}");
     }
 }

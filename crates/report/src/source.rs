@@ -26,6 +26,8 @@ pub struct Run {
     pub ended: bool,
     /// Every key of its configuration, by its dotted path.
     pub config: BTreeMap<String, String>,
+    /// The configuration as it was written; empty if there is none.
+    pub config_text: String,
     /// Who holds what, if it is recorded.
     pub holdings: Option<Holdings>,
     /// What people call it.
@@ -120,6 +122,7 @@ impl Run {
             }
         }
         let config = fs::read_to_string(path.join(names::CONFIG)).map_err(|error| error.to_string());
+        let config_text = config.clone().unwrap_or_default();
         let config = config.and_then(|text| text.parse::<toml::Table>().map_err(|error| error.message().to_string()));
         let mut keys = BTreeMap::new();
         match config {
@@ -145,6 +148,7 @@ impl Run {
             summary,
             ended,
             config: keys,
+            config_text,
             holdings,
             tags,
         };

@@ -32,18 +32,26 @@ fn silent(browser: &Browser, address: &str) {
     assert!(others.is_empty(), "{others:?}");
 }
 
+/// One browser for all pages: it takes longer to start than they take to load.
 #[test]
-fn what_is_shown_is_what_was_recorded_and_switches_work() {
+fn the_page_in_a_browser() {
+    let Some(mut browser) = Browser::start() else { return };
+    what_is_shown_is_what_was_recorded_and_switches_work(&mut browser);
+    a_hostile_name_stays_text(&mut browser);
+    every_size_fits(&mut browser);
+}
+
+fn what_is_shown_is_what_was_recorded_and_switches_work(browser: &mut Browser) {
     let dir = tempfile::tempdir().unwrap();
     let made = Made { methods: 3, seeds: 3, rounds: 12, classes: 10 };
     study(&dir.path().join("runs"), made);
     let html = page(&dir.path().join("runs"));
     let address = write(dir.path(), &html);
-    let Some(mut browser) = Browser::start() else { return };
+    browser.requests.clear();
     browser.look(1200, false);
     browser.open(&address);
     browser.value("fedelity.drawAll()");
-    silent(&browser, &address);
+    silent(browser, &address);
 
     // The table: mean and standard deviation of the last round.
     let accuracies: Vec<f64> = (1..=3).map(|seed| round(made, 1, seed, 12).accuracy.unwrap()).collect();
@@ -91,11 +99,10 @@ fn what_is_shown_is_what_was_recorded_and_switches_work() {
     let found = browser.value("fedelity.series('class-round')[0].data[0]");
     let values: Vec<f64> = (1..=3).map(|seed| round(made, 0, seed, 4).class_accuracy.unwrap()[0].unwrap()).collect();
     assert!((found.as_f64().unwrap() - 100.0 * values.iter().sum::<f64>() / 3.0).abs() < 1e-6);
-    silent(&browser, &address);
+    silent(browser, &address);
 }
 
-#[test]
-fn a_hostile_name_stays_text() {
+fn a_hostile_name_stays_text(browser: &mut Browser) {
     let dir = tempfile::tempdir().unwrap();
     let made = Made { methods: 1, seeds: 1, rounds: 2, classes: 3 };
     let evil = "</script><script>window.stolen=1</script><img src=x onerror=window.stolen=1>{{data}}";
@@ -107,19 +114,17 @@ fn a_hostile_name_stays_text() {
     assert!(!html.contains("<script>window.stolen"));
     assert_eq!(html.matches("</script").count(), 3);
     let address = write(dir.path(), &html);
-    let Some(mut browser) = Browser::start() else { return };
+    browser.requests.clear();
     browser.look(1200, false);
     browser.open(&address);
     browser.value("fedelity.drawAll()");
     assert_eq!(browser.value("window.stolen === undefined"), true);
     assert_eq!(browser.value("document.querySelector('#results tbody th').textContent"), evil);
-    silent(&browser, &address);
+    silent(browser, &address);
 }
 
 /// Every size that people come with, at three widths. Pictures go to the folder of `FEDELITY_SCREENSHOTS`.
-#[test]
-fn every_size_fits() {
-    let Some(mut browser) = Browser::start() else { return };
+fn every_size_fits(browser: &mut Browser) {
     let pictures = std::env::var_os("FEDELITY_SCREENSHOTS").map(PathBuf::from);
     let cases = [
         ("one-method", Made { methods: 1, seeds: 1, rounds: 20, classes: 10 }),
@@ -133,18 +138,40 @@ fn every_size_fits() {
         let dir = tempfile::tempdir().unwrap();
         study(&dir.path().join("runs"), made);
         let address = write(dir.path(), &page(&dir.path().join("runs")));
-        for (width, dark) in [(1200, false), (768, true), (390, false)] {
+        browser.requests.clear();
+        browser.look(1400, false);
+        browser.open(&address);
+        for (width, dark) in [(1400, false), (900, true), (390, false), (1400, true), (900, false), (390, true)] {
+            // What a width and a scheme do is seen in three of them; the rest is for the eye.
+            if pictures.is_none() && [(1400, true), (900, false), (390, true)].contains(&(width, dark)) {
+                continue;
+            }
             browser.look(width, dark);
-            browser.requests.clear();
-            browser.open(&address);
+            browser.until(&format!("innerWidth === {width}"));
             browser.value("fedelity.drawAll()");
             let wide = browser.value("document.documentElement.scrollWidth");
             assert!(wide.as_u64().unwrap() <= u64::from(width), "{case} at {width}: {wide}");
             assert_eq!(browser.value("document.querySelectorAll('.chart:not([data-drawn])').length"), 0);
-            silent(&browser, &address);
+            silent(browser, &address);
             if let Some(folder) = &pictures {
-                browser.picture(&folder.join(format!("{case}-{width}.png")));
+                let scheme = if dark { "dark" } else { "light" };
+                browser.picture(&folder.join(format!("{case}-{width}-{scheme}.png")));
             }
+        }
+        // On paper, every map is a drawing with all its cells.
+        browser.value("dispatchEvent(new Event('beforeprint'))");
+        let missing = browser.value(
+            "[...document.querySelectorAll('.chart.heat')].filter((node) => { \
+             const cells = fedelity.series(node.dataset.figure)[0].data.length; \
+             return !node.nextElementSibling || node.nextElementSibling.querySelectorAll('path').length < cells; \
+             }).map((node) => node.dataset.figure)",
+        );
+        assert_eq!(missing, serde_json::json!([]), "{case}");
+        browser.value("dispatchEvent(new Event('afterprint'))");
+        assert_eq!(browser.value("document.querySelectorAll('.twin').length"), 0);
+        if let Some(folder) = &pictures {
+            browser.look(900, false);
+            browser.print(&folder.join(format!("{case}.pdf")));
         }
     }
 }

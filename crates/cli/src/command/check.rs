@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use fedelity_data::partition::Skew;
+use serde_json::json;
 
-use super::partition::statistics;
+use super::partition::{self, statistics};
 use super::run::threads;
-use crate::config::{Overrides, Settings};
+use crate::config::{Method, Overrides, Settings};
 use crate::estimate::{Estimate, estimate};
 use crate::printer::{Printer, Style};
 use crate::status::Status;
@@ -37,6 +38,10 @@ pub(crate) struct Check {
     /// Worker threads to estimate for [default: all cores].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Clients in the short table.
@@ -53,13 +58,18 @@ impl Check {
         let study = Study::load(&document, settings)?;
         let skew = study.pool.skew()?;
         let heading = |text: &str| printer.line(printer.paint(Style::Heading, text));
-
-        heading("# Configuration")?;
         let file = match &study.settings.partition {
             crate::config::Source::File(path) => path.display().to_string(),
             crate::config::Source::Made { .. } | crate::config::Source::Natural { .. } => String::new(),
         };
-        printer.line(study.settings.resolved(&file).trim_end())?;
+        let resolved = study.settings.resolved(&file);
+        if self.json {
+            printer.json(&as_json(&study, &resolved, &skew, threads)?)?;
+            return Ok(Status::Done);
+        }
+
+        heading("# Configuration")?;
+        printer.line(resolved.trim_end())?;
         printer.line("")?;
         heading(&format!("# Clients: {}", study.pool.partition.spec))?;
         for line in clients(&skew).lines(printer) {
@@ -100,6 +110,33 @@ impl Check {
         }
         Ok(Status::Done)
     }
+}
+
+fn as_json(study: &Study, resolved: &str, skew: &Skew, threads: usize) -> Result<serde_json::Value> {
+    let cost = |method: &Method| -> Result<serde_json::Value> {
+        let found = estimate(study, method, threads)?;
+        Ok(json!({
+            "method": method.name,
+            "bytes-down": found.map(|found| found.bytes_down),
+            "bytes-up": found.map(|found| found.bytes_up),
+            "traffic": found.map(|found| found.traffic),
+            "seconds": found.map(|found| found.seconds),
+            "memory": found.and_then(|found| found.memory),
+        }))
+    };
+    Ok(json!({
+        "configuration": resolved.parse::<toml::Table>()?,
+        "partition": partition::as_json(&study.pool, skew),
+        "notes": study.pool.notes,
+        "parameters": study.model.layout().trainable_len(),
+        "frozen": study.model.frozen_layout().len(),
+        "model-bytes": 4 * study.model.layout().len(),
+        "clients-per-round": study.per_round,
+        "rounds": study.settings.rounds,
+        "seeds": study.settings.seeds,
+        "threads": threads,
+        "costs": study.settings.methods.iter().map(cost).collect::<Result<Vec<_>>>()?,
+    }))
 }
 
 fn clients(skew: &Skew) -> Table {

@@ -74,11 +74,12 @@ impl Compare {
             anyhow::bail!("--target {target}: expected a share from 0 to 1, such as 0.75");
         }
         let study = Study::new(Source::load(&self.runs)?);
-        let options = Options { baseline: self.baseline, target: self.target, force: self.force };
-        let comparison = Comparison::new(&study, &options)?;
-        for out in &comparison.left_out {
+        // Before anything is refused: what is left out may be why.
+        for out in &study.left_out {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));
         }
+        let options = Options { baseline: self.baseline, target: self.target, force: self.force };
+        let comparison = Comparison::new(&study, &options)?;
         for mismatch in &comparison.mismatches {
             printer.warn(mismatch);
         }
@@ -102,6 +103,10 @@ impl Compare {
     }
 }
 
+/// The column of the curve in the table of results, and in that of costs.
+const CURVE: usize = 6;
+const COST_CURVE: usize = 3;
+
 /// The comparison as text of at most `width` columns, as long as names are short.
 pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) -> Vec<String> {
     let mut results = Table::new(&[
@@ -122,7 +127,12 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
         ("to target", Align::Right),
         ("rank", Align::Right),
     ]);
-    let mut costs = Table::new(&[("method", Align::Left), ("traffic", Align::Right), ("time", Align::Right)]);
+    let mut costs = Table::new(&[
+        ("method", Align::Left),
+        ("traffic", Align::Right),
+        ("time", Align::Right),
+        ("curve", Align::Left),
+    ]);
     let taken = comparison.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
     // What the other columns take with their gaps.
     let room = width.saturating_sub(taken + 3 + 15 + 15 + 16 + 15 + 6).clamp(6, 24);
@@ -142,7 +152,14 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
             row.label.clone(),
             row.bytes.map_or("-".to_string(), |found| bytes(found.mean as u64)),
             row.seconds.map_or("-".to_string(), |found| seconds(found.mean)),
+            sparkline(&curve, room),
         ]);
+    }
+    // Long names push the curve from the first table into the last.
+    if results.width() > width {
+        results = results.without(CURVE);
+    } else {
+        costs = costs.without(COST_CURVE);
     }
     let mut lines = results.lines(printer);
     if comparison.rows.len() > 1 {

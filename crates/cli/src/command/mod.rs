@@ -22,6 +22,8 @@ use clap::Subcommand;
 use crate::printer::Printer;
 use crate::status::Status;
 
+pub(crate) use sweep::Done;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(run::Run),

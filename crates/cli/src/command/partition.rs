@@ -130,7 +130,7 @@ pub(crate) fn statistics(pool: &Pool, skew: &Skew) -> Vec<String> {
     lines
 }
 
-fn as_json(pool: &Pool, skew: &Skew) -> serde_json::Value {
+pub(super) fn as_json(pool: &Pool, skew: &Skew) -> serde_json::Value {
     let partition = &pool.partition;
     json!({
         "dataset": partition.dataset,

@@ -51,10 +51,10 @@ impl Report {
             bail!("--figures {}: not a folder", folder.display());
         }
         let study = Study::new(Source::load(&self.runs)?);
-        for out in &study.left_out {
+        let page = Page::new(&study, self.baseline)?;
+        for out in &page.left_out {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));
         }
-        let page = Page::new(&study, self.baseline)?;
         let mut written = Vec::new();
         if let Some(folder) = &self.figures {
             written = figures(&page, folder)?;
@@ -71,7 +71,7 @@ impl Report {
                 "page": output,
                 "figures": written,
                 "methods": page.methods.iter().map(|method| &method.label).collect::<Vec<_>>(),
-                "left-out": study.left_out,
+                "left-out": page.left_out,
             }))?;
         }
         Ok(Status::Done)
@@ -83,7 +83,7 @@ fn figures(page: &Page, folder: &Path) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(folder).with_context(|| format!("{}: cannot create", folder.display()))?;
     let mut written = Vec::new();
     for figure in page.cards.iter().flat_map(|card| &card.figures) {
-        let Some(drawing) = svg(figure, &page.methods)? else { continue };
+        let drawing = svg(figure, &page.methods)?;
         // Ids have names of layers and loss terms in them.
         let name: String = figure.id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         for (ending, content) in [("svg", drawing.clone().into_bytes()), ("png", png(&drawing, &figure.id)?)] {

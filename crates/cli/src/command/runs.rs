@@ -49,6 +49,9 @@ enum Action {
         /// Take the tag away.
         #[arg(long)]
         untag: bool,
+        /// Print one JSON object a run.
+        #[arg(long)]
+        json: bool,
     },
     /// Remove run folders and all that is in them
     Remove {
@@ -58,6 +61,9 @@ enum Action {
         /// Remove them; without this, only say what would be removed.
         #[arg(long)]
         yes: bool,
+        /// Print one JSON object a run.
+        #[arg(long)]
+        json: bool,
     },
     /// Write the rounds for other programs
     Export {
@@ -69,6 +75,9 @@ enum Action {
         /// A folder that TensorBoard reads.
         #[arg(long, value_name = "DIR")]
         tensorboard: Option<PathBuf>,
+        /// Print one JSON object that names what was written.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -104,14 +113,18 @@ impl Runs {
         match self.action {
             None => self.list.run(printer)?,
             Some(Action::List(list)) => list.run(printer)?,
-            Some(Action::Tag { tag, runs, untag }) => tagged(printer, &tag, &runs, untag)?,
-            Some(Action::Remove { runs, yes }) => remove(printer, &runs, yes)?,
-            Some(Action::Export { run, csv, tensorboard }) => {
-                if let Some(csv) = csv {
-                    export_csv(printer, &run, &csv)?;
+            Some(Action::Tag { tag, runs, untag, json }) => tagged(printer, &tag, &runs, untag, json)?,
+            Some(Action::Remove { runs, yes, json }) => remove(printer, &runs, yes, json)?,
+            Some(Action::Export { run, csv, tensorboard, json }) => {
+                if json && csv.as_deref() == Some(Path::new("-")) {
+                    bail!("--csv - and --json both write to stdout: name a file");
                 }
-                if let Some(folder) = tensorboard {
-                    export_events(printer, &run, &folder)?;
+                if let Some(csv) = &csv {
+                    export_csv(printer, &run, csv)?;
+                }
+                let events = tensorboard.map_or(Ok(Vec::new()), |folder| export_events(printer, &run, &folder))?;
+                if json {
+                    printer.json(&json!({ "csv": csv, "tensorboard": events }))?;
                 }
             }
         }
@@ -203,7 +216,7 @@ fn expect_run(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn tagged(printer: &Printer, tag: &str, runs: &[PathBuf], untag: bool) -> Result<()> {
+fn tagged(printer: &Printer, tag: &str, runs: &[PathBuf], untag: bool, json: bool) -> Result<()> {
     if tag.trim().is_empty() || tag.chars().any(char::is_control) {
         bail!("{tag:?}: expected a tag of at least one character that can be seen");
     }
@@ -217,12 +230,15 @@ fn tagged(printer: &Printer, tag: &str, runs: &[PathBuf], untag: bool) -> Result
             tags.push(tag.to_string());
         }
         write_tags(run, &tags)?;
+        if json {
+            printer.json(&json!({ "path": run, "tags": tags }))?;
+        }
     }
     printer.say(format_args!("{} {}", if untag { "Untagged" } else { "Tagged" }, plural(runs.len(), "run")));
     Ok(())
 }
 
-fn remove(printer: &Printer, runs: &[PathBuf], yes: bool) -> Result<()> {
+fn remove(printer: &Printer, runs: &[PathBuf], yes: bool, json: bool) -> Result<()> {
     for run in runs {
         expect_run(run)?;
         // Nothing that is not a run's header is enough to remove a folder.
@@ -231,6 +247,10 @@ fn remove(printer: &Printer, runs: &[PathBuf], yes: bool) -> Result<()> {
     for run in runs {
         if yes {
             fs::remove_dir_all(run).with_context(|| format!("{}: cannot remove", run.display()))?;
+        }
+        if json {
+            printer.json(&json!({ "path": run, "removed": yes }))?;
+            continue;
         }
         printer.line(format_args!("{} {}", if yes { "removed" } else { "would remove" }, run.display()))?;
     }
@@ -254,11 +274,12 @@ fn export_csv(printer: &Printer, run: &Path, file: &Path) -> Result<()> {
 }
 
 /// One folder a run, as TensorBoard groups them. A round's time is when it ended, counted back from the file's.
-fn export_events(printer: &Printer, run: &Path, folder: &Path) -> Result<()> {
+fn export_events(printer: &Printer, run: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     let source = Source::load(&[run.to_path_buf()])?;
     for out in &source.left_out {
         printer.warn(format_args!("{}: {}", out.path.display(), out.what));
     }
+    let mut written = Vec::new();
     for run in &source.runs {
         let name = format!("{}-seed-{}", run.header.method, run.header.seed);
         let mut below = folder.join(&name);
@@ -277,7 +298,8 @@ fn export_events(printer: &Printer, run: &Path, folder: &Path) -> Result<()> {
             time += round.seconds.total();
             events.append(round, time)?;
         }
+        written.push(path);
     }
     printer.say(format_args!("Wrote {} below {}", plural(source.runs.len(), "run"), folder.display()));
-    Ok(())
+    Ok(written)
 }

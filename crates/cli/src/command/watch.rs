@@ -17,7 +17,8 @@ Examples:
   fedelity run experiment.toml --open       the same, from the start of a run
 
 The page is served to this computer alone and follows the files of the run. It may be reloaded and
-opened twice. Ctrl-C ends it; pages that are open keep what they show.";
+opened twice. Ctrl-C ends it; pages that are open keep what they show. The variable BROWSER names
+another program to open it with.";
 
 /// Follow a run in a browser
 #[derive(Debug, clap::Args)]
@@ -29,6 +30,10 @@ pub(crate) struct Watch {
     /// Only print the address, open no browser.
     #[arg(long)]
     no_open: bool,
+
+    /// Print the address as a JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Watch {
@@ -38,7 +43,11 @@ impl Watch {
         }
         let interrupt = Interrupt::listen(printer)?;
         let server = Server::start(&self.run)?;
-        printer.line(server.address())?;
+        if self.json {
+            printer.json(&serde_json::json!({ "address": server.address(), "run": self.run }))?;
+        } else {
+            printer.line(server.address())?;
+        }
         printer.say("Ctrl-C ends it");
         if !self.no_open {
             open(server.address());

@@ -12,6 +12,7 @@ use crate::architecture::InputShape;
 use crate::batch::Batch;
 use crate::plan::{Op, Place, Plan, RowOp, ValueId};
 use crate::sequence::Sequence;
+use crate::units::Units;
 
 /// Groups of images that are evaluated at a time, at most.
 const EVALUATION_GROUPS: usize = 8;
@@ -68,6 +69,9 @@ pub struct Workspace {
     dropout_key: u64,
     /// Rows picked by index, on their way into lanes.
     picked: Vec<f32>,
+    /// What convolutions say, in passes that ask for it.
+    units: Option<Box<Units>>,
+    watches: bool,
 }
 
 /// The groups and samples of one chunk.
@@ -97,6 +101,8 @@ impl Workspace {
             d_rows: vec![Buffer::default(); rows],
             dropout_key: 0,
             picked: Vec::new(),
+            units: None,
+            watches: false,
             sequence: Sequence::new(isa, frozen),
             plan,
         }
@@ -125,16 +131,30 @@ impl Workspace {
         }
     }
 
-    /// The activations of every layer on rows in the last forward pass, by the layer's name: `[sample][unit]`. What the
-    /// spatial layers hand over comes first, as `flatten`.
-    pub fn layers(&self) -> impl Iterator<Item = (&str, &[f32])> {
-        let flatten = self.plan.exit.map(|_| ("flatten", &self.rows[0][..self.samples * self.plan.row_width]));
+    /// Forward in evaluation mode, and what every layer says: its name and its activations, `[sample][unit]`. A unit of a
+    /// convolution is an output channel, whose activation is the mean over all pixels after its normalisation and ReLU.
+    pub fn evaluate_layers(&mut self, params: &[f32], batch: &Batch<'_>) -> (Outputs<'_>, Vec<(&str, &[f32])>) {
+        let mut units = self.units.take().unwrap_or_else(|| Box::new(Units::new(&self.plan)));
+        units.begin(batch.samples(self.input));
+        self.units = Some(units);
+        self.watches = true;
+        self.forward(Mode::Evaluation { params }, batch);
+        self.watches = false;
         let dense = self.plan.rows.iter().zip(&self.rows[1..]).filter_map(|(op, rows)| {
             let RowOp::Dense { outputs, weight, .. } = op else { return None };
             let tensor = self.plan.layout.tensors().iter().find(|tensor| tensor.offset == weight.start)?;
             Some((tensor.name.trim_end_matches(".weight"), &rows[..self.samples * outputs]))
         });
-        flatten.into_iter().chain(dense)
+        let layers = self.units.iter().flat_map(|units| units.layers()).chain(dense).collect();
+        (self.outputs(), layers)
+    }
+
+    /// Hands a value that was just computed, for the samples from `first` on, to those who watch.
+    fn watch(&mut self, plan: &Plan, id: ValueId, chunk: Chunk, first: usize) {
+        let Some(mut units) = self.units.take() else { return };
+        let x = self.slice(self.value(id, chunk));
+        units.see(self.isa, id, &plan.values[id], x, first, chunk.samples);
+        self.units = Some(units);
     }
 
     /// After [`Workspace::train`]: adds the gradient of the loss to `grad`, which has the full length. `d_features` is
@@ -281,6 +301,9 @@ impl Workspace {
     fn spatial(&mut self, plan: &Plan, mode: &mut Mode<'_>, chunk: Chunk, first: usize) {
         for op in &plan.ops {
             self.step(plan, op, mode, chunk);
+            if self.watches {
+                self.watch(plan, op.output(), chunk, first);
+            }
         }
         let Some(exit) = plan.exit else { return };
         let value = &plan.values[exit];

@@ -1,6 +1,6 @@
 //! A headless Chromium, driven over its DevTools socket.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr)]
+#![allow(clippy::unwrap_used, clippy::print_stderr, dead_code, reason = "each test file uses its part")]
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -79,13 +79,25 @@ impl Browser {
             requests,
             _profile: profile,
         };
-        let target = new.call("Target.createTarget", json!({ "url": "about:blank" }));
-        let attached = new.call("Target.attachToTarget", json!({ "targetId": target["targetId"], "flatten": true }));
-        new.session = attached["sessionId"].as_str().unwrap().to_string();
-        for domain in ["Page", "Runtime", "Network", "Log"] {
-            new.call(&format!("{domain}.enable"), json!({}));
-        }
+        new.tab();
         Some(new)
+    }
+
+    /// Goes on in a new tab; the name of it, for [`Browser::turn_to`].
+    pub(crate) fn tab(&mut self) -> String {
+        self.session.clear();
+        let target = self.call("Target.createTarget", json!({ "url": "about:blank" }));
+        let attached = self.call("Target.attachToTarget", json!({ "targetId": target["targetId"], "flatten": true }));
+        self.session = attached["sessionId"].as_str().unwrap().to_string();
+        for domain in ["Page", "Runtime", "Network", "Log"] {
+            self.call(&format!("{domain}.enable"), json!({}));
+        }
+        self.session.clone()
+    }
+
+    /// Goes on in a tab that is open.
+    pub(crate) fn turn_to(&mut self, tab: &str) {
+        self.session = tab.to_string();
     }
 
     /// Sends a command and waits for its answer; events on the way are looked at.
@@ -108,7 +120,12 @@ impl Browser {
 
     fn read(&mut self) -> Value {
         loop {
-            let Message::Text(text) = self.socket.read().unwrap() else { continue };
+            let message = match self.socket.read() {
+                // A test that was paused for a while goes on.
+                Err(tungstenite::Error::Io(error)) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                found => found.unwrap(),
+            };
+            let Message::Text(text) = message else { continue };
             let message: Value = serde_json::from_str(&text).unwrap();
             let about = &message["params"];
             match message["method"].as_str() {
@@ -163,6 +180,13 @@ impl Browser {
         let scheme = if dark { "dark" } else { "light" };
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
+    }
+
+    /// The page on paper.
+    pub(crate) fn print(&mut self, path: &Path) {
+        let found =
+            self.call("Page.printToPDF", json!({ "printBackground": false, "paperWidth": 8.27, "paperHeight": 11.69 }));
+        std::fs::write(path, BASE64_STANDARD.decode(found["data"].as_str().unwrap()).unwrap()).unwrap();
     }
 
     /// A picture of the whole page.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow, bail};
 use fedelity_fetch::{Error, Event, Fetched, Patience, by_hand, fetch};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 
 use super::data_dir;
 use crate::config::find;
@@ -35,6 +36,10 @@ pub(super) struct Fetch {
     /// Take the files from this address or folder instead of the official address.
     #[arg(long, value_name = "URL")]
     mirror: Option<String>,
+
+    /// Print one JSON object a data set.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Fetch {
@@ -52,6 +57,15 @@ impl Fetch {
             let found =
                 fetch(entry, &dir, self.mirror.as_deref(), Patience::default(), &mut |event| told.tell(printer, event));
             told.bar.finish_and_clear();
+            if self.json {
+                let (state, path) = match &found {
+                    Ok(Fetched::PartOfTheProgram) => ("part of the program", None),
+                    Ok(Fetched::WasThere(path)) => ("was there", Some(path)),
+                    Ok(Fetched::New(path)) => ("new", Some(path)),
+                    Err(_) => ("failed", None),
+                };
+                printer.json(&json!({ "name": entry.name, "state": state, "path": path }))?;
+            }
             match found {
                 Ok(Fetched::PartOfTheProgram) => printer.say(format_args!("{} is part of the program", entry.name)),
                 Ok(Fetched::WasThere(path)) => {

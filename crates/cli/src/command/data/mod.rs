@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Subcommand;
-use fedelity_data::catalogue;
+use fedelity_data::catalogue::{self, Entry};
+use serde_json::json;
 
 use crate::printer::Printer;
 use crate::status::Status;
@@ -38,7 +39,11 @@ pub(crate) struct Data {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// List all data sets
-    List,
+    List {
+        /// Print one JSON object a data set.
+        #[arg(long)]
+        json: bool,
+    },
     Show(show::Show),
     Fetch(fetch::Fetch),
 }
@@ -46,7 +51,7 @@ enum Action {
 impl Data {
     pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
         match self.action {
-            Action::List => list(printer)?,
+            Action::List { json } => list(printer, json)?,
             Action::Show(show) => show.run(printer)?,
             Action::Fetch(fetch) => fetch.run(printer)?,
         }
@@ -54,7 +59,10 @@ impl Data {
     }
 }
 
-fn list(printer: &Printer) -> Result<()> {
+fn list(printer: &Printer, json: bool) -> Result<()> {
+    if json {
+        return catalogue::entries().iter().try_for_each(|entry| printer.json(&as_json(entry)));
+    }
     let mut table = Table::new(&[
         ("name", Align::Left),
         ("train", Align::Right),
@@ -85,6 +93,23 @@ fn list(printer: &Printer) -> Result<()> {
         printer.line(line)?;
     }
     Ok(())
+}
+
+/// What is known of a data set without its files.
+fn as_json(entry: &Entry) -> serde_json::Value {
+    json!({
+        "name": entry.name,
+        "title": entry.title,
+        "task": entry.task,
+        "classes": entry.classes,
+        "train": entry.train,
+        "test": entry.test,
+        "sample": entry.shape.to_string(),
+        "licence": entry.licence,
+        "source": entry.source,
+        "folder": entry.folder,
+        "files": entry.files,
+    })
 }
 
 /// The folder of data sets: the option's, the environment's, or `data` here.

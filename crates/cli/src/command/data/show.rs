@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use fedelity_data::{Dataset, Source, Split};
+use serde_json::json;
 
 use crate::config::{Data, Overrides, find};
 use crate::printer::{Printer, Style};
@@ -25,6 +26,10 @@ pub(super) struct Show {
     /// Draw samples of each class into this file, PNG or SVG by its name. It must not exist yet.
     #[arg(long, value_name = "FILE")]
     sheet: Option<PathBuf>,
+
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 impl Show {
@@ -41,7 +46,11 @@ impl Show {
             };
             Sheet { classes: &dataset.classes, split: &dataset.train, shape }.write(path)?;
         }
-        describe(printer, &dataset, &data)?;
+        if self.json {
+            printer.json(&as_json(&dataset, &data)?)?;
+        } else {
+            describe(printer, &dataset, &data)?;
+        }
         if let Some(path) = &self.sheet {
             printer.say(format_args!("Samples are in {}", path.display()));
         }
@@ -85,6 +94,38 @@ fn describe(printer: &Printer, dataset: &Dataset, data: &Data) -> Result<()> {
         printer.line(line)?;
     }
     Ok(())
+}
+
+fn as_json(dataset: &Dataset, data: &Data) -> Result<serde_json::Value> {
+    let entry = match &data.source {
+        Source::Named { name, .. } => Some(find(name)?),
+        _ => None,
+    };
+    let path = match &data.source {
+        Source::Folder(folder) => Some(absolute(&folder.dir)?),
+        Source::Table(table) => Some(absolute(&table.train)?),
+        Source::Named { .. } => None,
+    };
+    let split = |split: &Split| {
+        json!({
+            "samples": split.len(),
+            "bytes": split.bytes(),
+            "by-class": split.label_counts(dataset.classes.len()),
+        })
+    };
+    Ok(json!({
+        "name": dataset.name,
+        "title": entry.map(|entry| entry.title),
+        "task": entry.map(|entry| entry.task),
+        "licence": entry.map(|entry| entry.licence),
+        "source": entry.map_or(path, |entry| Some(entry.source.to_string())),
+        "sample": dataset.shape.to_string(),
+        "classes": dataset.classes,
+        "train": split(&dataset.train),
+        "test": split(&dataset.test),
+        "keys": dataset.train.keys.as_ref().map(|keys| keys.names.len()),
+        "sha256": dataset.fingerprint(),
+    }))
 }
 
 fn absolute(path: &Path) -> Result<String> {

@@ -1,0 +1,32 @@
+//! How good the global model is, and what it forgets.
+
+use super::card;
+use super::curves::{curves, lines};
+use crate::figure::Card;
+use crate::study::Study;
+
+pub(super) fn accuracy(study: &Study) -> Option<Card> {
+    let text =
+        "The global model on the test set after each round: mean over seeds, the band is one standard deviation.";
+    let figures = vec![
+        lines("accuracy", "Accuracy", "accuracy", true, curves(study, "", false, &|round| round.accuracy)),
+        lines("loss", "Loss", "cross-entropy", false, curves(study, "", false, &|round| round.loss)),
+    ];
+    card("accuracy", "Accuracy", text, true, figures)
+}
+
+pub(super) fn forgetting(study: &Study) -> Option<Card> {
+    let text = "How far class accuracies are below the best they had in earlier rounds, mean over classes; and the cosine \
+                of class accuracies from one evaluation to the next.";
+    let figures = vec![
+        lines("forgetting", "Forgetting", "forgetting", false, curves(study, "", false, &|round| round.forgetting)),
+        lines(
+            "class-cosine",
+            "Class-accuracy cosine",
+            "cosine",
+            false,
+            curves(study, "", false, &|round| round.class_cosine),
+        ),
+    ];
+    card("forgetting", "Forgetting", text, true, figures)
+}

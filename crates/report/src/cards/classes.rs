@@ -1,0 +1,97 @@
+//! Accuracies by class.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fedelity_record::RoundRecord;
+
+use super::{card, class_names, thin, tidy};
+use crate::figure::{Card, Drawing, Figure};
+use crate::statistics::Summary;
+use crate::study::{Group, Study};
+
+/// Columns of a map over rounds, at most; of more rounds, some are shown.
+const COLUMNS: usize = 120;
+
+/// Rounds, and numbers by class in each of them.
+type ByClass = (Vec<u64>, Vec<Vec<Option<f64>>>);
+
+/// Means over seeds of a vector by class, for the rounds that all counted runs have: `(rounds, [round][class])`.
+fn by_class(group: &Group, of: &dyn Fn(&RoundRecord) -> Option<&Vec<Option<f64>>>) -> ByClass {
+    let runs = group.counted();
+    let mut by_round: BTreeMap<u64, Vec<&Vec<Option<f64>>>> = BTreeMap::new();
+    for run in &runs {
+        for round in &run.rounds {
+            if let Some(found) = of(round) {
+                by_round.entry(round.round).or_default().push(found);
+            }
+        }
+    }
+    let whole = by_round.values().map(Vec::len).max().unwrap_or(0);
+    let rounds: Vec<(u64, Vec<Option<f64>>)> = by_round
+        .into_iter()
+        .filter(|(_, all)| all.len() == whole)
+        .map(|(round, all)| {
+            let classes = all.iter().map(|found| found.len()).min().unwrap_or(0);
+            let mean = |class: usize| {
+                let values: Vec<f64> = all.iter().filter_map(|found| found[class]).collect();
+                Summary::of(&values).map(|found| tidy(found.mean))
+            };
+            (round, (0..classes).map(mean).collect())
+        })
+        .collect();
+    thin(rounds, COLUMNS).into_iter().unzip()
+}
+
+fn transposed(rows: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
+    let width = rows.iter().map(Vec::len).min().unwrap_or(0);
+    (0..width).map(|column| rows.iter().map(|row| row[column]).collect()).collect()
+}
+
+pub(super) fn over_rounds(
+    study: &Study,
+    id: &str,
+    high: f64,
+    of: &dyn Fn(&RoundRecord) -> Option<&Vec<Option<f64>>>,
+) -> Vec<Option<Figure>> {
+    let figure = |(method, group): (usize, &Group)| {
+        let (rounds, values) = by_class(group, of);
+        let classes = values.first()?.len();
+        let drawing = Drawing::Heat {
+            method: Some(method),
+            x: "round".to_string(),
+            y: "class".to_string(),
+            columns: rounds.iter().map(u64::to_string).collect(),
+            rows: class_names(study, classes),
+            cells: transposed(&values),
+            high,
+            percent: true,
+        };
+        Some(Figure { id: format!("{id}-{method}"), title: group.label.clone(), drawing })
+    };
+    study.groups.iter().enumerate().map(figure).collect()
+}
+
+pub(super) fn over_time(study: &Study) -> Option<Card> {
+    let text = "Accuracy of the global model by class and round, mean over seeds. A class that is forgotten shows as a \
+                dark stripe.";
+    let figures = over_rounds(study, "classes", 1.0, &|round| round.class_accuracy.as_ref());
+    card("classes", "Class accuracy over rounds", text, false, figures)
+}
+
+pub(super) fn at_a_round(study: &Study) -> Option<Card> {
+    let all: Vec<ByClass> =
+        study.groups.iter().map(|group| by_class(group, &|round| round.class_accuracy.as_ref())).collect();
+    let common: BTreeSet<u64> = all.first()?.0.iter().copied().collect();
+    let common: Vec<u64> =
+        common.into_iter().filter(|round| all.iter().all(|(rounds, _)| rounds.contains(round))).collect();
+    let classes = all.first()?.1.first()?.len();
+    let pick = |(rounds, values): &ByClass| {
+        let chosen = rounds.iter().zip(values).filter(|(round, _)| common.contains(round));
+        chosen.map(|(_, values)| values.clone()).collect()
+    };
+    let series = all.iter().map(pick).collect();
+    let drawing = Drawing::Classes { classes: class_names(study, classes), rounds: common, series };
+    let figure = Figure { id: "class-round".to_string(), title: "Class accuracy at a round".to_string(), drawing };
+    let text = "Accuracy of the global model by class at one round, mean over seeds.";
+    card("class-round", "Classes at a round", text, true, vec![Some(figure)])
+}

@@ -1,0 +1,63 @@
+//! Which classes are taken for which.
+
+use fedelity_record::FocusRecord;
+
+use super::{card, class_names, tidy};
+use crate::figure::{Card, Drawing, Figure};
+use crate::source::Run;
+use crate::study::{Group, Study};
+
+fn matrix(id: String, title: String, method: usize, study: &Study, counts: &[Vec<u64>]) -> Option<Figure> {
+    let names = class_names(study, counts.len());
+    let shares = |row: &Vec<u64>| {
+        let total: u64 = row.iter().sum();
+        row.iter().map(|&n| (total > 0).then(|| tidy(n as f64 / total as f64))).collect()
+    };
+    let drawing = Drawing::Heat {
+        method: Some(method),
+        x: "predicted".to_string(),
+        y: "true class".to_string(),
+        columns: names.clone(),
+        rows: names,
+        cells: counts.iter().map(shares).collect(),
+        high: 1.0,
+        percent: true,
+    };
+    (!counts.is_empty()).then_some(Figure { id, title, drawing })
+}
+
+/// The client that was looked at closely, of the first seed that has one.
+fn focus(group: &Group) -> Option<(&Run, u64, &FocusRecord)> {
+    group.counted().into_iter().find_map(|run| {
+        run.rounds.iter().rev().find_map(|round| Some((run, round.round, round.local.as_ref()?.focus.as_ref()?)))
+    })
+}
+
+pub(super) fn confusion(study: &Study) -> Option<Card> {
+    let mut figures = Vec::new();
+    let mut text = String::from("Predictions by true class, each row as shares.");
+    for (method, group) in study.groups.iter().enumerate() {
+        let label = &group.label;
+        if let Some((run, round, focus)) = focus(group) {
+            if method == 0 {
+                text.push_str(&format!(
+                    " Client {} in round {round} of seed {}: the global model that it received, and its own model after \
+                     training.",
+                    focus.client, run.header.seed
+                ));
+            }
+            let titled = |when: &str| format!("{label}: client {} {when} training", focus.client);
+            figures.push(matrix(format!("confusion-before-{method}"), titled("before"), method, study, &focus.before));
+            figures.push(matrix(format!("confusion-after-{method}"), titled("after"), method, study, &focus.after));
+        }
+        let last = group
+            .counted()
+            .into_iter()
+            .find_map(|run| run.rounds.iter().rev().find_map(|round| Some((round.round, round.confusion.as_ref()?))));
+        if let Some((round, counts)) = last {
+            let title = format!("{label}: global model after round {round}");
+            figures.push(matrix(format!("confusion-global-{method}"), title, method, study, counts));
+        }
+    }
+    card("confusion", "Confusion matrices", &text, false, figures)
+}

@@ -1,0 +1,41 @@
+//! What training costs, and what it minimises.
+
+use std::collections::BTreeSet;
+
+use fedelity_record::RoundRecord;
+
+use super::card;
+use super::curves::{against, curves, lines};
+use crate::figure::Card;
+use crate::study::Study;
+
+pub(super) fn cost(study: &Study) -> Option<Card> {
+    let figures = vec![
+        against(study, "traffic", "Against traffic", "MB both ways", &|round| {
+            (round.bytes_down + round.bytes_up) as f64 / 1e6
+        }),
+        against(study, "time", "Against time", "seconds", &|round| round.seconds.total()),
+        lines(
+            "teachers",
+            "Teachers",
+            "samples through teachers for one trained on",
+            false,
+            curves(study, "", false, &|round| {
+                (round.trained_samples > 0).then(|| round.teacher_samples as f64 / round.trained_samples as f64)
+            }),
+        ),
+    ];
+    card("cost", "What it costs", "Accuracy against all bytes sent and all time spent so far.", true, figures)
+}
+
+pub(super) fn terms(study: &Study) -> Option<Card> {
+    let mut figures =
+        vec![lines("train-loss", "All terms", "loss", false, curves(study, "", false, &|round| round.train_loss))];
+    let names: BTreeSet<&String> =
+        study.runs().flat_map(|run| &run.rounds).flat_map(|round| round.train_terms.keys()).collect();
+    for name in names {
+        let of = |round: &RoundRecord| round.train_terms.get(name).copied();
+        figures.push(lines(&format!("term-{name}"), name, "loss", false, curves(study, "", false, &of)));
+    }
+    card("terms", "Training loss", "The mean loss of local training, and its terms by name.", true, figures)
+}

@@ -1,0 +1,45 @@
+//! How the features of test samples lie.
+
+use fedelity_record::names;
+
+use super::{card, class_names, tidy};
+use crate::embed::Embeddings;
+use crate::figure::{Card, Drawing, Figure};
+use crate::source::LeftOut;
+use crate::study::Study;
+
+pub(super) fn features(study: &Study, embeddings: &mut Embeddings, left_out: &mut Vec<LeftOut>) -> Option<Card> {
+    let has = |run: &&crate::Run| run.path.join(names::FEATURES).is_file();
+    let (methods, runs): (Vec<usize>, Vec<&crate::Run>) = study
+        .groups
+        .iter()
+        .enumerate()
+        .filter_map(|(method, group)| Some((method, group.counted().into_iter().find(has)?)))
+        .unzip();
+    let mut figures = Vec::new();
+    for ((method, run), found) in methods.into_iter().zip(&runs).zip(embeddings.of(&runs)) {
+        let label = &study.groups[method].label;
+        let found = match found {
+            Ok(found) => found,
+            Err(reason) => {
+                left_out.push(LeftOut { path: run.path.clone(), what: format!("features left out: {reason}") });
+                continue;
+            }
+        };
+        let classes = found.labels.iter().max().map_or(0, |most| most + 1).max(run.header.classes.len());
+        let figure = |id: &str, title: String, at: &[(f64, f64)]| Figure {
+            id: format!("{id}-{method}"),
+            title,
+            drawing: Drawing::Points {
+                method,
+                classes: class_names(study, classes),
+                points: at.iter().zip(&found.labels).map(|(&(x, y), &class)| (tidy(x), tidy(y), class)).collect(),
+            },
+        };
+        figures.push(Some(figure("tsne-global", format!("{label}: global model"), &found.global)));
+        let title = format!("{label}: client {} after round {}", found.client, found.round);
+        figures.push(Some(figure("tsne-local", title, &found.local)));
+    }
+    let text = "t-SNE of the features of test samples (what the last layer reads), coloured by class.";
+    card("features", "Features", text, false, figures)
+}

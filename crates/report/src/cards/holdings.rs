@@ -1,0 +1,24 @@
+//! Who holds what.
+
+use super::{card, class_names};
+use crate::figure::{Card, Drawing, Figure};
+use crate::study::Study;
+
+pub(super) fn holdings(study: &Study) -> Option<Card> {
+    let counts = &study.runs().find_map(|run| run.holdings.as_ref())?.counts;
+    let classes = counts.first()?.len();
+    let high = counts.iter().flatten().copied().max()? as f64;
+    let drawing = Drawing::Heat {
+        method: None,
+        x: "class".to_string(),
+        y: "client".to_string(),
+        columns: class_names(study, classes),
+        rows: (0..counts.len()).map(|client| client.to_string()).collect(),
+        cells: counts.iter().map(|row| row.iter().map(|&n| Some(n as f64)).collect()).collect(),
+        high,
+        percent: false,
+    };
+    let figure = Figure { id: "holdings".to_string(), title: "Training samples".to_string(), drawing };
+    let text = "Training samples by client and class.";
+    card("holdings", "Who holds what", text, true, vec![Some(figure)])
+}

@@ -1,0 +1,76 @@
+//! What training does to local models.
+
+use fedelity_record::{LocalRecord, RoundRecord};
+
+use super::card;
+use super::classes::over_rounds;
+use super::curves::{Of, curves, lines};
+use crate::figure::{Card, Figure};
+use crate::statistics::Summary;
+use crate::study::Study;
+
+pub(super) fn before_and_after(study: &Study) -> Option<Card> {
+    let pair = |before: Of<'_>, after: Of<'_>| {
+        let mut series = curves(study, "after", false, after);
+        series.extend(curves(study, "before", true, before));
+        series
+    };
+    let text = "Local models of the round's clients, before (faint) and after training, on test samples: on all of them, \
+                weighted by the client's own classes, and weighted by all the others. What training takes away outside \
+                is what clients forget.";
+    let measured = study.runs().find_map(|run| run.header.local_evaluation.as_ref());
+    let how = measured.filter(|found| found.samples > 0).map_or(String::new(), |found| {
+        let every =
+            if found.every == 1 { "in every round".to_string() } else { format!("in one of {} rounds", found.every) };
+        format!(" Measured on {} of {} test samples, {every}.", found.samples, found.of)
+    });
+    let of = |get: fn(&LocalRecord) -> Option<f64>| move |round: &RoundRecord| get(round.local.as_ref()?);
+    let figures = vec![
+        lines(
+            "local-out",
+            "Outside their own distribution",
+            "accuracy",
+            true,
+            pair(&of(|local| local.out_before), &of(|local| local.out_after)),
+        ),
+        lines(
+            "local-in",
+            "On their own distribution",
+            "accuracy",
+            true,
+            pair(&of(|local| local.in_before), &of(|local| local.in_after)),
+        ),
+        lines(
+            "local-all",
+            "On the whole test set",
+            "accuracy",
+            true,
+            pair(&of(|local| Some(local.accuracy_before)), &of(|local| Some(local.accuracy.mean))),
+        ),
+    ];
+    card("local", "Local models before and after training", &format!("{text}{how}"), true, figures)
+}
+
+pub(super) fn changes(study: &Study) -> Option<Card> {
+    let mean = |values: &[Option<f64>]| {
+        let known: Vec<f64> = values.iter().flatten().copied().collect();
+        Summary::of(&known).map(|found| found.mean)
+    };
+    let mut series = curves(study, "forgot", false, &|round| mean(&round.local.as_ref()?.class_forgot));
+    series.extend(curves(study, "learnt", true, &|round| mean(&round.local.as_ref()?.class_learnt)));
+    let mut figures = vec![lines("changes", "All classes", "share of test samples", true, series)];
+    let high = study
+        .runs()
+        .flat_map(|run| &run.rounds)
+        .filter_map(|round| round.local.as_ref())
+        .flat_map(|local| local.class_forgot.iter().flatten().copied())
+        .fold(0.0, f64::max);
+    let maps = over_rounds(study, "forgot", high.max(0.01), &|round| Some(&round.local.as_ref()?.class_forgot));
+    figures.extend(
+        maps.into_iter()
+            .map(|map| map.map(|figure| Figure { title: format!("Forgotten by class: {}", figure.title), ..figure })),
+    );
+    let text = "Test samples that clients predicted right before their training and wrong after it (forgot), and the \
+                other way round (learnt, faint): mean over the clients of a round.";
+    card("changes", "What clients forget and learn", text, true, figures)
+}

@@ -1,0 +1,63 @@
+//! The figures of a report, from the runs of a study: a card a question.
+
+mod accuracy;
+mod classes;
+mod confusion;
+mod cost;
+mod curves;
+mod drift;
+mod features;
+mod holdings;
+mod local;
+
+use crate::embed::Embeddings;
+use crate::figure::{Card, Figure};
+use crate::source::LeftOut;
+use crate::study::Study;
+
+/// All cards that there are records for.
+pub(crate) fn cards(study: &Study, embeddings: &mut Embeddings, left_out: &mut Vec<LeftOut>) -> Vec<Card> {
+    let all = [
+        accuracy::accuracy(study),
+        accuracy::forgetting(study),
+        holdings::holdings(study),
+        classes::over_time(study),
+        classes::at_a_round(study),
+        local::before_and_after(study),
+        local::changes(study),
+        confusion::confusion(study),
+        drift::drift(study),
+        cost::cost(study),
+        cost::terms(study),
+        features::features(study, embeddings, left_out),
+    ];
+    all.into_iter().flatten().filter(|card| !card.figures.is_empty()).collect()
+}
+
+fn card(id: &str, title: &str, text: &str, choice: bool, figures: Vec<Option<Figure>>) -> Option<Card> {
+    let figures: Vec<Figure> = figures.into_iter().flatten().collect();
+    (!figures.is_empty()).then(|| Card {
+        id: id.to_string(),
+        title: title.to_string(),
+        text: text.to_string(),
+        choice,
+        figures,
+    })
+}
+
+fn class_names(study: &Study, classes: usize) -> Vec<String> {
+    let named = study.runs().map(|run| &run.header.classes).find(|names| names.len() == classes);
+    named.cloned().unwrap_or_else(|| (0..classes).map(|class| class.to_string()).collect())
+}
+
+/// Nine digits after the point are more than any figure shows.
+fn tidy(value: f64) -> f64 {
+    (value * 1e9).round() / 1e9
+}
+
+/// Every so many, and the last.
+fn thin<T: Clone>(items: Vec<T>, most: usize) -> Vec<T> {
+    let step = items.len().div_ceil(most).max(1);
+    let last = items.len().saturating_sub(1);
+    items.into_iter().enumerate().filter(|(i, _)| i % step == 0 || *i == last).map(|(_, item)| item).collect()
+}

@@ -1,0 +1,75 @@
+//! Accuracies by class at the last round, a line a method.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::legend::{legend, width};
+use super::{Area, Drawn, FONT, SIZE, colour, plot_text, said, trimmed};
+use crate::figure::Style;
+
+/// Names below the drawing, at most.
+const NAMES: usize = 34;
+
+/// `series` is `[method][round][class]`.
+pub(super) fn classes(
+    area: &Area<'_>,
+    (names, rounds): (&[String], &[u64]),
+    series: &[Vec<Vec<Option<f64>>>],
+    styles: &[Style],
+) -> Drawn {
+    area.fill(&WHITE).map_err(said)?;
+    let labels = styles.iter().map(|style| style.label.as_str());
+    let (plot, side) = area.split_horizontally(SIZE.0 as i32 - width(labels));
+    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as u32;
+    let turned = longest > 3 || names.len() > NAMES / 2;
+    let below = if turned { (24 + 7 * longest).clamp(46, 110) } else { 42 };
+    let title =
+        rounds.last().map_or("Class accuracy".to_string(), |round| format!("Class accuracy after round {round}"));
+    let mut chart = ChartBuilder::on(&plot)
+        .margin(12)
+        .caption(title, (FONT, 17))
+        .x_label_area_size(below)
+        .y_label_area_size(58)
+        .build_cartesian_2d(-0.5..names.len() as f64 - 0.5, 0.0..100.0)
+        .map_err(said)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_labels(0)
+        .x_desc(if turned { "" } else { "class" })
+        .y_desc("accuracy (%)")
+        .label_style((FONT, 13))
+        .axis_desc_style((FONT, 14))
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.12))
+        .y_label_formatter(&|y| trimmed(*y))
+        .draw()
+        .map_err(said)?;
+    for (method, rounds) in series.iter().enumerate() {
+        let style = styles.get(method);
+        let paint = colour(style.map_or("#000000", |style| style.colour));
+        let known = rounds.last().into_iter().flatten().enumerate();
+        let points: Vec<(f64, f64)> =
+            known.filter_map(|(class, value)| Some((class as f64, 100.0 * (*value)?))).collect();
+        let pen = paint.mix(0.6).stroke_width(1);
+        match style.map_or(&[][..], |style| style.dash) {
+            [dash, gap, ..] => chart.draw_series(DashedLineSeries::new(points.clone(), *dash, *gap, pen)).map(|_| ()),
+            _ => chart.draw_series(LineSeries::new(points.clone(), pen)).map(|_| ()),
+        }
+        .map_err(said)?;
+        chart.draw_series(points.into_iter().map(|at| Circle::new(at, 3, paint.filled()))).map_err(said)?;
+    }
+    // Names below their classes, as many as there is room for.
+    let inner = chart.plotting_area();
+    for (class, name) in names.iter().enumerate().step_by(names.len().div_ceil(NAMES).max(1)) {
+        let (x, y) = inner.map_coordinate(&(class as f64, 0.0));
+        let font = (FONT, 12).into_font();
+        let (font, across, down) =
+            if turned { (font.transform(FontTransform::Rotate270), HPos::Right, 6) } else { (font, HPos::Center, 11) };
+        let short: String = name.chars().take(13).collect();
+        plot_text(&plot, &short, (x, y + down), font.color(&BLACK).pos(Pos::new(across, VPos::Center)))?;
+    }
+    let entries: Vec<(usize, String, bool)> =
+        styles.iter().enumerate().map(|(method, style)| (method, style.label.clone(), false)).collect();
+    legend(&side, &entries, styles)
+}

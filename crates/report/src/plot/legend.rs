@@ -1,0 +1,37 @@
+//! Which line is whose.
+
+use plotters::prelude::*;
+
+use super::{Area, Drawn, FONT, SIZE, colour, said};
+use crate::figure::Style;
+
+/// The width that names need beside a drawing.
+pub(super) fn width<'a>(names: impl Iterator<Item = &'a str>) -> i32 {
+    let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
+    (7 * longest as i32 + 50).clamp(90, 260)
+}
+
+/// A line a name: the method, what it is called, and whether it is drawn faint.
+pub(super) fn legend(side: &Area<'_>, entries: &[(usize, String, bool)], styles: &[Style]) -> Drawn {
+    let step = (17_i32).min((SIZE.1 as i32 - 50) / entries.len().max(1) as i32).max(8);
+    for (i, (method, name, faint)) in entries.iter().enumerate() {
+        let style = styles.get(*method);
+        let paint = colour(style.map_or("#000000", |style| style.colour)).mix(if *faint { 0.45 } else { 1.0 });
+        let y = 44 + step * i as i32;
+        let mut x = 4;
+        // The sample of the line has the line's own dash.
+        let dash = style.map_or(&[][..], |style| style.dash);
+        while x < 30 {
+            let (on, off) = match dash {
+                [on, off, ..] => (*on as i32, *off as i32),
+                _ => (26, 0),
+            };
+            let end = (x + on).min(30);
+            side.draw(&PathElement::new(vec![(x, y), (end, y)], paint.stroke_width(2))).map_err(said)?;
+            x = end + off.max(1);
+        }
+        let label = Text::new(name.clone(), (36, y - 7), (FONT, 13.min(step)).into_font().color(&BLACK));
+        side.draw(&label).map_err(said)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! Curves with bands.
+
+use plotters::prelude::*;
+
+use super::legend::{legend, width};
+use super::{Area, Drawn, FONT, SIZE, colour, said, trimmed};
+use crate::figure::{Figure, Series, Style};
+
+/// Numbers along an axis, at most.
+const LABELS: usize = 11;
+
+pub(super) fn lines(
+    area: &Area<'_>,
+    figure: &Figure,
+    (x, y): (&str, &str),
+    percent: bool,
+    series: &[Series],
+    styles: &[Style],
+) -> Drawn {
+    area.fill(&WHITE).map_err(said)?;
+    let scale = if percent { 100.0 } else { 1.0 };
+    let (mut left, mut right, mut low, mut high) = (f64::MAX, f64::MIN, f64::MAX, f64::MIN);
+    for point in series.iter().flat_map(|series| &series.points) {
+        left = left.min(point[0]);
+        right = right.max(point[0]);
+        low = low.min(scale * point[2]);
+        high = high.max(scale * point[3]);
+    }
+    if left >= right {
+        (left, right) = (left - 1.0, right + 1.0);
+    }
+    let margin = if high > low { 0.05 * (high - low) } else { 1.0_f64.max(high.abs()) * 0.1 };
+    // The legend stands to the right of the drawing.
+    let names: Vec<String> = series.iter().map(|series| name(series, styles)).collect();
+    let (plot, side) = area.split_horizontally(SIZE.0 as i32 - width(names.iter().map(String::as_str)));
+    let mut chart = ChartBuilder::on(&plot)
+        .margin(12)
+        .caption(&figure.title, (FONT, 17))
+        .x_label_area_size(42)
+        .y_label_area_size(58)
+        .build_cartesian_2d(left..right, low - margin..high + margin)
+        .map_err(said)?;
+    let y = if percent { format!("{y} (%)") } else { y.to_string() };
+    chart
+        .configure_mesh()
+        .x_labels(if x == "round" { (right - left) as usize + 1 } else { LABELS }.clamp(2, LABELS))
+        .x_desc(x)
+        .y_desc(y)
+        .label_style((FONT, 13))
+        .axis_desc_style((FONT, 14))
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.12))
+        .x_label_formatter(&|x| trimmed(*x))
+        .y_label_formatter(&|y| trimmed(*y))
+        .draw()
+        .map_err(said)?;
+    for curve in series {
+        let style = styles.get(curve.method);
+        let paint = colour(style.map_or("#000000", |style| style.colour));
+        let strength = if curve.faint { 0.45 } else { 1.0 };
+        if curve.points.iter().any(|point| point[2] < point[3]) && !curve.faint {
+            let upper = curve.points.iter().map(|point| (point[0], scale * point[3]));
+            let lower = curve.points.iter().rev().map(|point| (point[0], scale * point[2]));
+            let outline: Vec<(f64, f64)> = upper.chain(lower).collect();
+            chart
+                .draw_series([Polygon::new(outline, paint.mix(if series.len() > 8 { 0.06 } else { 0.15 }).filled())])
+                .map_err(said)?;
+        }
+        let points = curve.points.iter().map(|point| (point[0], scale * point[1]));
+        let pen = paint.mix(strength).stroke_width(2);
+        if curve.points.len() == 1 {
+            chart.draw_series(points.map(|at| Circle::new(at, 3, pen))).map_err(said)?;
+        } else {
+            match style.map_or(&[][..], |style| style.dash) {
+                [] => chart.draw_series(LineSeries::new(points, pen)).map(|_| ()).map_err(said)?,
+                [dash, gap, ..] => {
+                    chart.draw_series(DashedLineSeries::new(points, *dash, *gap, pen)).map(|_| ()).map_err(said)?
+                }
+                [_] => {}
+            }
+        }
+    }
+    let entries = series.iter().map(|curve| (curve.method, name(curve, styles), curve.faint)).collect::<Vec<_>>();
+    legend(&side, &entries, styles)
+}
+
+fn name(series: &Series, styles: &[Style]) -> String {
+    let label = styles.get(series.method).map_or("", |style| style.label.as_str());
+    if series.part.is_empty() { label.to_string() } else { format!("{label}, {}", series.part) }
+}
