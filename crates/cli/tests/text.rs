@@ -125,7 +125,7 @@ fn a_pretrained_encoder_with_frozen_layers_is_trained_and_saved_whole() {
     let answer = place.call(&["evaluate", file.to_str().unwrap(), "--data", "sst5", "--data-dir", ".", "--json"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     let found: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
-    assert_eq!(found["accuracy"], summary["final_accuracy"]);
+    assert_eq!(found["accuracy"], summary["final-accuracy"]);
 }
 
 #[test]

@@ -56,7 +56,8 @@ fn embeddings(graph: &mut Graph<'_>, name: &str, types: bool, eps: f32) -> Resul
     let (start, axis) = (graph.ints("start", &[1], &[0]), graph.ints("axis", &[1], &[1]));
     let shape = graph.node("Shape", &[IDS], vec![]);
     let length = graph.node("Gather", &[&shape, &axis], vec![]);
-    let positions = graph.node("Slice", &[&positions, &start, &length], vec![]);
+    // It starts at row 0 of axis 0.
+    let positions = graph.node("Slice", &[&positions, &start, &length, &start], vec![]);
     let mut x = graph.node("Add", &[&x, &positions], vec![]);
     if types {
         let table = graph.weight(&format!("{name}.token_type_embeddings.weight"))?;
