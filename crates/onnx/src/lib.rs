@@ -1,6 +1,6 @@
 //! Models as ONNX files, which other programs and devices run.
 //!
-//! [`encode`] writes the layers of an [`Architecture`](fedelity_nn::Architecture) with their weights. The first axis of
+//! [`encode`] writes the layers of an [`Architecture`] with their weights. The first axis of
 //! inputs and outputs, the batch, may have any length. Images come in normalised, as `input`; texts as `input_ids` and
 //! `attention_mask`, of any common length. What comes out is `logits`. Weights keep the names they have in PyTorch.
 
