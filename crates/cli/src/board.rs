@@ -115,6 +115,12 @@ impl Board {
         self.screen.suspend(print)
     }
 
+    /// Says something with the table out of the way, from anywhere.
+    pub(crate) fn speaker(&self) -> impl Fn(&str) + Send + use<> {
+        let (screen, printer) = (self.screen.clone(), self.printer);
+        move |text| screen.suspend(|| printer.say(text))
+    }
+
     /// Takes the table away.
     pub(crate) fn clear(&self) {
         self.lines.iter().chain([&self.bar]).for_each(ProgressBar::finish_and_clear);

@@ -14,8 +14,13 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 impl Interrupt {
     /// Listens to Ctrl-C from now on.
     pub(crate) fn listen(printer: &Printer) -> Result<Self> {
-        let interrupt = Self::default();
         let printer = *printer;
+        Self::listen_and(move |text| printer.say(text))
+    }
+
+    /// The same, for who has a table on the screen that must be out of the way when something is said.
+    pub(crate) fn listen_and(say: impl Fn(&str) + Send + 'static) -> Result<Self> {
+        let interrupt = Self::default();
         let asked = Arc::clone(&interrupt.0);
         ctrlc::set_handler(move || {
             if asked.swap(true, Ordering::SeqCst) {
@@ -23,7 +28,7 @@ impl Interrupt {
                 #[allow(clippy::exit)]
                 std::process::exit(130);
             }
-            printer.say("\nStopping after this round; press Ctrl-C again to stop at once");
+            say("\nStopping after this round; press Ctrl-C again to stop at once");
         })?;
         Ok(interrupt)
     }

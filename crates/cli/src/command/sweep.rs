@@ -107,10 +107,10 @@ impl Sweep {
         }
         let print = fingerprint(config.as_deref())?;
         fs::create_dir_all(&output).with_context(|| format!("{}: cannot create", output.display()))?;
-        let interrupt = Interrupt::listen(printer)?;
         let workers = at_once.min(jobs.len());
         printer.say(format_args!("{}, {} at once, into {}", plural(jobs.len(), "run"), workers, output.display()));
         let board = Board::new(printer, &jobs);
+        let interrupt = Interrupt::listen_and(board.speaker())?;
         let (next, ended) = (AtomicUsize::new(0), Mutex::new((0usize, Vec::<String>::new(), None::<anyhow::Error>)));
         std::thread::scope(|scope| {
             for _ in 0..workers {
