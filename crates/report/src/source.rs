@@ -95,7 +95,9 @@ impl Source {
         // A name that begins with a point is something that is not complete yet.
         let hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         below.retain(|path| path.is_dir() && !path.is_symlink() && !hidden(path));
-        below.sort();
+        let listed = methods(path);
+        let place = |path: &PathBuf| listed.iter().position(|name| path.ends_with(name)).unwrap_or(listed.len());
+        below.sort_by_cached_key(|path| (place(path), path.clone()));
         if depth < DEPTH {
             below.iter().for_each(|path| self.visit(path, depth + 1));
         }
@@ -164,6 +166,18 @@ impl Run {
 fn short(error: &fedelity_record::Error) -> String {
     let text = error.to_string();
     text.rsplit_once('/').map_or(text.clone(), |(_, end)| end.to_string())
+}
+
+/// The folders of the methods below a folder, in the order of its configuration, if it has one.
+fn methods(path: &Path) -> Vec<String> {
+    let config = fs::read_to_string(path.join(names::CONFIG)).ok().and_then(|text| text.parse::<toml::Table>().ok());
+    let listed = config.as_ref().and_then(|config| config.get("method")?.as_array());
+    let names: Vec<&str> = listed.into_iter().flatten().filter_map(|method| method.get("name")?.as_str()).collect();
+    let folder = |(at, name): (usize, &&str)| match names[..at].iter().filter(|other| *other == name).count() {
+        0 => name.to_string(),
+        before => format!("{name}-{}", before + 1),
+    };
+    names.iter().enumerate().map(folder).collect()
 }
 
 /// Every value of a configuration by its dotted path.

@@ -55,6 +55,17 @@ fn seeds_are_paired_and_everything_is_counted() {
 }
 
 #[test]
+fn methods_stand_in_the_order_of_the_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    study(dir.path(), MADE);
+    fs::rename(dir.path().join("fedavg"), dir.path().join("fedgkd-2")).unwrap();
+    let methods = ["fedgkd", "fedcad", "fedgkd"].map(|name| format!("[[method]]\nname = \"{name}\"\n"));
+    fs::write(dir.path().join("config.toml"), methods.concat()).unwrap();
+    let groups = load(dir.path()).groups;
+    assert_eq!(groups.iter().map(|group| &group.label[..]).collect::<Vec<_>>(), ["fedgkd", "fedcad", "fedavg"]);
+}
+
+#[test]
 fn tables_for_other_programs() {
     let dir = tempfile::tempdir().unwrap();
     study(dir.path(), MADE);
