@@ -8,10 +8,13 @@ use pulp::Simd;
 use super::pass::{Pass, blocks};
 use crate::simd::{Isa, Kernel, fma, load, store};
 
-/// Bytes of input rows that are worked on at a time, so that they stay in the second-level cache.
-const ROWS_BYTES: usize = 200_000;
-/// Packed weights above this many bytes are walked once for all groups instead of once a group.
+/// Bytes of input that are worked on at a time, so that they stay in the second-level cache.
+const SOURCE_BYTES: usize = 200_000;
+/// Packed weights above this many bytes are walked once for several groups instead of once a group, and source channels
+/// are taken in parts that stay in the second-level cache with all these groups.
 const LARGE_WEIGHTS_BYTES: usize = 384 << 10;
+/// Source channels of such a part, at least.
+const LEAST_CHANNELS: usize = 32;
 
 /// What a tile starts from.
 #[derive(Clone, Copy)]
@@ -36,43 +39,57 @@ impl Kernel for Correlate<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Self { pass, target, source, packed, start, groups } = self;
+        let fitting = |bytes: usize, most: usize| (SOURCE_BYTES / bytes.max(1)).clamp(1, most.max(1));
+        let taps = pass.row_taps.count * pass.column_taps.count;
+        // A phase without taps writes what it starts from.
+        let source_channels = if taps == 0 { 0 } else { pass.source_channels };
         let row_bytes = pass.source.row * pass.source_channels * size_of::<f32>();
-        let chunk = (ROWS_BYTES / row_bytes.max(1)).clamp(1, pass.rows);
-        let weights_outside = size_of_val(packed) > LARGE_WEIGHTS_BYTES;
-        let (block_runs, group_runs) = if weights_outside { (groups, 1) } else { (1, groups) };
+        let channel_bytes = pass.source.channel * size_of::<f32>();
+        let large = size_of_val(packed) > LARGE_WEIGHTS_BYTES;
+        let (groups_step, rows_step, channels_step) = if large {
+            let together = fitting(LEAST_CHANNELS * channel_bytes, groups);
+            (together, pass.rows, fitting(together * channel_bytes, pass.source_channels).max(LEAST_CHANNELS))
+        } else {
+            (1, fitting(row_bytes, pass.rows), pass.source_channels)
+        };
+        let steps =
+            |n: usize, step: usize| (0..n.max(1)).step_by(step.max(1)).map(move |first| first..(first + step).min(n));
         // SAFETY: the callers checked that source and target hold `groups` groups and that `packed` is whole; a pass
         // stays inside a group's planes, by the construction of its taps and ranges (see the tests over odd shapes).
         unsafe {
-            for outer in 0..group_runs {
-                let mut row = 0;
-                while row < pass.rows {
-                    let rows = row..(row + if weights_outside { pass.rows } else { chunk }).min(pass.rows);
-                    let (mut weights, mut first) = (packed.as_ptr(), 0);
-                    for block in blocks(pass.target_channels, 6) {
-                        for inner in 0..block_runs {
-                            let group = outer + inner;
-                            let to = target
-                                .as_mut_ptr()
-                                .add(group * pass.target.group + pass.target.base + first * pass.target.channel);
-                            let from = source.as_ptr().add(group * pass.source.group + pass.source.base);
-                            let start = match start {
-                                Start::Bias(bias) => Start::Bias(&bias[first..first + block]),
-                                other => other,
-                            };
-                            let rows = rows.clone();
-                            match block {
-                                6 => sweep::<S, 6>(simd, pass, to, from, weights, start, rows),
-                                5 => sweep::<S, 5>(simd, pass, to, from, weights, start, rows),
-                                4 => sweep::<S, 4>(simd, pass, to, from, weights, start, rows),
-                                3 => sweep::<S, 3>(simd, pass, to, from, weights, start, rows),
-                                2 => sweep::<S, 2>(simd, pass, to, from, weights, start, rows),
-                                _ => sweep::<S, 1>(simd, pass, to, from, weights, start, rows),
+            for together in steps(groups, groups_step) {
+                for rows in steps(pass.rows, rows_step) {
+                    for channels in steps(source_channels, channels_step) {
+                        let part = Pass { source_channels: channels.len(), ..pass.clone() };
+                        let (mut all_weights, mut first) = (packed.as_ptr(), 0);
+                        for block in blocks(pass.target_channels, 6) {
+                            let weights = all_weights.add(channels.start * taps * block);
+                            for group in together.clone() {
+                                let to = target
+                                    .as_mut_ptr()
+                                    .add(group * pass.target.group + pass.target.base + first * pass.target.channel);
+                                let from = source.as_ptr().add(
+                                    group * pass.source.group + pass.source.base + channels.start * pass.source.channel,
+                                );
+                                let start = match start {
+                                    _ if channels.start > 0 => Start::Target,
+                                    Start::Bias(bias) => Start::Bias(&bias[first..first + block]),
+                                    other => other,
+                                };
+                                let rows = rows.clone();
+                                match block {
+                                    6 => sweep::<S, 6>(simd, &part, to, from, weights, start, rows),
+                                    5 => sweep::<S, 5>(simd, &part, to, from, weights, start, rows),
+                                    4 => sweep::<S, 4>(simd, &part, to, from, weights, start, rows),
+                                    3 => sweep::<S, 3>(simd, &part, to, from, weights, start, rows),
+                                    2 => sweep::<S, 2>(simd, &part, to, from, weights, start, rows),
+                                    _ => sweep::<S, 1>(simd, &part, to, from, weights, start, rows),
+                                }
                             }
+                            all_weights = all_weights.add(pass.source_channels * taps * block);
+                            first += block;
                         }
-                        weights = weights.add(pass.weights() / pass.target_channels * block);
-                        first += block;
                     }
-                    row = rows.end;
                 }
             }
         }
@@ -89,7 +106,7 @@ pub(super) fn tile_width(isa: Isa, channels: usize) -> usize {
     }
 }
 
-/// All rows of one block of target channels, with tiles as wide as the registers allow: see [`tile_width`].
+/// Some rows of one block of target channels over some source channels, with tiles as wide as the registers allow: see [`tile_width`].
 #[inline(always)]
 unsafe fn sweep<S: Simd, const OC: usize>(
     simd: S,
@@ -153,7 +170,7 @@ unsafe fn sweep_rows<S: Simd, const OC: usize, const PX: usize>(
     }
 }
 
-/// OC target channels by PX pixels, in registers over all source channels and taps.
+/// OC target channels by PX pixels, in registers over some source channels and all taps.
 #[inline(always)]
 unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
     simd: S,

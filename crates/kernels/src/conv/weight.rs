@@ -12,6 +12,10 @@ use crate::simd::{Kernel, fma, load};
 
 /// Pixels summed by a tile before its lanes are added up: what a tile reads then fits into the first-level cache.
 const SUM_PIXELS: usize = 128;
+/// Bytes of input that are worked on at a time, so that they stay in the second-level cache for all output channels.
+const SOURCE_BYTES: usize = 128 << 10;
+/// Input channels go together in multiples of this: whole tiles of three and of four.
+const CHANNELS: usize = 12;
 
 pub(super) struct WeightGradient<'a> {
     pub(super) conv: &'a Conv,
@@ -44,8 +48,9 @@ impl Kernel for WeightGradient<'_> {
     fn run<S: Simd>(mut self, simd: S) {
         let plane = self.conv.output_gradient;
         // Small images are summed over several groups, large ones over some rows.
-        let group_step = SUM_PIXELS.div_ceil(plane.pixels());
-        let row_parts = (plane.pixels() / SUM_PIXELS).clamp(1, plane.height);
+        let pixels = SUM_PIXELS / self.conv.stride;
+        let group_step = pixels.div_ceil(plane.pixels());
+        let row_parts = (plane.pixels() / pixels).clamp(1, plane.height);
         let (d_w, d_b) = (self.d_w.as_mut_ptr(), self.d_b.as_deref_mut());
         let mut d_b = d_b.map(|d_b| &mut d_b[..self.conv.out_channels]);
         for group in (0..self.groups).step_by(group_step) {
@@ -65,35 +70,43 @@ impl Kernel for WeightGradient<'_> {
 /// Every tile, over one region.
 #[inline(always)]
 fn all_blocks<S: Simd>(simd: S, job: Job<'_>, d_w: *mut f32, region: &Region) {
-    let mut first = 0;
-    for block in blocks(job.conv.out_channels, 4) {
-        // SAFETY: the buffers were checked against the geometry, and a region lies inside it.
-        unsafe {
-            match block {
-                4 => tiles::<S, 4, 3>(simd, job, d_w, first, region),
-                3 => tiles::<S, 3, 4>(simd, job, d_w, first, region),
-                2 => tiles::<S, 2, 4>(simd, job, d_w, first, region),
-                _ => tiles::<S, 1, 4>(simd, job, d_w, first, region),
+    let (conv, row) = (job.conv, job.conv.forward.source.row);
+    let channel_bytes = region.groups.len() * region.rows.len() * row * size_of::<f32>();
+    let step = (SOURCE_BYTES / channel_bytes.max(1)).next_multiple_of(CHANNELS).max(CHANNELS);
+    for start in (0..conv.in_channels).step_by(step) {
+        let channels = start..(start + step).min(conv.in_channels);
+        let mut first = 0;
+        for block in blocks(conv.out_channels, 4) {
+            // SAFETY: the buffers were checked against the geometry, and a region lies inside it.
+            unsafe {
+                match block {
+                    4 => tiles::<S, 4, 3>(simd, job, d_w, first, channels.clone(), region),
+                    3 => tiles::<S, 3, 4>(simd, job, d_w, first, channels.clone(), region),
+                    2 => tiles::<S, 2, 4>(simd, job, d_w, first, channels.clone(), region),
+                    _ => tiles::<S, 1, 4>(simd, job, d_w, first, channels.clone(), region),
+                }
             }
+            first += block;
         }
-        first += block;
     }
 }
 
-/// All weights of one block of output channels, TAPS at a time.
+/// The weights of some input channels for one block of output channels, TAPS at a time.
 #[inline(always)]
 unsafe fn tiles<S: Simd, const OC: usize, const TAPS: usize>(
     simd: S,
     job: Job<'_>,
     d_w: *mut f32,
     first: usize,
+    channels: Range<usize>,
     region: &Region,
 ) {
-    let (channels, per_channel) = (job.conv.in_channels, job.conv.taps.len());
+    let per_channel = job.conv.taps.len();
     // The same tap of neighbouring channels goes together: all read inside the input for the same outputs. Without
-    // padding every tap does, and neighbouring taps share what they read.
-    let even = if job.conv.pad == 0 { 0 } else { channels / TAPS * TAPS };
-    for channel in (0..even).step_by(TAPS) {
+    // padding every tap does, and neighbouring taps share what they read; with strides they share cache lines.
+    let by_taps = job.conv.pad == 0 || job.conv.stride > 1;
+    let even = if by_taps { 0 } else { channels.len() / TAPS * TAPS };
+    for channel in channels.clone().take(even).step_by(TAPS) {
         for tap in 0..per_channel {
             let mut at = [(channel, tap); TAPS];
             (0..TAPS).for_each(|i| at[i].0 += i);
@@ -102,7 +115,7 @@ unsafe fn tiles<S: Simd, const OC: usize, const TAPS: usize>(
         }
     }
     // What is left goes by neighbouring taps.
-    let (mut left, mut at) = ((channels - even) * per_channel, (even, 0));
+    let (mut left, mut at) = ((channels.len() - even) * per_channel, (channels.start + even, 0));
     while left > 0 {
         let n = left.min(TAPS);
         // SAFETY: as above.
