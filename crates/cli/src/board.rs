@@ -9,7 +9,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::command::Done;
 use crate::jobs::Job;
 use crate::printer::Printer;
-use crate::sparkline::sparkline;
+use crate::sparkline::{scale, sparkline};
 use crate::table::{Align, Table};
 use crate::terminal;
 
@@ -199,7 +199,8 @@ impl Row {
                 format!("{:.2} ± {:.2}", 100.0 * mean, 100.0 * (squares / (n - 1.0)).sqrt())
             }
         };
-        [label, format!("{}/{}", self.ended, self.seeds), accuracy, sparkline(&self.curve, CURVE), self.now()]
+        let curve = sparkline(&self.curve, CURVE, scale(self.curve.iter().copied()));
+        [label, format!("{}/{}", self.ended, self.seeds), accuracy, curve, self.now()]
     }
 
     fn now(&self) -> String {

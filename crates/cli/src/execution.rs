@@ -75,10 +75,10 @@ impl Run<'_> {
         rounds.finish()?;
         let (path, card) = (folder.file(names::MODEL), self.card());
         checkpoint::save_model(&path, &self.study.model, simulation.global(), Some(&card))?;
+        folder.write_summary(&summary)?;
         if let Some(found) = simulation.features() {
             folder.write(names::FEATURES, &features::bytes(&found)?)?;
         }
-        folder.write_summary(&summary)?;
         failed.map_or(Ok(Outcome { summary, accuracies, divergence }), Err)
     }
 
@@ -102,6 +102,7 @@ impl Run<'_> {
             isa: model.isa().name().to_string(),
             classes: pool.dataset.classes.clone(),
             partition_fingerprint: self.study.partition_fingerprint.clone(),
+            left_out: pool.skipped.count as u64,
             machine: machine::describe(),
             command: format!("fedelity run {}", names::CONFIG),
             ..Header::default()

@@ -82,11 +82,13 @@ fn join(row: &[u32], classes_per_cell: usize) -> Vec<u64> {
 
 /// The shade of a count. The scale is a square root, so that small holdings can be seen.
 fn shade(n: u64, most: u64) -> usize {
-    if n == 0 || most == 0 {
-        return 0;
-    }
-    let steps = (SHADES.len() - 1) as f64;
-    ((n as f64 / most as f64).sqrt() * steps).ceil().clamp(1.0, steps) as usize
+    (0..SHADES.len()).find(|&shade| n <= up_to(shade, most)).unwrap_or(SHADES.len() - 1)
+}
+
+/// The greatest count of a shade, which may be that of the shade before: then nothing has it.
+fn up_to(shade: usize, most: u64) -> u64 {
+    let (shade, steps) = (shade as u128, (SHADES.len() - 1) as u128);
+    (u128::from(most) * shade * shade / (steps * steps)) as u64
 }
 
 fn block(n: u64, most: u64, width: usize, colour: bool) -> String {
@@ -105,18 +107,11 @@ fn draw(shade: usize, width: usize, colour: bool) -> String {
 }
 
 fn legend(most: u64, classes_per_cell: usize, colour: bool) -> [String; 2] {
-    let steps = SHADES.len() - 1;
     let mut parts = vec![format!("{} none", draw(0, 1, colour))];
-    let mut from = 1;
-    for step in 1..=steps {
-        let share = step as f64 / steps as f64;
-        let to = ((share * share * most as f64).floor() as u64).max(from);
-        if from > most {
-            break;
-        }
+    for step in 1..SHADES.len() {
+        let (from, to) = (up_to(step - 1, most) + 1, up_to(step, most));
         let range = if from == to { from.to_string() } else { format!("{from}-{to}") };
-        parts.push(format!("{} {range}", draw(step, 1, colour)));
-        from = to + 1;
+        parts.extend((from <= to).then(|| format!("{} {range}", draw(step, 1, colour))));
     }
     let unit = match classes_per_cell {
         1 => "samples of a class".to_string(),
@@ -159,6 +154,20 @@ mod tests {
     fn shades_grow_with_counts() {
         let shades: Vec<usize> = [0, 1, 7, 30, 60, 100].iter().map(|&n| shade(n, 100)).collect();
         assert_eq!(shades, [0, 1, 2, 3, 4, 4]);
-        assert_eq!(shade(5, 0), 0);
+        assert_eq!(shade(0, 0), 0);
+    }
+
+    #[test]
+    fn the_legend_has_the_shades_of_the_picture() {
+        for most in 1..40 {
+            let text = legend(most, 1, false)[0].clone();
+            for n in 1..=most {
+                let step = SHADES[shade(n, most)];
+                let range = text.split(step).nth(1).unwrap_or_else(|| panic!("{n} of {most}: no {step} in {text}"));
+                let range = range.split_whitespace().next().unwrap();
+                let (from, to) = range.split_once('-').unwrap_or((range, range));
+                assert!((from.parse().unwrap()..=to.parse().unwrap()).contains(&n), "{n} of {most}: {text}");
+            }
+        }
     }
 }

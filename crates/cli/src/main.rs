@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         Ok(status) => status,
         Err(error) if is_broken_pipe(&error) => Status::Done,
         Err(error) => {
-            printer.error(format!("{error:#}"));
+            printer.error(printer::told(&error));
             Status::CouldNotRun
         }
     };

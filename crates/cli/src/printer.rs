@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
+use fedelity_data::Skipped;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde::Serialize;
 
@@ -106,6 +107,13 @@ impl Printer {
         self.say(format_args!("{} {text}", self.paint_err(Style::Warning, "warning:")));
     }
 
+    /// Samples that were left out are named even when quiet: nothing goes missing in silence.
+    pub(crate) fn left_out(&self, skipped: &Skipped) {
+        if let Some(note) = skipped.note() {
+            let _ = writeln!(io::stderr().lock(), "{} {note}", self.paint_err(Style::Warning, "warning:"));
+        }
+    }
+
     /// An error is said even when quiet.
     pub(crate) fn error(&self, text: impl Display) {
         let _ = writeln!(io::stderr().lock(), "{} {text}", self.paint_err(Style::Error, "error:"));
@@ -137,6 +145,15 @@ fn paint(colour: bool, style: Style, text: &str) -> String {
         Style::Heading => "1",
     };
     format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+/// An error with its causes, without a cause that the text before has already.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match &text[..] {
+        "" => cause,
+        before if before.ends_with(&cause) => text,
+        before => format!("{before}: {cause}"),
+    })
 }
 
 /// Whether an error is only that nobody reads stdout any more.

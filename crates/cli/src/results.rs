@@ -3,7 +3,7 @@
 use fedelity_record::{Status, Summary};
 
 use crate::printer::Printer;
-use crate::sparkline::sparkline;
+use crate::sparkline::{scale, sparkline};
 use crate::table::{Align, Table};
 use crate::units::{bytes, seconds};
 
@@ -52,8 +52,9 @@ pub(crate) fn lines(rows: &[Row], printer: &Printer, width: usize) -> Vec<String
         ("", Align::Left),
     ]);
     let mut table = Table::new(&columns);
+    let scale = scale(rows.iter().flat_map(curve));
     for row in rows {
-        table.row(cells(row, baseline));
+        table.row(cells(row, baseline, scale));
     }
     let place = |name: &str| columns.iter().position(|(known, _)| *known == name).unwrap_or(columns.len());
     let plain = table.without(place(CURVE));
@@ -61,7 +62,7 @@ pub(crate) fn lines(rows: &[Row], printer: &Printer, width: usize) -> Vec<String
     shown.lines_within(printer, width, place(COST))
 }
 
-fn cells(row: &Row, baseline: Option<&Row>) -> Vec<String> {
+fn cells(row: &Row, baseline: Option<&Row>, scale: (f64, f64)) -> Vec<String> {
     let whole: Vec<&Summary> = finished(row).map(|run| &run.summary).collect();
     // Where nothing finished, what there is.
     let shown = if whole.is_empty() { row.runs.iter().map(|run| &run.summary).collect() } else { whole };
@@ -87,7 +88,7 @@ fn cells(row: &Row, baseline: Option<&Row>) -> Vec<String> {
             format!("{:.2}x", traffic.iter().sum::<f64>() / traffic.len() as f64)
         },
         seconds(mean(|s| s.seconds.total())),
-        sparkline(&curve(row), CURVE_WIDTH),
+        sparkline(&curve(row), CURVE_WIDTH, scale),
         remark(row),
     ]);
     cells
@@ -173,7 +174,7 @@ mod tests {
     fn unfinished_seeds_are_told_and_left_out() {
         let diverged = Status::Diverged { round: 3, client: None };
         let runs = vec![run(1, Status::Finished, &[0.5]), run(2, diverged, &[0.1])];
-        let cells = cells(&row("m", runs), None);
+        let cells = cells(&row("m", runs), None, (0.0, 1.0));
         assert_eq!((cells[1].as_str(), cells[2].as_str(), cells[10].as_str()), ("1", "50.00", "1 diverged"));
     }
 

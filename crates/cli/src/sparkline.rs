@@ -2,9 +2,14 @@
 
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Values as blocks, at most `width` of them: each block is the mean of its part. The scale is from the least to the
-/// most; equal values stand in the middle.
-pub(crate) fn sparkline(values: &[f64], width: usize) -> String {
+/// The least and the most of values.
+pub(crate) fn scale(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    values.into_iter().fold((f64::MAX, f64::MIN), |(low, high), x| (low.min(x), high.max(x)))
+}
+
+/// Values as blocks, at most `width` of them: each block is the mean of its part. On a scale without extent all stand in
+/// the middle.
+pub(crate) fn sparkline(values: &[f64], width: usize, (low, high): (f64, f64)) -> String {
     let cells = values.len().min(width);
     let mean = |cell: usize| {
         let part = &values
@@ -12,7 +17,6 @@ pub(crate) fn sparkline(values: &[f64], width: usize) -> String {
         part.iter().sum::<f64>() / part.len() as f64
     };
     let means: Vec<f64> = (0..cells).map(mean).collect();
-    let (low, high) = means.iter().fold((f64::MAX, f64::MIN), |(low, high), &x| (low.min(x), high.max(x)));
     let level = |x: f64| if high > low { ((x - low) / (high - low) * 7.0).round() as usize } else { 3 };
     means.iter().map(|&x| LEVELS[level(x).min(7)]).collect()
 }
@@ -23,11 +27,12 @@ mod tests {
 
     #[test]
     fn from_the_least_to_the_most() {
-        assert_eq!(sparkline(&[0.0, 0.5, 1.0], 20), "▁▅█");
-        assert_eq!(sparkline(&[0.3, 0.3], 20), "▄▄");
-        assert_eq!(sparkline(&[], 20), "");
+        assert_eq!(sparkline(&[0.0, 0.5, 1.0], 20, (0.0, 1.0)), "▁▅█");
+        assert_eq!(sparkline(&[0.0, 0.5], 20, (0.0, 1.0)), "▁▅");
+        assert_eq!(sparkline(&[0.3, 0.3], 20, (0.3, 0.3)), "▄▄");
+        assert_eq!(sparkline(&[], 20, scale([])), "");
         let long: Vec<f64> = (0..500).map(f64::from).collect();
-        let line = sparkline(&long, 16);
+        let line = sparkline(&long, 16, scale(long.iter().copied()));
         assert_eq!((line.chars().count(), line.chars().next(), line.chars().last()), (16, Some('▁'), Some('█')));
     }
 }

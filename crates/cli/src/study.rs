@@ -21,6 +21,8 @@ pub(crate) struct Pool {
     pub(crate) partition: PartitionFile,
     /// What the server holds. No client has any of it, unless the configuration says so.
     pub(crate) held_out: HeldOut,
+    /// Samples that could not be used.
+    pub(crate) skipped: Skipped,
     /// What was done that the configuration does not say.
     pub(crate) notes: Vec<String>,
 }
@@ -101,15 +103,14 @@ impl Pool {
             }
         };
         let mut notes = [&partition.notes[..], &held_out.notes].concat();
-        notes.extend(skipped.note());
-        notes.extend(dataset.untested());
+        notes.extend(dataset.absent());
         if removed > 0 {
             notes.push(format!(
                 "{} of the partition file went to the server; the file itself is as it was",
                 plural(removed, "sample")
             ));
         }
-        Ok(Self { dataset: Arc::new(dataset), partition, held_out, notes })
+        Ok(Self { dataset: Arc::new(dataset), partition, held_out, skipped, notes })
     }
 
     /// Statistics of who holds what.

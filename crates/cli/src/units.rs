@@ -43,7 +43,12 @@ pub(crate) fn thousands(n: usize) -> String {
 
 /// `1 client`, `2 clients`.
 pub(crate) fn plural(n: usize, noun: &str) -> String {
-    format!("{} {noun}{}", thousands(n), if n == 1 { "" } else { "s" })
+    let end = match (n, noun.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{} {noun}{end}", thousands(n))
 }
 
 /// A share as a percentage with two digits.

@@ -96,7 +96,7 @@ fn models_that_do_not_fit_are_refused() {
     place.refuses(&["predict", "x.safetensors", "a.png", "--model", "logistic"], &["--data NAME"]);
     place.refuses(
         &[&["evaluate", "x.safetensors", "--model", "mlp"], DATA].concat(),
-        &["x.safetensors", "bytes, but the weights of mlp take"],
+        &["x.safetensors", "tensor \"fc1.weight\" is missing"],
     );
 
     // A mis-shaped tensor and a description that is not one.

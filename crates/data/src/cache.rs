@@ -132,11 +132,16 @@ impl Place {
     /// Writes the images whole or not at all. Failure is not an error: the next run decodes again.
     pub(crate) fn write(&self, images: &Cached) {
         let Some(folder) = self.path.parent() else { return };
-        let aside = self.path.with_extension(format!("{}.part", std::process::id()));
+        // What a killed process left has no lock any more, and is written over.
+        let aside = self.path.with_extension("part");
         let made_folder = !folder.exists();
         let written = fs::create_dir_all(folder)
-            .and_then(|()| self.write_to(&aside, images))
-            .and_then(|()| fs::rename(&aside, &self.path));
+            .and_then(|()| File::options().create(true).write(true).truncate(false).open(&aside))
+            .and_then(|file| match file.try_lock() {
+                Ok(()) => self.write_to(file, images).and_then(|()| fs::rename(&aside, &self.path)),
+                // Another process writes it.
+                Err(_) => Ok(()),
+            });
         if written.is_err() {
             // Nothing is left behind, not even the folder.
             let _ = fs::remove_file(&aside);
@@ -146,7 +151,7 @@ impl Place {
         }
     }
 
-    fn write_to(&self, path: &Path, images: &Cached) -> std::io::Result<()> {
+    fn write_to(&self, file: File, images: &Cached) -> std::io::Result<()> {
         let shape = images.shape;
         let split = |split: &Split| HeadSplit {
             samples: split.len(),
@@ -159,7 +164,8 @@ impl Place {
             splits: images.splits.iter().map(split).collect(),
         };
         let head = serde_json::to_vec(&head)?;
-        let mut out = BufWriter::with_capacity(1 << 16, File::create(path)?);
+        let mut out = BufWriter::with_capacity(1 << 16, file);
+        out.get_ref().set_len(0)?;
         out.write_all(MAGIC)?;
         out.write_all(&(head.len() as u64).to_le_bytes())?;
         out.write_all(&head)?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::dataset::{Dataset, ImageShape, Shape};
 use crate::download::{self, Download};
 use crate::error::Error;
+use crate::skipped::Skipped;
 use crate::{agnews, cifar, cinic10, embedded, emnist, femnist, idx, sst5, tiny_imagenet};
 
 /// What is known about a data set without reading it.
@@ -256,11 +257,17 @@ pub fn find(name: &str) -> Result<&'static Entry, Error> {
 
 /// Loads a data set by name. All but the embedded one need the folder of their files.
 pub fn load(name: &str, data_dir: Option<&Path>) -> Result<Dataset, Error> {
-    load_sized(name, data_dir, None)
+    load_sized(name, data_dir, None, &mut Skipped::default())
 }
 
-/// As [`load`], with images of another size where they are read from image files.
-pub(crate) fn load_sized(name: &str, data_dir: Option<&Path>, size: Option<(usize, usize)>) -> Result<Dataset, Error> {
+/// As [`load`], with images of another size where they are read from image files. Images and texts that cannot be used
+/// are refused or left out, as `skipped` says.
+pub(crate) fn load_sized(
+    name: &str,
+    data_dir: Option<&Path>,
+    size: Option<(usize, usize)>,
+    skipped: &mut Skipped,
+) -> Result<Dataset, Error> {
     let entry = find(name)?;
     let Some(folder) = entry.folder else {
         return embedded::read();
@@ -273,10 +280,10 @@ pub(crate) fn load_sized(name: &str, data_dir: Option<&Path>, size: Option<(usiz
         "emnist-balanced" => emnist::read(dir, &emnist::BALANCED),
         "emnist-byclass" => emnist::read(dir, &emnist::BY_CLASS),
         "femnist" => femnist::read(dir),
-        "cinic10" => cinic10::read(dir, size),
-        "tiny-imagenet" => tiny_imagenet::read(dir, size),
-        "agnews" => agnews::read(dir),
-        "sst5" => sst5::read(dir),
+        "cinic10" => cinic10::read(dir, size, skipped),
+        "tiny-imagenet" => tiny_imagenet::read(dir, size, skipped),
+        "agnews" => agnews::read(dir, skipped),
+        "sst5" => sst5::read(dir, skipped),
         "cifar10" => cifar::read_cifar10(dir),
         _ => cifar::read_cifar100(dir),
     }

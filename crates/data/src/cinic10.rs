@@ -17,23 +17,23 @@ const NAME: &str = "cinic10";
 const CLASSES: [&str; 10] = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
 
 /// Reads CINIC-10 from `dir/CINIC-10`, `dir/cinic10` or `dir`: its `train` part to train on, its `test` part to test.
-pub(crate) fn read(dir: &Path, size: Option<(usize, usize)>) -> Result<Dataset, Error> {
+pub(crate) fn read(dir: &Path, size: Option<(usize, usize)>, skipped: &mut Skipped) -> Result<Dataset, Error> {
     let mut places = Vec::new();
     for root in [dir.join(FOLDER), dir.join(NAME), dir.to_path_buf()] {
-        let own = |part: &str| CLASSES.iter().all(|class| root.join(part).join(class).is_dir());
-        let missing: Vec<String> = ["train", "test"]
-            .iter()
-            .zip(FILES)
-            .filter(|(part, _)| !own(part))
-            .map(|(_, file)| file.to_string())
-            .collect();
+        // The classes that a part lacks, or all of it.
+        let lacks = |(part, all): (&str, &str)| {
+            let missing = CLASSES.iter().filter(|class| !root.join(part).join(class).is_dir());
+            let missing: Vec<String> = missing.map(|class| format!("{part}/{class}/*.png")).collect();
+            if missing.len() == CLASSES.len() { vec![all.to_string()] } else { missing }
+        };
+        let missing: Vec<String> = ["train", "test"].into_iter().zip(FILES).flat_map(lacks).collect();
         if !missing.is_empty() {
             places.push(Place { exists: root.is_dir(), folder: root, missing });
             continue;
         }
-        let mut strict = Skipped::default();
-        let (train, classes) = folder::list(&root.join("train"), Layout::Class, None, &mut strict)?;
-        let (test, _) = folder::list(&root.join("test"), Layout::Class, Some(&classes), &mut strict)?;
+        let before = skipped.count;
+        let (train, classes) = folder::list(&root.join("train"), Layout::Class, None, skipped)?;
+        let (test, _) = folder::list(&root.join("test"), Layout::Class, Some(&classes), skipped)?;
         if classes != CLASSES {
             let reason = format!("expected the classes {}, found {}", CLASSES.join(", "), classes.join(", "));
             return Err(Error::Unusable { path: root.join("train"), line: None, reason });
@@ -43,8 +43,10 @@ pub(crate) fn read(dir: &Path, size: Option<(usize, usize)>) -> Result<Dataset, 
         let Cached { shape, mut splits } = match place.read() {
             Some(cached) => cached,
             None => {
-                let made = folder::decode(&[&train, &test], form, &mut strict)?;
-                place.write(&made);
+                let made = folder::decode(&[&train, &test], form, skipped)?;
+                if skipped.count == before {
+                    place.write(&made);
+                }
                 made
             }
         };
@@ -79,14 +81,14 @@ mod tests {
             }
         }
         for _ in 0..2 {
-            let set = read(dir.path(), None).unwrap();
+            let set = read(dir.path(), None, &mut Skipped::default()).unwrap();
             assert_eq!((set.train.len(), set.test.len()), (10, 10));
             assert_eq!(set.train.labels, (0..10).collect::<Vec<u16>>());
             assert_eq!(set.test.image(4)[..3], [4, 4, 4]);
         }
-        assert_eq!(read(dir.path(), Some((8, 8))).unwrap().train.image(3).len(), 3 * 64);
+        assert_eq!(read(dir.path(), Some((8, 8)), &mut Skipped::default()).unwrap().train.image(3).len(), 3 * 64);
         fs::remove_dir_all(dir.path().join(FOLDER).join("test/frog")).unwrap();
-        let text = read(dir.path(), None).unwrap_err().to_string();
-        assert!(text.contains("lacks test/<class>/*.png"), "{text}");
+        let text = read(dir.path(), None, &mut Skipped::default()).unwrap_err().to_string();
+        assert!(text.contains("lacks test/frog/*.png"), "{text}");
     }
 }

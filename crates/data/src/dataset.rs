@@ -241,16 +241,19 @@ impl Dataset {
         [&self.train, &self.test]
     }
 
-    /// The classes that no test sample has, in words, if there are any.
-    pub fn untested(&self) -> Option<String> {
+    /// The classes that no training sample has and those that no test sample has, in words, if there are any.
+    pub fn absent(&self) -> Vec<String> {
         const NAMED: usize = 5;
-        let counts = self.test.label_counts(self.classes.len());
-        let without: Vec<String> =
-            self.classes.iter().zip(counts).filter(|(_, n)| *n == 0).map(|(name, _)| format!("'{name}'")).collect();
-        let more = if without.len() > NAMED { ", ..." } else { "" };
-        let names = without.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
-        let (some, all) = (without.len(), self.classes.len());
-        (some > 0).then(|| format!("no test sample of {some} of {all} classes: {names}{more}"))
+        let without = |(split, what): (&Split, &str)| {
+            let counts = split.label_counts(self.classes.len());
+            let without: Vec<String> =
+                self.classes.iter().zip(counts).filter(|(_, n)| *n == 0).map(|(name, _)| format!("'{name}'")).collect();
+            let more = if without.len() > NAMED { ", ..." } else { "" };
+            let names = without.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+            let (some, all) = (without.len(), self.classes.len());
+            (some > 0).then(|| format!("no {what} sample of {some} of {all} classes: {names}{more}"))
+        };
+        [(&self.train, "training"), (&self.test, "test")].into_iter().filter_map(without).collect()
     }
 
     /// SHA-256 over the shape, the labels and the inputs of both splits, as hex.

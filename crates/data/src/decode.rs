@@ -141,6 +141,7 @@ fn read(path: &Path, bytes: &mut [u8], shape: ImageShape, form: Form) -> Result<
 fn open(path: &Path) -> Result<DynamicImage, String> {
     let (_, length) = files::open(path).map_err(|error| match error {
         Error::Io { source, .. } => source.to_string(),
+        Error::NotAFile { .. } => "expected a regular file".to_string(),
         other => other.to_string(),
     })?;
     if length > LARGEST_FILE {

@@ -4,6 +4,7 @@
 //! `y`, labels from 0 to 61. Files are read in a stream, so memory is that of the images as bytes.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::io::BufReader;
@@ -137,16 +138,52 @@ impl<'de> Visitor<'de> for FileSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut found = false;
+        let first = self.0.borrow().writers.len();
+        let (mut found, mut users, mut samples) = (false, None, None);
         while let Some(key) = map.next_key::<String>()? {
-            if key == "user_data" {
-                map.next_value_seed(WritersSeed(self.0))?;
-                found = true;
-            } else {
-                map.next_value::<IgnoredAny>()?;
+            match key.as_str() {
+                "user_data" => {
+                    map.next_value_seed(WritersSeed(self.0))?;
+                    found = true;
+                }
+                "users" => users = Some(map.next_value::<Vec<String>>()?),
+                "num_samples" => samples = Some(map.next_value::<Vec<usize>>()?),
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
             }
         }
-        if found { Ok(()) } else { Err(A::Error::custom("there is no user_data")) }
+        if !found {
+            return Err(A::Error::custom("there is no user_data"));
+        }
+        self.0.borrow().check(first, users, samples).map_err(A::Error::custom)
+    }
+}
+
+impl Gathered {
+    /// Whether the writers from `first` on are those that a file lists, with as many images as it says.
+    fn check(&self, first: usize, users: Option<Vec<String>>, samples: Option<Vec<usize>>) -> Result<(), String> {
+        let Some(users) = users else { return Ok(()) };
+        let mut counts: HashMap<&str, usize> = self.writers[first..].iter().map(|name| (name.as_str(), 0)).collect();
+        for &key in self.keys.iter().rev().take_while(|&&key| key as usize >= first) {
+            counts.entry(&self.writers[key as usize]).and_modify(|count| *count += 1);
+        }
+        if let Some(name) = users.iter().find(|name| !counts.contains_key(name.as_str())) {
+            return Err(format!("users lists writer '{name}', who is not in user_data"));
+        }
+        if let Some(name) = self.writers[first..].iter().find(|name| !users.contains(name)) {
+            return Err(format!("user_data has writer '{name}', who is not in users"));
+        }
+        let Some(samples) = samples else { return Ok(()) };
+        if samples.len() != users.len() {
+            return Err(format!("num_samples has {} numbers for {} users", samples.len(), users.len()));
+        }
+        match users.iter().zip(samples).find(|(name, said)| counts[name.as_str()] != *said) {
+            Some((name, said)) => {
+                Err(format!("num_samples says {said} for writer '{name}', who has {}", counts[name.as_str()]))
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -252,7 +289,9 @@ mod tests {
     fn file(dir: &Path, name: &str, user_data: serde_json::Value) {
         let path = dir.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let json = serde_json::json!({"users": ["ignored"], "num_samples": [1], "user_data": user_data});
+        let (users, samples): (Vec<&String>, Vec<usize>) =
+            user_data.as_object().unwrap().iter().map(|(name, own)| (name, own["y"].as_array().unwrap().len())).unzip();
+        let json = serde_json::json!({"users": users, "num_samples": samples, "user_data": user_data});
         fs::write(path, json.to_string()).unwrap();
     }
 
@@ -298,6 +337,16 @@ mod tests {
         bad("{\"user_data\": {\"w\": {\"x\": [], \"y\": [62]}}}", "label 62: expected 0 to 61");
         bad("{\"user_data\": {\"w\": {\"x\": [[2]], \"y\": [0]}}}", "pixel 2: expected 0 to 1");
         bad("{\"user_data\": {\"w\": ", "EOF");
+        let one = writer(&[3], 0.5);
+        for (users, samples, reason) in [
+            (vec!["w", "v"], vec![1, 1], "users lists writer 'v', who is not in user_data"),
+            (vec![], vec![], "user_data has writer 'w', who is not in users"),
+            (vec!["w"], vec![2], "num_samples says 2 for writer 'w', who has 1"),
+            (vec!["w"], vec![], "num_samples has 0 numbers for 1 users"),
+        ] {
+            let json = serde_json::json!({"users": users, "user_data": {"w": one}, "num_samples": samples});
+            bad(&json.to_string(), reason);
+        }
         assert!(matches!(read(&dir.path().join("nothing")), Err(Error::Missing { .. })));
     }
 }

@@ -10,6 +10,7 @@ mod cache;
 pub mod catalogue;
 pub mod cifar;
 mod cinic10;
+mod csv_file;
 mod dataset;
 mod decode;
 pub mod download;

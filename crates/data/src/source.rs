@@ -35,7 +35,7 @@ impl Source {
     /// refused.
     pub fn load(&self, skipped: &mut Skipped) -> Result<Dataset, Error> {
         let dataset = match self {
-            Self::Named { name, dir, size } => return catalogue::load_sized(name, dir.as_deref(), *size),
+            Self::Named { name, dir, size } => return catalogue::load_sized(name, dir.as_deref(), *size, skipped),
             Self::Folder(folder) => folder::read(folder, skipped)?,
             Self::Table(table) => table::read(table, skipped)?,
         };
@@ -85,9 +85,9 @@ mod tests {
         fs::write(&train, "label,x\na,1\nb,2\nb,3\n").unwrap();
         let set = table(None).unwrap();
         assert_eq!(set.test.labels, [1]);
-        assert_eq!(set.untested().unwrap(), "no test sample of 1 of 2 classes: 'a'");
+        assert_eq!(set.absent(), ["no test sample of 1 of 2 classes: 'a'"]);
         fs::write(&train, "label,x\na,1\na,2\nb,2\nb,3\n").unwrap();
-        assert_eq!(table(None).unwrap().untested(), None);
+        assert!(table(None).unwrap().absent().is_empty());
         let test = dir.path().join("test.csv");
         fs::write(&test, "label,x\n").unwrap();
         let text = table(Some(test)).unwrap_err().to_string();

@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::dataset::{Dataset, Inputs, Normalisation, Shape, Split};
 use crate::error::Error;
 use crate::files::{self, Wanted};
+use crate::skipped::Skipped;
 
 /// The official files. `dev.txt` is not read.
 pub(crate) const FILES: [&str; 2] = ["train.txt", "test.txt"];
@@ -16,35 +17,38 @@ pub(crate) const FOLDER: &str = "sst5/trees";
 const NAME: &str = "sst5";
 const CLASSES: [&str; 5] = ["very negative", "negative", "neutral", "positive", "very positive"];
 
-/// Reads SST-5 from `dir/sst5/trees` or `dir`.
-pub(crate) fn read(dir: &Path) -> Result<Dataset, Error> {
+/// Reads SST-5 from `dir/sst5/trees` or `dir`. What cannot be used is refused or left out, as `skipped` says.
+pub(crate) fn read(dir: &Path, skipped: &mut Skipped) -> Result<Dataset, Error> {
     let wanted = FILES.map(|name| Wanted { name, variants: vec![name.to_string()] });
     let paths = files::locate(NAME, dir, FOLDER, &[], &wanted)?;
     Ok(Dataset {
         name: NAME.to_string(),
         classes: CLASSES.map(String::from).to_vec(),
         shape: Shape::Text,
-        train: read_split(&paths[0])?,
-        test: read_split(&paths[1])?,
+        train: read_split(&paths[0], skipped)?,
+        test: read_split(&paths[1], skipped)?,
         normalisation: Normalisation::default(),
     })
 }
 
-fn read_split(path: &Path) -> Result<Split, Error> {
+fn read_split(path: &Path, skipped: &mut Skipped) -> Result<Split, Error> {
     let (file, _) = files::open(path)?;
     let (mut texts, mut labels) = (Vec::new(), Vec::new());
     for (line, text) in (1..).zip(BufReader::new(file).split(b'\n')) {
         let text = text.map_err(|source| Error::Io { action: "read", source, path: path.to_path_buf() })?;
-        let wrong = |reason: String| Error::Unusable { path: path.to_path_buf(), line: Some(line), reason };
-        let text = std::str::from_utf8(&text)
-            .map_err(|error| wrong(format!("not UTF-8 from byte {} of the line on", error.valid_up_to())))?
-            .trim();
+        let text = text.trim_ascii();
         if text.is_empty() {
             continue;
         }
-        let (label, words) = tree(text).map_err(wrong)?;
-        labels.push(label);
-        texts.push(words);
+        let text = std::str::from_utf8(text)
+            .map_err(|error| format!("not UTF-8 from byte {} of the line on", error.valid_up_to()));
+        match text.and_then(tree) {
+            Ok((label, words)) => {
+                labels.push(label);
+                texts.push(words);
+            }
+            Err(reason) => skipped.bad(path, Some(line), reason)?,
+        }
     }
     Ok(Split { inputs: Inputs::Texts(texts), labels, keys: None })
 }
@@ -120,13 +124,14 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("train.txt"), "(0 (1 bad) (2 film))\n(4 good)\n").unwrap();
         fs::write(folder.join("test.txt"), "(2 so)\n").unwrap();
-        let set = read(dir.path()).unwrap();
+        let strict = || read(dir.path(), &mut Skipped::default());
+        let set = strict().unwrap();
         assert_eq!((set.train.labels.clone(), set.test.labels.clone()), (vec![0, 4], vec![2]));
         fs::write(folder.join("test.txt"), "(2 so)\n(9 so)\n").unwrap();
-        assert!(read(dir.path()).unwrap_err().to_string().ends_with("test.txt:2: label '9': expected 0 to 4"));
+        assert!(strict().unwrap_err().to_string().contains("test.txt:2: label '9': expected 0 to 4; --skip"));
+        let mut lax = Skipped::new(true);
+        assert_eq!((read(dir.path(), &mut lax).unwrap().test.len(), lax.count), (1, 1));
         fs::write(folder.join("test.txt"), b"(2 \xff)\n").unwrap();
-        assert!(
-            read(dir.path()).unwrap_err().to_string().ends_with("test.txt:1: not UTF-8 from byte 3 of the line on")
-        );
+        assert!(strict().unwrap_err().to_string().contains("test.txt:1: not UTF-8 from byte 3 of the line on; --skip"));
     }
 }

@@ -3,7 +3,7 @@
 //! `wnids.txt` lists the classes, `words.txt` says what they are, `train/<class>/images` has the training images, and
 //! `val/val_annotations.txt` the classes of those in `val/images`, which are for testing: `test` has no labels.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ const NAME: &str = "tiny-imagenet";
 const LONGEST: u64 = 1 << 26;
 
 /// Reads Tiny-ImageNet from `dir/tiny-imagenet-200`, `dir/tiny-imagenet` or `dir`. Classes are in the order of their ids.
-pub(crate) fn read(dir: &Path, size: Option<(usize, usize)>) -> Result<Dataset, Error> {
+pub(crate) fn read(dir: &Path, size: Option<(usize, usize)>, skipped: &mut Skipped) -> Result<Dataset, Error> {
     let mut places = Vec::new();
     for root in [dir.join(FOLDER), dir.join(NAME), dir.to_path_buf()] {
         let missing: Vec<String> =
@@ -39,14 +39,17 @@ pub(crate) fn read(dir: &Path, size: Option<(usize, usize)>) -> Result<Dataset, 
         if ids.is_empty() {
             return Err(unusable(&root.join("wnids.txt"), None, "there is no class".to_string()));
         }
-        let (train, test) = (train(&root, &ids)?, test(&root, &ids)?);
+        let before = skipped.count;
+        let (train, test) = (train(&root, &ids, skipped)?, test(&root, &ids, skipped)?);
         let form = Form { size, grey: false };
         let place = cache::Place::new(&root, NAME, &format!("{form:?}"), &[&train, &test])?;
         let Cached { shape, mut splits } = match place.read() {
             Some(cached) => cached,
             None => {
-                let made = folder::decode(&[&train, &test], form, &mut Skipped::default())?;
-                place.write(&made);
+                let made = folder::decode(&[&train, &test], form, skipped)?;
+                if skipped.count == before {
+                    place.write(&made);
+                }
                 made
             }
         };
@@ -63,12 +66,12 @@ pub(crate) fn read(dir: &Path, size: Option<(usize, usize)>) -> Result<Dataset, 
     Err(Error::Missing { dataset: NAME, places })
 }
 
-fn train(root: &Path, ids: &[String]) -> Result<Listing, Error> {
+fn train(root: &Path, ids: &[String], skipped: &mut Skipped) -> Result<Listing, Error> {
     let mut listing = Listing::default();
     for (label, id) in ids.iter().enumerate() {
         let folder = root.join("train").join(id).join("images");
         let before = listing.paths.len();
-        folder::images(&folder, &mut Skipped::default(), |path| listing.paths.push(path))?;
+        folder::images(&folder, skipped, |path| listing.paths.push(path))?;
         if listing.paths.len() == before {
             return Err(unusable(&folder, None, format!("class '{id}' has no images")));
         }
@@ -77,7 +80,7 @@ fn train(root: &Path, ids: &[String]) -> Result<Listing, Error> {
     Ok(listing)
 }
 
-fn test(root: &Path, ids: &[String]) -> Result<Listing, Error> {
+fn test(root: &Path, ids: &[String], skipped: &mut Skipped) -> Result<Listing, Error> {
     let path = root.join("val/val_annotations.txt");
     let mut listing = Listing::default();
     for (number, line) in (1..).zip(text(&path)?.lines()) {
@@ -94,6 +97,14 @@ fn test(root: &Path, ids: &[String]) -> Result<Listing, Error> {
         }
         listing.paths.push(root.join("val/images").join(name));
         listing.labels.push(label as u16);
+    }
+    let named: HashSet<PathBuf> = listing.paths.iter().cloned().collect();
+    let mut nameless = Vec::new();
+    folder::images(&root.join("val/images"), skipped, |image| {
+        nameless.extend((!named.contains(&image)).then_some(image))
+    })?;
+    for image in nameless {
+        skipped.bad(&image, None, "there is no line for it in val_annotations.txt")?;
     }
     Ok(listing)
 }
@@ -122,6 +133,11 @@ fn unusable(path: &Path, line: Option<u64>, reason: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(dir: &Path, size: Option<(usize, usize)>) -> Result<Dataset, Error> {
+        super::read(dir, size, &mut Skipped::default())
+    }
+
     use std::fs;
 
     fn tree(dir: &Path) -> PathBuf {

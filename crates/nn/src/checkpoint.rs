@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 
+use half::{bf16, f16};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
 use serde::Deserialize;
 
@@ -122,9 +123,17 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Params, Error> {
     let bytes = fs::read(path).map_err(|source| Error::Io { source, path: path.to_owned() })?;
     let bad = |reason: String| Error::BadFile { reason, path: path.to_owned() };
     let file = SafeTensors::deserialize(&bytes).map_err(|e| bad(format!("not a safetensors file ({e})")))?;
+    // Everything is looked at before memory is taken: a file can say that it is a larger model than it is.
+    let views: Result<Vec<TensorView<'_>>, Error> = layout
+        .tensors()
+        .iter()
+        .map(|tensor| {
+            let view = file.tensor(&tensor.name).map_err(|_| bad(format!("tensor {:?} is missing", tensor.name)))?;
+            fits(tensor, &view).map(|()| view).map_err(bad)
+        })
+        .collect();
     let mut params = Params(vec![0.0; layout.len()]);
-    for tensor in layout.tensors() {
-        let view = file.tensor(&tensor.name).map_err(|_| bad(format!("tensor {:?} is missing", tensor.name)))?;
+    for (tensor, view) in layout.tensors().iter().zip(views?) {
         copy(&mut params[tensor.range()], tensor, &view).map_err(bad)?;
     }
     // PyTorch counts the batches that a running statistic has seen; nothing here reads the count.
@@ -135,14 +144,24 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Params, Error> {
     Ok(params)
 }
 
-/// Fills a tensor's part of the parameters, if the file's has the same shape.
-pub(crate) fn copy(part: &mut [f32], tensor: &Tensor, view: &TensorView<'_>) -> Result<(), String> {
-    if view.shape() != tensor.shape || view.dtype() != Dtype::F32 {
+/// Whether a tensor of a file has the shape it should have, in numbers that can be read.
+fn fits(tensor: &Tensor, view: &TensorView<'_>) -> Result<(), String> {
+    if view.shape() != tensor.shape || !matches!(view.dtype(), Dtype::F32 | Dtype::F16 | Dtype::BF16) {
         let (name, dtype, found, shape) = (&tensor.name, view.dtype(), view.shape(), &tensor.shape);
         return Err(format!("tensor {name:?} is {dtype:?} {found:?}, expected F32 {shape:?}"));
     }
-    for (value, bytes) in part.iter_mut().zip(view.data().chunks_exact(4)) {
-        *value = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    Ok(())
+}
+
+/// Fills a tensor's part of the parameters, if the file's has the same shape. Numbers of half the size become whole ones.
+pub(crate) fn copy(part: &mut [f32], tensor: &Tensor, view: &TensorView<'_>) -> Result<(), String> {
+    fits(tensor, view)?;
+    let (wide, _) = view.data().as_chunks::<4>();
+    let (narrow, _) = view.data().as_chunks::<2>();
+    match view.dtype() {
+        Dtype::F16 => part.iter_mut().zip(narrow).for_each(|(value, b)| *value = f16::from_le_bytes(*b).to_f32()),
+        Dtype::BF16 => part.iter_mut().zip(narrow).for_each(|(value, b)| *value = bf16::from_le_bytes(*b).to_f32()),
+        _ => part.iter_mut().zip(wide).for_each(|(value, b)| *value = f32::from_le_bytes(*b)),
     }
     Ok(())
 }

@@ -134,7 +134,8 @@ fn shape(text: &str) -> Result<(EncoderShape, usize), String> {
     let names = match config.get("model_type").and_then(Value::as_str) {
         Some("bert") => BlockNames::Bert,
         Some("distilbert") => BlockNames::DistilBert,
-        other => return Err(format!("model_type is {other:?}, expected \"bert\" or \"distilbert\"")),
+        Some(other) => return Err(format!("model_type is {other:?}, expected \"bert\" or \"distilbert\"")),
+        None => return Err("there is no model_type, expected \"bert\" or \"distilbert\"".to_string()),
     };
     let bert = names == BlockNames::Bert;
     let pick = |a: &'static str, b: &'static str| if bert { a } else { b };

@@ -2,13 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use fedelity_nn::{
     Architecture, Batch, Card, EncoderShape, Input, InputShape, Isa, Layer, Model, ModelSpec, Node, Params, Reading,
     Window, checkpoint, loss, zoo,
 };
+use half::{bf16, f16};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use safetensors::tensor::{Dtype, TensorView};
 
 const CIFAR: InputShape = InputShape::Image { channels: 3, height: 32, width: 32 };
 const MNIST: InputShape = InputShape::Image { channels: 1, height: 28, width: 28 };
@@ -268,6 +271,28 @@ fn rows_by_index() {
     }
 }
 
+/// A file of F16 or BF16 gives the nearest numbers that these have.
+fn halves_are_widened(path: &Path, model: &Model, params: &Params) {
+    let short = |dtype: Dtype| {
+        let bytes = |v: &f32| match dtype {
+            Dtype::F16 => f16::from_f32(*v).to_le_bytes(),
+            _ => bf16::from_f32(*v).to_le_bytes(),
+        };
+        let all: Vec<u8> = params.iter().flat_map(bytes).collect();
+        let views = model.layout().tensors().iter().map(|t| {
+            let part = &all[2 * t.range().start..2 * t.range().end];
+            (t.name.clone(), TensorView::new(dtype, t.shape.clone(), part).unwrap())
+        });
+        std::fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
+        checkpoint::load(path, model.layout())
+    };
+    let near: Vec<f32> = params.iter().map(|v| f16::from_f32(*v).to_f32()).collect();
+    assert_eq!(short(Dtype::F16).unwrap()[..], near);
+    let near: Vec<f32> = params.iter().map(|v| bf16::from_f32(*v).to_f32()).collect();
+    assert_eq!(short(Dtype::BF16).unwrap()[..], near);
+    assert!(short(Dtype::I16).unwrap_err().to_string().contains("is I16"));
+}
+
 #[test]
 fn files_come_back_as_they_went() {
     let folder = tempfile::tempdir().unwrap();
@@ -296,6 +321,7 @@ fn files_come_back_as_they_went() {
     let other = compile("resnet8-gn", true, CIFAR, 100);
     let message = checkpoint::load(&path, other.layout()).unwrap_err().to_string();
     assert!(message.contains("head.weight"), "{message}");
+    halves_are_widened(&path, &model, &params);
     std::fs::write(&path, &first[..first.len() / 2]).unwrap();
     assert!(checkpoint::load(&path, model.layout()).is_err());
     std::fs::write(&path, &first[..7]).unwrap();

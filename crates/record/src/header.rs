@@ -51,6 +51,8 @@ pub struct Header {
     pub local_evaluation: Option<LocalEvaluation>,
     /// SHA-256 of who holds which samples, as hex. Older records lack it.
     pub partition_fingerprint: String,
+    /// Samples that could not be used and were left out, as the configuration allowed. Older records lack it.
+    pub left_out: u64,
     /// The computer: its processor and system in words.
     pub machine: String,
     /// The command that repeats the run, in its folder.
@@ -81,6 +83,7 @@ impl Default for Header {
             classes: Vec::new(),
             local_evaluation: None,
             partition_fingerprint: String::new(),
+            left_out: 0,
             machine: String::new(),
             command: String::new(),
             isa: String::new(),

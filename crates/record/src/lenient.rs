@@ -32,11 +32,14 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, Error> {
     let mut garbage: Vec<(usize, String)> = Vec::new();
     for (number, line) in lines {
         match serde_json::from_slice::<RoundRecord>(line) {
-            Err(error) => garbage.push((number + 1, error.to_string())),
+            Err(error) => garbage.push((number + 1, error.to_string().replace(" at line 1 column", " at column"))),
             Ok(round) if rounds.last().is_some_and(|last| round.round <= last.round) => {
                 garbage.push((number + 1, format!("round {} comes again", round.round)));
             }
-            Ok(round) => rounds.push(round),
+            Ok(round) => match impossible(&round, &header) {
+                Some(reason) => garbage.push((number + 1, reason)),
+                None => rounds.push(round),
+            },
         }
     }
     if let Some((line, reason)) = garbage.first() {
@@ -47,20 +50,38 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, Error> {
         problems.push("the last line is cut and left out: the run was stopped while it wrote".to_string());
     }
     let last = rounds.last().map_or(0, |last| last.round);
-    let missing: Vec<u64> =
-        (1..=last).filter(|n| rounds.binary_search_by_key(n, |round| round.round).is_err()).collect();
-    if let (Some(first), n) = (missing.first(), missing.len()) {
-        let which = if n == 1 {
-            format!("round {first} is missing")
-        } else {
-            format!("{n} rounds are missing, the first is {first}")
-        };
-        problems.push(which);
+    let first = (1..).zip(&rounds).find(|(n, round)| *n < round.round).map(|(n, _): (u64, _)| n);
+    match (last - rounds.len() as u64, first) {
+        (1, Some(first)) => problems.push(format!("round {first} is missing")),
+        (n, Some(first)) => problems.push(format!("{n} rounds are missing, the first is {first}")),
+        (_, None) => {}
     }
     if last < header.rounds {
         problems.push(format!("it ends after round {last} of {}", header.rounds));
     }
     Ok(Salvage { header, rounds, problems })
+}
+
+/// A loss beyond this is no number that training can give.
+const GREATEST_LOSS: f64 = 1e40;
+
+/// Why a round cannot be one of this run, if so.
+fn impossible(round: &RoundRecord, header: &Header) -> Option<String> {
+    let share = |x: &f64| (0.0..=1.0).contains(x);
+    if round.round == 0 || header.rounds > 0 && round.round > header.rounds {
+        return Some(format!("round {} of {}", round.round, header.rounds));
+    }
+    if let Some(accuracy) =
+        round.accuracy.iter().chain(round.class_accuracy.iter().flatten().flatten()).find(|x| !share(x))
+    {
+        return Some(format!("accuracy {accuracy:e}: expected 0 to 1"));
+    }
+    if let Some(loss) = round.loss.iter().chain(&round.train_loss).find(|loss| loss.abs() > GREATEST_LOSS) {
+        return Some(format!("loss {loss:e}"));
+    }
+    let (found, classes) = (round.class_accuracy.as_ref().map_or(0, Vec::len), header.classes.len());
+    let fits = found == 0 || classes == 0 || found == classes;
+    (!fits).then(|| format!("accuracies of {found} classes, but there are {classes}"))
 }
 
 /// The header. Of another version, what is known is read.
@@ -100,6 +121,19 @@ mod tests {
         let said = read.problems.join("; ");
         for text in ["line 4 left out", "last line is cut", "round 3 is missing", "ends after round 5 of 9"] {
             assert!(said.contains(text), "{text:?} in {said}");
+        }
+        let record = |round, accuracy, loss| RoundRecord { round, accuracy, loss, ..RoundRecord::default() };
+        for (wrong, reason) in [
+            (record(4, Some(1e300), None), "line 5 left out: accuracy 1e300: expected 0 to 1"),
+            (record(4, None, Some(1e300)), "line 5 left out: loss 1e300"),
+            (record(4_000_000_000_000, None, None), "line 5 left out: round 4000000000000 of 9"),
+        ] {
+            let wrong = serde_json::to_string(&wrong).unwrap();
+            let mut lines: Vec<&str> = text.lines().collect();
+            lines[4] = &wrong;
+            fs::write(&path, lines.join("\n") + "\n").unwrap();
+            let said = salvage_rounds(&path).unwrap().problems.join("; ");
+            assert!(said.contains(reason), "{reason:?} in {said}");
         }
         fs::write(&path, text.replace("\"version\":1", "\"version\":7")).unwrap();
         let read = salvage_rounds(&path).unwrap();

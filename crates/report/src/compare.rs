@@ -1,10 +1,12 @@
 //! Methods side by side, with honest statistics.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::source::{LeftOut, Run};
-use crate::statistics::{Interval, Summary, Test, differ, holm, ranks};
+use crate::statistics::{Interval, Summary, Test, differ, difference, holm, ranks};
 use crate::study::{Group, Study};
 
 /// What to compare with, and how.
@@ -16,6 +18,8 @@ pub struct Options {
     pub target: Option<f64>,
     /// Whether to compare runs of other data, partitions or seeds.
     pub force: bool,
+    /// Whether runs of other data or partitions stand in the table, each compared with the baseline on its own ones.
+    pub apart: bool,
 }
 
 /// Methods side by side.
@@ -104,8 +108,8 @@ impl Comparison {
     /// Compares the groups of a study. Runs of other data, partitions or seeds are refused unless it is forced.
     pub fn new(study: &Study, options: &Options) -> Result<Self, Error> {
         let mismatches: Vec<String> = study.mismatches().iter().map(ToString::to_string).collect();
-        if !mismatches.is_empty() && !options.force {
-            return Err(Error::Mismatch { what: mismatches.join("; ") });
+        if !mismatches.is_empty() && !options.force && !options.apart {
+            return Err(Error::Mismatch { what: mismatches.join("\n  ") });
         }
         let labels: Vec<&str> = study.groups.iter().map(|group| group.label.as_str()).collect();
         let baseline = match &options.baseline {
@@ -116,9 +120,21 @@ impl Comparison {
                 .ok_or_else(|| Error::UnknownBaseline { name: name.clone(), known: labels.join(", ") })?,
             None => study.groups.iter().find(|group| group.label == BASELINE).unwrap_or(&study.groups[0]),
         };
-        let rank = mean_ranks(&study.groups);
-        let mut rows: Vec<Row> =
-            study.groups.iter().zip(rank).map(|(group, rank)| row(group, baseline, options.target, rank)).collect();
+        let settings: Vec<BTreeSet<(&str, &str)>> = study.groups.iter().map(setting).collect();
+        let at = study.groups.iter().position(|group| std::ptr::eq(group, baseline)).unwrap_or(0);
+        let together = |a: usize, b: usize| !options.apart || settings[a] == settings[b];
+        let own_baseline = |i: usize| {
+            let like = |group: &Group| group.method() == baseline.method();
+            let others = study.groups.iter().enumerate();
+            let first = others.filter(|(j, group)| together(i, *j) && like(group)).map(|(_, group)| group).next();
+            if together(i, at) { Some(baseline) } else { first }
+        };
+        let mut rows: Vec<Row> = Vec::new();
+        for (i, group) in study.groups.iter().enumerate() {
+            let others: Vec<&Group> =
+                study.groups.iter().enumerate().filter(|(j, _)| together(i, *j)).map(|(_, group)| group).collect();
+            rows.push(row(group, own_baseline(i), options.target, mean_rank(group, &others)));
+        }
         let p: Vec<Option<f64>> = rows.iter().map(|row| row.difference.and_then(|found| found.p)).collect();
         for (row, p) in rows.iter_mut().zip(holm(&p)) {
             if let Some(difference) = &mut row.difference {
@@ -134,6 +150,11 @@ impl Comparison {
             left_out: study.left_out.clone(),
         };
         new.notes = new.remarks();
+        if options.apart && settings.iter().any(|other| *other != settings[0]) {
+            let note = "The runs have different data or partitions: differences, rounds to target and ranks are among \
+                        those on the same.";
+            new.notes.push(note.to_string());
+        }
         Ok(new)
     }
 
@@ -170,16 +191,21 @@ impl Comparison {
     }
 }
 
-fn row(group: &Group, baseline: &Group, target: Option<f64>, rank: Option<f64>) -> Row {
+/// The data and partitions of a group's runs.
+fn setting(group: &Group) -> BTreeSet<(&str, &str)> {
+    let headers = group.runs.iter().map(|run| &run.header);
+    headers.map(|header| (header.dataset_fingerprint.as_str(), header.partition_fingerprint.as_str())).collect()
+}
+
+fn row(group: &Group, baseline: Option<&Group>, target: Option<f64>, rank: Option<f64>) -> Row {
     let runs = group.counted();
     let over =
         |of: &dyn Fn(&Run) -> Option<f64>| Summary::of(&runs.iter().filter_map(|run| of(run)).collect::<Vec<f64>>());
-    let is_baseline = std::ptr::eq(group, baseline);
-    let differences: Vec<f64> = runs
-        .iter()
-        .filter_map(|run| Some(run.summary.final_accuracy? - baseline.seed(run.header.seed)?.summary.final_accuracy?))
-        .collect();
-    let difference = (!is_baseline).then(|| differ(&differences)).flatten().map(|found| Difference {
+    let is_baseline = baseline.is_some_and(|baseline| std::ptr::eq(group, baseline));
+    let paired = |run: &Run| baseline?.seed(run.header.seed)?.summary.final_accuracy;
+    let differences: Vec<f64> =
+        runs.iter().filter_map(|run| Some(difference(run.summary.final_accuracy?, paired(run)?))).collect();
+    let against = (!is_baseline).then(|| differ(&differences)).flatten().map(|found| Difference {
         summary: found.summary,
         interval: found.interval,
         p: found.p,
@@ -194,7 +220,7 @@ fn row(group: &Group, baseline: &Group, target: Option<f64>, rank: Option<f64>) 
         best_accuracy: over(&|run| run.summary.best.map(|best| best.accuracy)),
         forgetting: over(&|run| run.summary.forgetting),
         area: over(&area),
-        difference,
+        difference: against,
         to_target: to_target(&runs, baseline, target),
         rank,
         bytes: over(&|run| Some((run.summary.bytes_down + run.summary.bytes_up) as f64)),
@@ -215,11 +241,11 @@ fn area(run: &Run) -> Option<f64> {
 }
 
 /// First passages; the target is given or the baseline's final accuracy with the same seed.
-fn to_target(runs: &[&Run], baseline: &Group, target: Option<f64>) -> Option<ToTarget> {
+fn to_target(runs: &[&Run], baseline: Option<&Group>, target: Option<f64>) -> Option<ToTarget> {
     let mut rounds = Vec::new();
     let mut of = 0;
     for run in runs {
-        let own = target.or_else(|| baseline.seed(run.header.seed)?.summary.final_accuracy);
+        let own = target.or_else(|| baseline?.seed(run.header.seed)?.summary.final_accuracy);
         let Some(target) = own else { continue };
         of += 1;
         rounds.extend(
@@ -247,17 +273,14 @@ fn mean_curve(runs: &[&Run]) -> Vec<(u64, f64)> {
         .collect()
 }
 
-/// The mean rank of each group by final accuracy, over the seeds that all groups have.
-fn mean_ranks(groups: &[Group]) -> Vec<Option<f64>> {
-    let seeds: Vec<u64> =
-        groups.first().map_or(Vec::new(), |group| group.counted().iter().map(|r| r.header.seed).collect());
-    let mut sums = vec![0.0; groups.len()];
-    let mut counted = 0;
-    for seed in seeds {
-        let finals: Option<Vec<f64>> = groups.iter().map(|group| group.seed(seed)?.summary.final_accuracy).collect();
-        let Some(finals) = finals else { continue };
-        sums.iter_mut().zip(ranks(&finals, true)).for_each(|(sum, rank)| *sum += rank);
-        counted += 1;
-    }
-    sums.iter().map(|sum| (counted > 0 && groups.len() > 1).then(|| sum / f64::from(counted))).collect()
+/// The mean rank of a group among others by final accuracy, over the seeds that all of them have.
+fn mean_rank(group: &Group, others: &[&Group]) -> Option<f64> {
+    let own = others.iter().position(|other| std::ptr::eq(*other, group)).filter(|_| others.len() > 1)?;
+    let rank = |run: &&Run| {
+        let finals: Option<Vec<f64>> =
+            others.iter().map(|other| other.seed(run.header.seed)?.summary.final_accuracy).collect();
+        Some(ranks(&finals?, true)[own])
+    };
+    let found: Vec<f64> = group.counted().iter().filter_map(rank).collect();
+    Summary::of(&found).map(|found| found.mean)
 }

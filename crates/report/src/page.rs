@@ -53,7 +53,7 @@ impl Report {
 
     /// The same, with what an earlier report laid out.
     pub fn with(study: &Study, baseline: Option<String>, embeddings: &mut Embeddings) -> Result<Self, Error> {
-        let comparison = Comparison::new(study, &Options { baseline, target: None, force: true })?;
+        let comparison = Comparison::new(study, &Options { baseline, target: None, force: false, apart: true })?;
         let labels: Vec<&str> = study.groups.iter().map(|group| group.label.as_str()).collect();
         let mut left_out = study.left_out.clone();
         let cards = cards(study, embeddings, &mut left_out);

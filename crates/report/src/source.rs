@@ -87,6 +87,10 @@ impl Source {
             }
             return;
         }
+        let of_a_run = [names::SUMMARY, names::MODEL, names::HOLDINGS];
+        if let Some(file) = of_a_run.iter().find(|file| path.join(file).is_file()) {
+            return self.omit(path, format!("there is {file}, but no {}", names::ROUNDS));
+        }
         let entries = match fs::read_dir(path) {
             Ok(entries) => entries,
             Err(error) => return self.omit(path, error.to_string()),
@@ -115,6 +119,10 @@ impl Run {
         let mut problems = salvage.problems;
         let mut summary = Summary { status: Status::Interrupted, ..Summary::default() };
         salvage.rounds.iter().for_each(|round| summary.add(round));
+        let last = salvage.rounds.last().map_or(0, |round| round.round);
+        if last > 0 && last == salvage.header.rounds && salvage.rounds.len() as u64 == last {
+            summary.status = Status::Finished;
+        }
         let mut ended = true;
         match read_summary(&path.join(names::SUMMARY)) {
             Ok(found) => summary = found,

@@ -16,6 +16,11 @@ pub struct Group {
 }
 
 impl Group {
+    /// The method of the runs.
+    pub fn method(&self) -> &str {
+        self.runs.first().map_or("", |run| run.header.method.as_str())
+    }
+
     /// The runs that finished; if none did, all of them.
     pub fn counted(&self) -> Vec<&Run> {
         let whole: Vec<&Run> = self.runs.iter().filter(|run| run.summary.status == Status::Finished).collect();
@@ -59,11 +64,16 @@ const ASIDE: &[&str] = &["seeds", "seed", "data.dir", "clients.teacher-cache"];
 impl Study {
     /// Puts the runs together.
     pub fn new(source: Source) -> Self {
-        let Source { runs, mut left_out } = source;
+        let Source { mut runs, mut left_out } = source;
+        // A run whose configuration is lost goes to the others that its record fits.
+        runs.sort_by_key(|run| run.config.is_empty());
         let mut groups: Vec<(BTreeMap<String, String>, Vec<Run>)> = Vec::new();
         for run in runs {
             let key = identity(&run);
-            match groups.iter_mut().find(|(known, _)| *known == key) {
+            let lost = run.config.is_empty();
+            let fits =
+                |known: &BTreeMap<String, String>| key.iter().all(|(name, value)| known.get(name) == Some(value));
+            match groups.iter_mut().find(|(known, _)| if lost { fits(known) } else { *known == key }) {
                 Some((_, same)) => match same.iter().position(|other| other.header.seed == run.header.seed) {
                     None => same.push(run),
                     // The same settings and seed: the one that got further counts, the later one of equals.
@@ -164,14 +174,15 @@ fn labels(groups: &[(BTreeMap<String, String>, Vec<Run>)]) -> Vec<String> {
         let same: Vec<&BTreeMap<String, String>> =
             groups.iter().map(|(other, _)| other).filter(|other| method(other) == name).collect();
         let all: BTreeSet<&String> = same.iter().flat_map(|keys| keys.keys()).collect();
-        let differ = all.into_iter().filter(|key| same.iter().any(|other| other.get(*key) != same[0].get(*key)));
-        let parts: Vec<String> = differ
-            .filter(|key| !key.ends_with(".fingerprint"))
-            .map(|key| {
-                let value = keys.get(key).map_or("-", String::as_str);
-                format!("{}={value}", key.strip_prefix("method.").unwrap_or(key))
-            })
-            .collect();
+        let differs = |key: &&String| same.iter().any(|other| other.get(*key) != same[0].get(*key));
+        let differ: Vec<&String> =
+            all.into_iter().filter(|key| !key.ends_with(".fingerprint")).filter(differs).collect();
+        // The last part of a key, if it is the only one of that name.
+        let end = |key: &str| key.rsplit('.').next().unwrap_or(key).to_string();
+        let alone = |key: &str| differ.iter().filter(|other| end(other) == end(key)).count() == 1;
+        let short = |key: &str| if alone(key) && end(key) != "name" { end(key) } else { key.to_string() };
+        let part = |key: &&String| Some(format!("{}={}", short(key), keys.get(*key)?));
+        let parts: Vec<String> = differ.iter().filter_map(part).collect();
         let mut label = if parts.is_empty() { name } else { format!("{name} {}", parts.join(" ")) };
         let (base, mut n) = (label.clone(), 1);
         while labels.contains(&label) {

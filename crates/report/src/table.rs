@@ -50,8 +50,19 @@ pub(crate) fn p_value(p: Option<f64>) -> String {
     }
 }
 
-const HEADINGS: [&str; 10] =
-    ["method", "n", "final %", "best %", "forgetting", "area %", "difference [95 %]", "p", "p (Holm)", "to target"];
+const HEADINGS: [&str; 11] = [
+    "method",
+    "n",
+    "final %",
+    "best %",
+    "forgetting",
+    "area %",
+    "difference [95 %]",
+    "p",
+    "p (Holm)",
+    "to target",
+    "rank",
+];
 
 fn cells(row: &Row, plus_minus: &str) -> Vec<String> {
     let difference = row.difference.map_or("-".to_string(), |found| {
@@ -77,6 +88,7 @@ fn cells(row: &Row, plus_minus: &str) -> Vec<String> {
         p_value(row.difference.and_then(|found| found.p)),
         p_value(row.difference.and_then(|found| found.p_holm)),
         to_target,
+        row.rank.map_or("-".to_string(), |rank| format!("{rank:.1}")),
     ]
 }
 
@@ -118,11 +130,12 @@ fn latex(comparison: &Comparison) -> String {
         out
     };
     let best = comparison.rows.iter().filter_map(|row| Some(row.final_accuracy?.mean)).fold(f64::MIN, f64::max);
-    let mut out = String::from("% \\usepackage{booktabs}\n\\begin{tabular}{lrrrrrrrrr}\n\\toprule\n");
+    let mut out = String::from("% \\usepackage{booktabs}\n\\begin{tabular}{lrrrrrrrrrr}\n\\toprule\n");
     let headings: Vec<String> = HEADINGS.iter().map(|heading| escape(heading)).collect();
     let _ = writeln!(out, "{} \\\\\n\\midrule", headings.join(" & "));
     for row in &comparison.rows {
         let mut cells: Vec<String> = cells(row, " ± ").iter().map(|cell| escape(cell)).collect();
+        cells[1..].iter_mut().for_each(|cell| *cell = minus(cell));
         if comparison.rows.len() > 1 && row.final_accuracy.is_some_and(|found| found.mean == best) {
             cells[2] = format!("\\textbf{{{}}}", cells[2]);
         }
@@ -133,6 +146,11 @@ fn latex(comparison: &Comparison) -> String {
         let _ = writeln!(out, "% {note}");
     }
     out
+}
+
+/// Hyphens of a cell of numbers as minus signs; a hyphen alone as a dash.
+fn minus(cell: &str) -> String {
+    if cell == "-" { "--".to_string() } else { cell.replace('-', "$-$") }
 }
 
 fn csv(comparison: &Comparison) -> String {

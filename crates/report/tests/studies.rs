@@ -46,7 +46,7 @@ fn seeds_are_paired_and_everything_is_counted() {
     let to = found.rows[0].to_target.unwrap();
     assert_eq!((to.reached, to.of), (4, 4));
     assert!(found.notes[0].contains("paired t, n = 4") && found.notes[0].contains("Holm"), "{:?}", found.notes);
-    let wanted = Options { target: Some(2.0), baseline: Some("fedcad".to_string()), force: false };
+    let wanted = Options { target: Some(2.0), baseline: Some("fedcad".to_string()), ..Options::default() };
     let other = Comparison::new(&load(dir.path()), &wanted).unwrap();
     assert!(other.rows.iter().all(|row| row.to_target.unwrap().rounds.is_none()) && other.rows[1].difference.is_none());
     let unknown = Options { baseline: Some("fedsgd".to_string()), ..Options::default() };
@@ -66,6 +66,27 @@ fn methods_stand_in_the_order_of_the_configuration() {
 }
 
 #[test]
+fn other_partitions_stand_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    study(&dir.path().join("one"), Made { methods: 2, ..MADE });
+    for (method, name) in ["fedavg", "fedcad"].iter().enumerate() {
+        for seed in 1..=MADE.seeds {
+            let mut other = header(MADE, name, seed);
+            other.partition_fingerprint = "ee".repeat(32);
+            run(&dir.path().join(format!("two/{name}/{seed}")), MADE, &other, method);
+        }
+    }
+    let found = load(dir.path());
+    assert!(Comparison::new(&found, &Options::default()).is_err());
+    let apart = Comparison::new(&found, &Options { apart: true, ..Options::default() }).unwrap();
+    assert_eq!(apart.rows.len(), 4);
+    // Each fedavg is the baseline of its own partition, and there are two ranks in each.
+    assert_eq!(apart.rows.iter().filter(|row| row.difference.is_none()).count(), 2);
+    assert_eq!(apart.rows.iter().map(|row| row.rank.unwrap()).sum::<f64>(), 6.0);
+    assert!(apart.notes.last().unwrap().contains("different data or partitions"), "{:?}", apart.notes);
+}
+
+#[test]
 fn tables_for_other_programs() {
     let dir = tempfile::tempdir().unwrap();
     study(dir.path(), MADE);
@@ -74,7 +95,7 @@ fn tables_for_other_programs() {
     let markdown = render(&found, Format::Markdown);
     assert_eq!(
         markdown.lines().take(5).map(|line| line.replace("\\|", "").matches('|').count()).collect::<Vec<_>>(),
-        [11; 5]
+        [12; 5]
     );
     let latex = render(&found, Format::Latex);
     assert!(
@@ -83,6 +104,8 @@ fn tables_for_other_programs() {
     );
     assert_eq!(latex.lines().filter(|line| line.ends_with("\\\\")).count(), 4);
     assert_eq!(latex.matches("\\textbf").count(), 1);
+    let first = latex.lines().find(|line| line.starts_with("fedavg")).unwrap();
+    assert!(first.contains(" & -- & ") && first.matches('&').count() == 10, "{first}");
     let csv = render(&found, Format::Csv);
     assert!(csv.contains("\"a_b & 50% | \"\"x\"\", y\""), "{csv}");
     let mean = finals(0).iter().sum::<f64>() / 4.0;

@@ -57,6 +57,11 @@ impl Tokenizer {
             });
         }
         let special = inner.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
+        if special == 0 {
+            let reason =
+                "its post_processor adds no token in front of a text, and the classifier reads the first token";
+            return Err(bad(reason.to_owned()));
+        }
         if max_length <= special {
             return Err(Error::TooShort { max_length, special, path: path.to_owned() });
         }

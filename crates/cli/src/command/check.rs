@@ -82,6 +82,7 @@ impl Check {
         for line in statistics(&study.pool, &skew) {
             printer.line(line)?;
         }
+        printer.left_out(&study.pool.skipped);
         for note in &study.pool.notes {
             printer.line(format!("Note: {note}"))?;
         }

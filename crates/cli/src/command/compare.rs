@@ -6,7 +6,7 @@ use anyhow::Result;
 use fedelity_report::{Comparison, Format, Options, Row, Source, Study, Summary, render};
 
 use crate::printer::Printer;
-use crate::sparkline::sparkline;
+use crate::sparkline::{scale, sparkline};
 use crate::status::Status;
 use crate::table::{Align, Table};
 use crate::terminal;
@@ -78,7 +78,7 @@ impl Compare {
         for out in &study.left_out {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));
         }
-        let options = Options { baseline: self.baseline, target: self.target, force: self.force };
+        let options = Options { baseline: self.baseline, target: self.target, force: self.force, apart: false };
         let comparison = Comparison::new(&study, &options)?;
         for mismatch in &comparison.mismatches {
             printer.warn(mismatch);
@@ -106,8 +106,11 @@ impl Compare {
 /// The column of the curve in the table of results, and in that of costs.
 const CURVE: usize = 6;
 const COST_CURVE: usize = 3;
+/// Where the tables are broken if they are too wide.
+const FORGETTING: usize = 4;
+const TO_TARGET: usize = 5;
 
-/// The comparison as text of at most `width` columns, as long as names are short.
+/// The comparison as text of at most `width` columns, unless names are very long. Curves share one scale.
 pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) -> Vec<String> {
     let mut results = Table::new(&[
         ("method", Align::Left),
@@ -136,6 +139,7 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
     let taken = comparison.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
     // What the other columns take with their gaps.
     let room = width.saturating_sub(taken + 3 + 15 + 15 + 16 + 15 + 6).clamp(6, 24);
+    let scale = scale(comparison.rows.iter().flat_map(|row| row.curve.iter().map(|(_, accuracy)| *accuracy)));
     for row in &comparison.rows {
         let curve: Vec<f64> = row.curve.iter().map(|(_, accuracy)| *accuracy).collect();
         results.row([
@@ -145,14 +149,14 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
             spread(row.best_accuracy, 100.0, 2),
             spread(row.forgetting, 1.0, 3),
             spread(row.area, 100.0, 2),
-            sparkline(&curve, room),
+            sparkline(&curve, room, scale),
         ]);
         differences.row(difference(row));
         costs.row([
             row.label.clone(),
             row.bytes.map_or("-".to_string(), |found| bytes(found.mean as u64)),
             row.seconds.map_or("-".to_string(), |found| seconds(found.mean)),
-            sparkline(&curve, room),
+            sparkline(&curve, room, scale),
         ]);
     }
     // Long names push the curve from the first table into the last.
@@ -161,10 +165,10 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
     } else {
         costs = costs.without(COST_CURVE);
     }
-    let mut lines = results.lines(printer);
+    let mut lines = results.lines_within(printer, width, FORGETTING);
     if comparison.rows.len() > 1 {
         lines.push(String::new());
-        lines.extend(differences.lines(printer));
+        lines.extend(differences.lines_within(printer, width, TO_TARGET));
     }
     lines.push(String::new());
     lines.extend(costs.lines(printer));

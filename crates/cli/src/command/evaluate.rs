@@ -95,9 +95,7 @@ impl Evaluate {
         let mut data = Data::check(&document, &mut notes)?;
         notes.iter().for_each(|note| printer.warn(note));
         let (dataset, skipped) = load_data(&document, &mut data)?;
-        if let Some(note) = skipped.note() {
-            printer.warn(note);
-        }
+        printer.left_out(&skipped);
         Ok(dataset)
     }
 }

@@ -91,6 +91,7 @@ impl Show {
         for line in statistics(pool, skew) {
             printer.line(line)?;
         }
+        printer.left_out(&pool.skipped);
         for note in &pool.notes {
             printer.line(format!("Note: {note}"))?;
         }

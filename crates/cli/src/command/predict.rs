@@ -123,9 +123,7 @@ impl Predict {
             input => bail!("{}: it reads {input}; predict is for images and texts", saved.path.display()),
         }
         out.finish()?;
-        if let Some(note) = skipped.note() {
-            printer.warn(note);
-        }
+        printer.left_out(&skipped);
         Ok(Status::Done)
     }
 

@@ -18,7 +18,9 @@ Examples:
   fedelity report runs/a -o a.html --baseline fedprox
 
 The page is one file without links to anything else. Runs that differ in their seed alone are one
-method: curves are means over seeds, bands one standard deviation.";
+method: curves are means over seeds, bands one standard deviation. Which client the confusion
+matrices are of, and in which rounds, is chosen when running: evaluation.client and
+evaluation.confusion.";
 
 /// Write a page with tables and figures
 #[derive(Debug, clap::Args)]

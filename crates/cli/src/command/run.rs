@@ -90,6 +90,7 @@ impl Run {
         let threads = threads(self.threads)?;
         let (document, settings) = self.settings(printer)?;
         let study = Study::load(&document, settings)?;
+        printer.left_out(&study.pool.skipped);
         for note in &study.pool.notes {
             printer.warn(note);
         }

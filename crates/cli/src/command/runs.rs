@@ -10,7 +10,7 @@ use fedelity_report::{Run, Source};
 use serde_json::json;
 
 use crate::printer::Printer;
-use crate::sparkline::sparkline;
+use crate::sparkline::{scale, sparkline};
 use crate::status::Status;
 use crate::table::{Align, Table};
 use crate::units::plural;
@@ -191,7 +191,7 @@ impl List {
                 run.header.seed.to_string(),
                 run.rounds.len().to_string(),
                 run.summary.final_accuracy.map_or("-".to_string(), |accuracy| format!("{:.2}", 100.0 * accuracy)),
-                sparkline(&curve, 10),
+                sparkline(&curve, 10, scale(curve.iter().copied())),
                 ending(run).to_string(),
                 run.tags.join(" "),
                 run.path.display().to_string(),

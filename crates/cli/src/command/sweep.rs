@@ -18,7 +18,7 @@ use super::run::threads;
 use crate::board::Board;
 use crate::interrupt::Interrupt;
 use crate::jobs::{Job, config, fingerprint, jobs};
-use crate::printer::Printer;
+use crate::printer::{Printer, told};
 use crate::status::Status;
 use crate::terminal;
 use crate::units::{percent, plural, seconds};
@@ -33,7 +33,7 @@ A sweep file names keys of the configuration and their values:
   \"method.name\" = [\"fedavg\", \"fedntd\"]
   \"partition.alpha\" = [0.1, 1.0]
 
-  [[list]]                        # and, instead or as well, settings one by one
+  [[list]]                        # settings one by one; with a grid, each with all of the grid
   \"clients.epochs\" = 1
   \"optimizer.lr\" = 0.05
 
@@ -93,9 +93,14 @@ impl Sweep {
         let stem = self.file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("sweep");
         let output = self.output.clone().unwrap_or_else(|| Path::new("runs").join(stem));
         if self.dry_run {
+            let print = fingerprint(config.as_deref())?;
             for job in &jobs {
                 let folder = output.join(&job.folder);
-                let state = if finished(&folder) { "done" } else { "to run" };
+                let state = match there(&folder, &stamp(job, &print)) {
+                    Some(true) => "done",
+                    Some(false) => "other settings are there",
+                    None => "to run",
+                };
                 if self.json {
                     let (set, seed) = (&job.set, job.seed);
                     printer.json(&json!({ "folder": folder, "set": set, "seed": seed, "state": state }))?;
@@ -168,15 +173,14 @@ impl Sweep {
         each: Each<'_>,
     ) -> Done {
         let folder = output.join(&job.folder);
-        let stamp = json!({ "config-sha256": print, "set": job.set, "seed": job.seed }).to_string() + "\n";
-        if finished(&folder) {
-            return match fs::read_to_string(folder.join("sweep.json")) {
-                Ok(found) if found == stamp => Done::Before,
-                _ => Done::Failed(format!(
-                    "{} is there already from other settings; choose another folder or remove it",
-                    folder.display()
-                )),
-            };
+        let stamp = stamp(job, print);
+        match there(&folder, &stamp) {
+            Some(true) => return Done::Before,
+            Some(false) => {
+                let other = "is there already from other settings; choose another folder or remove it";
+                return Done::Failed(format!("{} {other}", folder.display()));
+            }
+            None => {}
         }
         let aside =
             folder.with_file_name(format!(".{}.part", folder.file_name().and_then(|n| n.to_str()).unwrap_or("run")));
@@ -192,7 +196,7 @@ impl Sweep {
             }
             Err(error) => {
                 let _ = fs::remove_dir_all(&aside);
-                Done::Failed(format!("{error:#}"))
+                Done::Failed(told(&error))
             }
         }
     }
@@ -291,15 +295,22 @@ impl Sweep {
     /// The comparison of all that is there.
     fn table(&self, printer: &Printer, output: &Path) -> Result<()> {
         let study = Study::new(Source::load(&[output.to_path_buf()])?);
-        let comparison = Comparison::new(&study, &Options { force: true, ..Options::default() })?;
-        for mismatch in &comparison.mismatches {
-            printer.warn(mismatch);
-        }
+        let comparison = Comparison::new(&study, &Options { apart: true, ..Options::default() })?;
         for line in compare::lines(&comparison, printer, terminal::width()) {
             printer.line(line)?;
         }
         Ok(())
     }
+}
+
+/// What a finished run of a sweep says that it is.
+fn stamp(job: &Job, print: &str) -> String {
+    json!({ "config-sha256": print, "set": job.set, "seed": job.seed }).to_string() + "\n"
+}
+
+/// Whether the run that is there is the one with this stamp; none if there is no finished run.
+fn there(folder: &Path, stamp: &str) -> Option<bool> {
+    finished(folder).then(|| fs::read_to_string(folder.join("sweep.json")).is_ok_and(|found| found == stamp))
 }
 
 /// Whether a run is there with all its rounds, or diverged.

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 
 use csv::ByteRecord;
 
+use crate::csv_file::CsvFile;
 use crate::dataset::{Dataset, Inputs, Keys, Normalisation, Shape, Split};
 use crate::error::Error;
 use crate::partition::hold_out;
 use crate::skipped::Skipped;
 pub use texts::texts;
 
-use rows::{Rows, csv_error, csv_reader, header, lines, object, read_rows};
+use rows::{Rows, lines, object, read_rows};
 
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,10 +178,10 @@ fn head(format: Format, path: &Path) -> Result<(Vec<String>, Vec<bool>), Error> 
     let empty = || Error::Unusable { path: path.to_path_buf(), line: None, reason: "there is no row".to_string() };
     match format {
         Format::Csv => {
-            let mut reader = csv_reader(path)?;
-            let names = header(&mut reader, path)?;
+            let mut file = CsvFile::open(path)?;
+            let names = file.header()?;
             let mut record = ByteRecord::new();
-            if !reader.read_byte_record(&mut record).map_err(|error| csv_error(path, &error))? {
+            if file.next(&mut record)?.is_none() {
                 return Err(empty());
             }
             let number = |field: Option<&[u8]>| {

@@ -1,7 +1,6 @@
 //! The rows of a file, checked one by one.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use csv::ByteRecord;
 use serde_json::{Map, Value};
 
 use super::{Columns, Format};
+use crate::csv_file::{CsvFile, field};
 use crate::error::Error;
 use crate::files;
 use crate::skipped::Skipped;
@@ -58,13 +58,7 @@ impl Row<'_> {
     /// The text of a column; `place` is its position among the columns that are read.
     pub(super) fn text(&self, name: &str, place: usize) -> Result<String, String> {
         match self {
-            Self::Csv { record, places } => {
-                let bytes = record.get(places[place]).unwrap_or_default();
-                let text = std::str::from_utf8(bytes).map_err(|error| {
-                    format!("column '{name}': not UTF-8 from byte {} of the field on", error.valid_up_to())
-                })?;
-                Ok(text.to_string())
-            }
+            Self::Csv { record, places } => field(record, places[place], name).map(str::to_string),
             Self::Json(object) => match object.get(name) {
                 Some(Value::String(text)) => Ok(text.clone()),
                 Some(Value::Number(number)) => Ok(number.to_string()),
@@ -114,34 +108,6 @@ fn cut(text: &str) -> String {
     }
 }
 
-pub(super) fn csv_reader(path: &Path) -> Result<csv::Reader<File>, Error> {
-    let (file, _) = files::open(path)?;
-    let tabs = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
-    Ok(csv::ReaderBuilder::new().flexible(true).delimiter(if tabs { b'\t' } else { b',' }).from_reader(file))
-}
-
-pub(super) fn csv_error(path: &Path, error: &csv::Error) -> Error {
-    Error::Unusable {
-        path: path.to_path_buf(),
-        line: error.position().map(csv::Position::line),
-        reason: error.to_string(),
-    }
-}
-
-pub(super) fn header(reader: &mut csv::Reader<File>, path: &Path) -> Result<Vec<String>, Error> {
-    let names = reader.byte_headers().map_err(|error| csv_error(path, &error))?;
-    let wrong = |reason: String| Error::Unusable { path: path.to_path_buf(), line: Some(1), reason };
-    let names: Result<Vec<String>, _> =
-        names.iter().map(|name| String::from_utf8(name.to_vec()).map(|name| name.trim().to_string())).collect();
-    let names = names.map_err(|_| wrong("the column names are not UTF-8".to_string()))?;
-    for (i, name) in names.iter().enumerate() {
-        if names[..i].contains(name) {
-            return Err(wrong(format!("there are two columns '{name}'")));
-        }
-    }
-    Ok(names)
-}
-
 /// The lines of a file with their numbers, empty ones left out, until `each` says no.
 pub(super) fn lines(path: &Path, mut each: impl FnMut(u64, &[u8]) -> Result<bool, Error>) -> Result<(), Error> {
     let (file, _) = files::open(path)?;
@@ -180,8 +146,8 @@ pub(super) fn read_rows(format: Format, path: &Path, columns: &Columns, skipped:
     let mut rows = Rows::default();
     match format {
         Format::Csv => {
-            let mut reader = csv_reader(path)?;
-            let names = header(&mut reader, path)?;
+            let mut file = CsvFile::open(path)?;
+            let names = file.header()?;
             let wanted = [&columns.label].into_iter().chain(&columns.key).chain(&columns.inputs);
             let places: Result<Vec<usize>, Error> = wanted
                 .map(|name| {
@@ -194,8 +160,7 @@ pub(super) fn read_rows(format: Format, path: &Path, columns: &Columns, skipped:
                 .collect();
             let places = places?;
             let mut record = ByteRecord::new();
-            while reader.read_byte_record(&mut record).map_err(|error| csv_error(path, &error))? {
-                let line = record.position().map_or(0, csv::Position::line);
+            while let Some(line) = file.next(&mut record)? {
                 let row = Row::Csv { record: &record, places: &places };
                 let added = if record.len() == names.len() {
                     rows.add(&row, columns, line)

@@ -5,7 +5,8 @@ use std::path::Path;
 use csv::ByteRecord;
 
 use super::Format;
-use super::rows::{Row, csv_error, csv_reader, header, lines, object};
+use super::rows::{Row, lines, object};
+use crate::csv_file::CsvFile;
 use crate::error::Error;
 use crate::skipped::Skipped;
 
@@ -27,16 +28,15 @@ pub fn texts(path: &Path, column: &str, skipped: &mut Skipped) -> Result<Vec<(u6
         Err(reason) => skipped.bad(path, Some(line), reason),
     };
     if format == Some(Format::Csv) {
-        let mut reader = csv_reader(path)?;
-        let names = header(&mut reader, path)?;
+        let mut file = CsvFile::open(path)?;
+        let names = file.header()?;
         let place = names.iter().position(|known| known == column).ok_or_else(|| Error::Unusable {
             path: path.to_path_buf(),
             line: Some(1),
             reason: format!("there is no column '{column}': there are {}", names.join(", ")),
         })?;
         let mut record = ByteRecord::new();
-        while reader.read_byte_record(&mut record).map_err(|error| csv_error(path, &error))? {
-            let line = record.position().map_or(0, csv::Position::line);
+        while let Some(line) = file.next(&mut record)? {
             let text = if record.len() == names.len() {
                 Row::Csv { record: &record, places: &[place] }.text(column, 0)
             } else {

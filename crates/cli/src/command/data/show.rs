@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use fedelity_data::{Dataset, Source, Split};
+use fedelity_data::{Dataset, Skipped, Source, Split};
 use serde_json::json;
 
 use crate::config::{Data, Overrides, find};
@@ -39,7 +39,8 @@ impl Show {
         let mut data = Data::check(&document, &mut notes)?;
         notes.iter().for_each(|note| printer.warn(note));
         let (dataset, skipped) = load_data(&document, &mut data)?;
-        skipped.note().into_iter().chain(dataset.untested()).for_each(|note| printer.warn(note));
+        printer.left_out(&skipped);
+        dataset.absent().iter().for_each(|note| printer.warn(note));
         if let Some(path) = &self.sheet {
             let Some(shape) = dataset.shape.image() else {
                 bail!("--sheet: the samples of {} are {}, not images", dataset.name, dataset.shape);
@@ -47,7 +48,7 @@ impl Show {
             Sheet { classes: &dataset.classes, split: &dataset.train, shape }.write(path)?;
         }
         if self.json {
-            printer.json(&as_json(&dataset, &data)?)?;
+            printer.json(&as_json(&dataset, &data, &skipped)?)?;
         } else {
             describe(printer, &dataset, &data)?;
         }
@@ -76,7 +77,8 @@ fn describe(printer: &Printer, dataset: &Dataset, data: &Data) -> Result<()> {
     }
     if let Some(keys) = &dataset.train.keys {
         let shown: Vec<&str> = keys.names.iter().take(3).map(String::as_str).collect();
-        printer.line(format!("keys     {}: {}, ...", plural(keys.names.len(), "natural key"), shown.join(", ")))?;
+        let more = if keys.names.len() > shown.len() { ", ..." } else { "" };
+        printer.line(format!("keys     {}: {}{more}", plural(keys.names.len(), "natural key"), shown.join(", ")))?;
     }
     match &data.source {
         Source::Folder(folder) => printer.line(format!("source   {}", absolute(&folder.dir)?))?,
@@ -96,7 +98,7 @@ fn describe(printer: &Printer, dataset: &Dataset, data: &Data) -> Result<()> {
     Ok(())
 }
 
-fn as_json(dataset: &Dataset, data: &Data) -> Result<serde_json::Value> {
+fn as_json(dataset: &Dataset, data: &Data, skipped: &Skipped) -> Result<serde_json::Value> {
     let entry = match &data.source {
         Source::Named { name, .. } => Some(find(name)?),
         _ => None,
@@ -124,6 +126,7 @@ fn as_json(dataset: &Dataset, data: &Data) -> Result<serde_json::Value> {
         "train": split(&dataset.train),
         "test": split(&dataset.test),
         "keys": dataset.train.keys.as_ref().map(|keys| keys.names.len()),
+        "left-out": skipped.count,
         "sha256": dataset.fingerprint(),
     }))
 }

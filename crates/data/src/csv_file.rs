@@ -1,0 +1,101 @@
+//! A CSV file, row by row. A quote that is never closed is an error: it would hide all rows after it.
+
+use std::fs::File;
+use std::io::{Chain, Read};
+use std::path::Path;
+
+use csv::ByteRecord;
+
+use crate::error::Error;
+use crate::files;
+
+/// A row of its own behind the last one. Where it is found inside another row, a quote is open.
+const END: &[u8] = b"\n\0fedelity end of file\0";
+
+/// A file that is read.
+pub(crate) struct CsvFile<'a> {
+    path: &'a Path,
+    reader: csv::Reader<Chain<File, &'static [u8]>>,
+}
+
+impl<'a> CsvFile<'a> {
+    /// Opens a file of comma-separated values; of tabs, if its name ends in `.tsv`.
+    pub(crate) fn open(path: &'a Path) -> Result<Self, Error> {
+        let (file, _) = files::open(path)?;
+        let tabs = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
+        let mut builder = csv::ReaderBuilder::new();
+        let delimiter = if tabs { b'\t' } else { b',' };
+        let reader = builder.has_headers(false).flexible(true).delimiter(delimiter).from_reader(file.chain(END));
+        Ok(Self { path, reader })
+    }
+
+    /// The next row and its line; none at the end of the file.
+    pub(crate) fn next(&mut self, record: &mut ByteRecord) -> Result<Option<u64>, Error> {
+        let wrong = |line, reason| Error::Unusable { path: self.path.to_path_buf(), line, reason };
+        let more = self.reader.read_byte_record(record);
+        let more = more.map_err(|error| wrong(error.position().map(csv::Position::line), error.to_string()))?;
+        let line = record.position().map_or(0, csv::Position::line);
+        let last = record.iter().next_back().unwrap_or_default();
+        match record.len() {
+            _ if !more => Ok(None),
+            1 if last == &END[1..] => Ok(None),
+            _ if last.ends_with(&END[1..]) => {
+                let reason = "a quote that is opened here or above is never closed: rows would be lost".to_string();
+                Err(wrong(Some(line), reason))
+            }
+            _ => Ok(Some(line)),
+        }
+    }
+
+    /// The first row as names of columns, none of them twice.
+    pub(crate) fn header(&mut self) -> Result<Vec<String>, Error> {
+        let mut record = ByteRecord::new();
+        let wrong = |reason: String| Error::Unusable { path: self.path.to_path_buf(), line: Some(1), reason };
+        if self.next(&mut record)?.is_none() {
+            return Err(wrong("there is no row with the names of the columns".to_string()));
+        }
+        let name = |name: &[u8]| String::from_utf8(name.to_vec()).map(|name| name.trim().to_string());
+        let names: Result<Vec<String>, _> = record.iter().map(name).collect();
+        let names = names.map_err(|_| wrong("the column names are not UTF-8".to_string()))?;
+        match names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
+            Some((_, name)) => Err(wrong(format!("there are two columns '{name}'"))),
+            None => Ok(names),
+        }
+    }
+}
+
+/// A field as text.
+pub(crate) fn field<'a>(record: &'a ByteRecord, place: usize, name: &str) -> Result<&'a str, String> {
+    std::str::from_utf8(record.get(place).unwrap_or_default())
+        .map_err(|error| format!("column '{name}': not UTF-8 from byte {} of the field on", error.valid_up_to()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(text: &str) -> Result<Vec<(u64, usize)>, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.csv");
+        std::fs::write(&path, text).unwrap();
+        let mut file = CsvFile::open(&path).unwrap();
+        let (mut record, mut found) = (ByteRecord::new(), Vec::new());
+        while let Some(line) = file.next(&mut record).map_err(|error| error.to_string())? {
+            found.push((line, record.len()));
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn an_open_quote_is_found_wherever_it_is() {
+        for end in ["", "\n", "\r\n", "\n\n"] {
+            assert_eq!(rows(&format!("a,b\n\"x\ny\",2\n3,\"4\"{end}")).unwrap(), [(1, 2), (2, 2), (4, 2)]);
+        }
+        assert_eq!(rows("").unwrap(), []);
+        for text in ["a,b\n1,\"2\n3,4\n", "a,b\n\"1,2\n3,4", "\"a,b\n1,2\n"] {
+            let error = rows(text).unwrap_err();
+            assert!(error.contains("never closed"), "{text:?}: {error}");
+        }
+        assert!(rows("a,b\n1,\"2\n3,4\n").unwrap_err().contains("a.csv:2: "));
+    }
+}
