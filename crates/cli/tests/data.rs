@@ -102,6 +102,15 @@ fn bad_rows_are_named_or_counted() {
     let (out, err) = done(dir.path(), &[&args[..], &["--skip-bad"]].concat());
     assert!(err.contains("2 left out: ") && err.contains("t.csv:4: column 'age'"), "{err}");
     assert!(out.contains("high") && out.contains("low"), "{out}");
+    let (out, err) = done(dir.path(), &[&["-q"], &args[..], &["--skip-bad", "--json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(json["left-out"] == 2 && err.contains("2 left out: "), "{out} {err}");
+    let run = ["run", "-q", "--skip-bad", "--output", "r", "--set", "data.name=csv", "--set", "data.train=t.csv"];
+    let keys = ["--set", "data.label=outcome", "--set", "model.name=logistic", "--set", "partition.kind=iid"];
+    let small = ["--set", "partition.clients=2", "--set", "clients.per-round=1", "--set", "rounds=1"];
+    done(dir.path(), &[&run[..], &keys, &small].concat());
+    let record = fs::read_to_string(dir.path().join("r/rounds.jsonl")).unwrap();
+    assert!(record.lines().next().unwrap().contains("\"left-out\":2"), "{record}");
     for (set, expected) in [
         ("data.train=none.csv", "cannot open none.csv"),
         ("data.label=nothing", "there is no column 'nothing' for data.label: there are site, age, height, outcome"),

@@ -16,6 +16,8 @@ pub struct LocalEvaluation {
     pub of: u64,
     /// Rounds from one measurement to the next.
     pub every: u64,
+    /// Rounds from one comparison of layers to the next. Older records lack it.
+    pub alignment_every: u64,
     /// The samples, by class.
     pub class_samples: Vec<u64>,
 }

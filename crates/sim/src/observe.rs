@@ -148,6 +148,7 @@ impl Plan {
             samples: self.indices.len() as u64,
             of: labels.len() as u64,
             every: self.every as u64,
+            alignment_every: (self.every * if self.metrics == Metrics::All { 1 } else { ALIGN_EVERY }) as u64,
             class_samples,
         }
     }

@@ -125,6 +125,7 @@ pub(crate) fn header(made: Made, method: &str, seed: u64) -> Header {
             metrics: "standard".into(),
             samples: 500,
             of: 1_000,
+            alignment_every: 1,
             every: 1,
             class_samples: vec![],
         }),
