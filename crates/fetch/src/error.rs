@@ -23,13 +23,31 @@ pub enum Error {
         /// The answer.
         status: u16,
     },
-    /// The file is longer or shorter than it must be.
-    #[error("{url}: expected {expected} bytes, the server has {found}")]
+    /// A folder of this machine does not have it.
+    #[error("cannot get {}: {reason}", path.display())]
+    NotHere {
+        /// What was looked for.
+        path: PathBuf,
+        /// What is not there.
+        reason: String,
+    },
+    /// The file is longer or shorter than the published one.
+    #[error("{url}: expected {expected} bytes, found {found}")]
     Length {
         /// What was asked for.
         url: String,
-        /// The length of the published file, or the greatest one that is taken.
+        /// The length of the published file.
         expected: u64,
+        /// What the server says or sends.
+        found: u64,
+    },
+    /// The file, whose length is not known, is longer than any that is taken.
+    #[error("{url}: expected at most {most} bytes, found {found}")]
+    TooLong {
+        /// What was asked for.
+        url: String,
+        /// The greatest length.
+        most: u64,
         /// What the server says or sends.
         found: u64,
     },
@@ -42,6 +60,14 @@ pub enum Error {
         expected: String,
         /// What was computed.
         found: String,
+    },
+    /// There is no checksum, but this cannot be the published file.
+    #[error("{what} {reason}; what was downloaded is removed")]
+    NotData {
+        /// Which file.
+        what: String,
+        /// What it is.
+        reason: &'static str,
     },
     /// The archive is damaged, or does what no archive of data does.
     #[error("{}: {reason}; nothing of it is kept", path.display())]
@@ -75,6 +101,6 @@ pub enum Error {
         /// The data set.
         name: &'static str,
         /// What to do.
-        how: &'static str,
+        how: String,
     },
 }

@@ -5,6 +5,8 @@
 
 mod check;
 mod error;
+mod listed;
+mod lock;
 mod set;
 mod transfer;
 mod unpack;

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use fedelity_data::catalogue::Entry;
 use fedelity_data::download::{Form, Remote};
 
+use crate::lock::Lock;
 use crate::transfer::{Event, Patience, Transfer};
-use crate::{Error, Limits, check, unpack};
+use crate::{Error, Limits, check, listed, unpack};
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,16 +33,26 @@ pub fn fetch(
 ) -> Result<Fetched, Error> {
     let Some(folder) = entry.folder else { return Ok(Fetched::PartOfTheProgram) };
     let home = dir.join(folder);
-    if let Some(how) = entry.download.by_hand {
-        return Err(Error::ByHand { name: entry.name, how });
+    if entry.download.by_hand.is_some() {
+        return Err(Error::ByHand { name: entry.name, how: by_hand(entry, dir) });
     }
     let set = Set { entry, dir, home: &home, mirror: mirror.unwrap_or(entry.download.base), patience };
-    let single = entry.download.files.iter().all(|remote| remote.form == Form::File);
-    if home.exists() && !single {
-        set.check_content(&home, event).map_err(|error| in_the_way(&home, error))?;
+    // A folder that cannot be written to is no hindrance if all is there.
+    if !set.is_underway() && set.is_there(event)? {
         return Ok(Fetched::WasThere(home));
     }
     fs::create_dir_all(dir).map_err(|source| io_error("create", dir, source))?;
+    let _lock = Lock::take(&set.hidden("lock"), entry.name, event)?;
+    // The lock is this process's: who began to unpack was ended.
+    drop(Aside(set.hidden("unpack")));
+    if set.is_there(event)? {
+        entry.download.files.iter().try_for_each(|remote| remove(&set.part(remote)))?;
+        return Ok(Fetched::WasThere(home));
+    }
+    if !set.is_plain() && home.exists() {
+        let missing = listed::lack(entry, &home).unwrap_or_default();
+        event(Event::Incomplete { path: home.clone(), missing });
+    }
     let mut new = false;
     for remote in entry.download.files {
         new |= set.get(remote, event)?;
@@ -59,7 +70,7 @@ pub fn by_hand(entry: &Entry, dir: &Path) -> String {
     let mut lines = vec!["Without a network, on a machine that has one, download".to_string()];
     lines.extend(entry.download.files.iter().map(|remote| format!("  {}{}", entry.download.base, remote.name)));
     lines.push("and bring it here in a folder FOLDER; then this checks it and puts it into place:".to_string());
-    lines.push(format!("  fedelity data fetch {} --mirror FOLDER", entry.name));
+    lines.push(format!("  fedelity data fetch {} --mirror FOLDER --data-dir {}", entry.name, quoted(dir)));
     lines.push(format!("Or put the files themselves into {}:", home.display()));
     lines.push(format!("  {}", entry.files.join(", ")));
     lines.join("\n")
@@ -75,15 +86,58 @@ struct Set<'a> {
 }
 
 impl Set<'_> {
+    /// Whether the files are kept as they are downloaded.
+    fn is_plain(&self) -> bool {
+        self.entry.download.files.iter().all(|remote| remote.form == Form::File)
+    }
+
+    /// Whether the data set is there, and right as far as that is known. Something else in its place is an error.
+    fn is_there(&self, event: &mut dyn FnMut(Event)) -> Result<bool, Error> {
+        if self.is_plain() {
+            let files = self.entry.download.files;
+            let all = files.iter().all(|remote| self.home.join(remote.name).exists());
+            return if all {
+                files.iter().try_for_each(|remote| self.check_kept(remote, event)).map(|()| true)
+            } else {
+                Ok(false)
+            };
+        }
+        match listed::lack(self.entry, self.home) {
+            None => self.check_content(self.home, event).map_err(|error| in_the_way(self.home, error)).map(|()| true),
+            Some(_) if is_free(self.home) => Ok(false),
+            Some(reason) => Err(Error::InTheWay { path: self.home.to_path_buf(), reason }),
+        }
+    }
+
+    /// Whether a process is at it, or was ended while it was.
+    fn is_underway(&self) -> bool {
+        let parts = self.entry.download.files.iter().map(|remote| self.part(remote));
+        let lock = cfg!(unix).then(|| self.hidden("lock"));
+        parts.chain([self.hidden("unpack")]).chain(lock).any(|path| path.exists())
+    }
+
+    /// A place beside the data that is gone in the end.
+    fn hidden(&self, end: &str) -> PathBuf {
+        self.dir.join(format!(".{}.{end}", self.entry.name))
+    }
+
+    /// What is there of a download. Files of different sets have the same names.
+    fn part(&self, remote: &Remote) -> PathBuf {
+        self.dir.join(format!("{}-{}.part", self.entry.name, remote.name))
+    }
+
+    fn check_kept(&self, remote: &Remote, event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+        let place = self.home.join(remote.name);
+        self.check(remote, &place, &place, event).map_err(|error| in_the_way(&place, error))
+    }
+
     /// Gets one file; false if it was there.
     fn get(&self, remote: &Remote, event: &mut dyn FnMut(Event)) -> Result<bool, Error> {
         let place = self.home.join(remote.name);
         if remote.form == Form::File && place.exists() {
-            self.check(remote, &place, &place, event).map_err(|error| in_the_way(&place, error))?;
-            return Ok(false);
+            return self.check_kept(remote, event).map(|()| false);
         }
-        // Files of different sets have the same names.
-        let part = self.dir.join(format!("{}-{}.part", self.entry.name, remote.name));
+        let part = self.part(remote);
         if remote.form == Form::File && !self.is_checked(remote) {
             // Nothing would tell that the parts do not belong together.
             remove(&part)?;
@@ -103,7 +157,7 @@ impl Set<'_> {
         match kept {
             Ok(()) if remote.form != Form::File => remove(&part)?,
             // A wrong file must not be gone on with.
-            Err(Error::Checksum { .. } | Error::Archive { .. }) => remove(&part)?,
+            Err(Error::Checksum { .. } | Error::NotData { .. } | Error::Archive { .. }) => remove(&part)?,
             _ => {}
         }
         kept.map(|()| true)
@@ -124,6 +178,11 @@ impl Set<'_> {
         if let Some(expected) = remote.sha256 {
             let found = check::file(file).map_err(|source| io_error("read", file, source))?;
             compare(remote.name, expected, found)?;
+        }
+        if !self.is_checked(remote)
+            && let Some(reason) = listed::unlike_data(file).map_err(|source| io_error("read", file, source))?
+        {
+            return Err(Error::NotData { what: remote.name.to_string(), reason });
         }
         if remote.form != Form::File {
             if remote.sha256.is_none() && self.entry.download.content.is_empty() {
@@ -157,7 +216,8 @@ impl Set<'_> {
         event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
         event(Event::Unpacking { name: remote.name.to_string() });
-        let aside = Aside::new(self.dir, self.entry.name)?;
+        let aside = Aside(self.hidden("unpack"));
+        fs::create_dir(&aside.0).map_err(|source| io_error("create", &aside.0, source))?;
         match remote.form {
             Form::Zip(_) => unpack::zip(archive, &aside.0, Limits::default())?,
             _ => unpack::tar_gz(archive, &aside.0, Limits::default())?,
@@ -167,9 +227,16 @@ impl Set<'_> {
             let reason = format!("there is no folder '{}' in it", inside.unwrap_or_default());
             return Err(Error::Archive { path: archive.to_path_buf(), reason });
         }
+        if let Some(reason) = listed::lack(self.entry, &root) {
+            return Err(Error::Archive { path: archive.to_path_buf(), reason });
+        }
         self.check_content(&root, event)?;
         if let Some(parent) = self.home.parent() {
             fs::create_dir_all(parent).map_err(|source| io_error("create", parent, source))?;
+        }
+        if self.home.exists() {
+            // It is empty, or it stays. Not everywhere can a folder take the place of another.
+            fs::remove_dir(self.home).map_err(|source| io_error("replace", self.home, source))?;
         }
         fs::rename(&root, self.home).map_err(|source| io_error("move into place", self.home, source))
     }
@@ -186,16 +253,6 @@ impl Set<'_> {
 
 /// A folder beside the data that is removed in the end, whatever happens.
 struct Aside(PathBuf);
-
-impl Aside {
-    fn new(dir: &Path, name: &str) -> Result<Self, Error> {
-        let path = dir.join(format!(".{name}-{}.unpack", std::process::id()));
-        // What a process of the same number left behind.
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).map_err(|source| io_error("create", &path, source))?;
-        Ok(Self(path))
-    }
-}
 
 impl Drop for Aside {
     fn drop(&mut self) {
@@ -217,8 +274,26 @@ fn in_the_way(path: &Path, error: Error) -> Error {
             let reason = format!("{what} has SHA-256 {found}, not {expected}");
             Error::InTheWay { path: path.to_path_buf(), reason }
         }
+        Error::NotData { what, reason } => {
+            Error::InTheWay { path: path.to_path_buf(), reason: format!("{what} {reason}") }
+        }
         other => other,
     }
+}
+
+/// Whether a folder can be moved there: there is none, or an empty one.
+fn is_free(path: &Path) -> bool {
+    match fs::symlink_metadata(path) {
+        Ok(about) => about.is_dir() && fs::read_dir(path).is_ok_and(|mut inside| inside.next().is_none()),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// A path as it is written in a command.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/\\.:_-+,@=".contains(c);
+    if !text.is_empty() && text.chars().all(plain) { text } else { format!("\"{text}\"") }
 }
 
 fn remove(path: &Path) -> Result<(), Error> {

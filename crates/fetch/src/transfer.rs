@@ -1,7 +1,7 @@
 //! One file over HTTP, into a part file that a later attempt goes on with.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
@@ -37,6 +37,18 @@ pub enum Event {
     /// There is no checksum to check this file with.
     Unchecked {
         /// The name of the file.
+        name: String,
+    },
+    /// The folder of the data set is there, but nothing is in it; it is fetched.
+    Incomplete {
+        /// The folder.
+        path: PathBuf,
+        /// What is missing first.
+        missing: String,
+    },
+    /// Another process fetches this data set; it is waited for.
+    Waiting {
+        /// The name of the data set.
         name: String,
     },
     /// An archive is being unpacked.
@@ -98,6 +110,9 @@ pub(crate) struct Transfer<'a> {
 impl Transfer<'_> {
     /// Downloads until the file is whole. What there is of it is kept when this fails.
     pub(crate) fn run(&self, event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+        if let Some(path) = local(&self.url) {
+            look(&path)?;
+        }
         let (mut fruitless, mut pause) = (0, self.patience.pause);
         // The most that there ever was: a server that starts anew again and again brings nothing.
         let mut most = self.have();
@@ -147,7 +162,7 @@ impl Transfer<'_> {
         if let Some(total) = answer.total
             && (total > most || self.expected.is_some_and(|expected| expected != total))
         {
-            return Err(Error::Length { url: self.url.clone(), expected: most, found: total });
+            return Err(self.wrong_length(total));
         }
         let start = if answer.start == have { have } else { 0 };
         if answer.start != start {
@@ -169,7 +184,7 @@ impl Transfer<'_> {
                     at += block.len() as u64;
                     if at > most {
                         self.remove()?;
-                        return Err(Error::Length { url: self.url.clone(), expected: most, found: at });
+                        return Err(self.wrong_length(at));
                     }
                     file.write_all(&block).map_err(failed)?;
                 }
@@ -188,6 +203,14 @@ impl Transfer<'_> {
                 Ok(Attempt::Lost(reason))
             }
             _ => Ok(Attempt::Whole),
+        }
+    }
+
+    fn wrong_length(&self, found: u64) -> Error {
+        let url = self.url.clone();
+        match self.expected {
+            Some(expected) => Error::Length { url, expected, found },
+            None => Error::TooLong { url, most: self.patience.most_bytes, found },
         }
     }
 
@@ -247,11 +270,22 @@ fn local(url: &str) -> Option<PathBuf> {
     (path.is_some() || !url.contains("://")).then(|| PathBuf::from(path.unwrap_or(url)))
 }
 
-fn read_file(path: &Path, from: u64) -> Result<Answer, String> {
-    let file = File::open(path);
-    let Ok(mut file) = file else {
-        return Ok(Answer { status: 404, start: 0, total: None, blocks: sync_channel(1).1 });
+/// Whether a file of this machine can be read.
+fn look(path: &Path) -> Result<(), Error> {
+    let Err(source) = File::open(path) else { return Ok(()) };
+    let path = path.to_path_buf();
+    let reason = match path.parent() {
+        _ if !matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Err(Error::Io { action: "open", source, path });
+        }
+        Some(folder) if !folder.is_dir() => format!("there is no folder {}", folder.display()),
+        _ => "there is no such file".to_string(),
     };
+    Err(Error::NotHere { path, reason })
+}
+
+fn read_file(path: &Path, from: u64) -> Result<Answer, String> {
+    let mut file = File::open(path).map_err(|error| error.to_string())?;
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     if from > 0 && from >= length {
         return Ok(Answer { status: 416, start: 0, total: Some(length), blocks: sync_channel(1).1 });
@@ -272,7 +306,7 @@ fn blocks(mut body: impl Read + Send + 'static) -> Receiver<Result<Vec<u8>, Stri
                     block.truncate(n);
                     sender.send(Ok(block))
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
                 Err(error) => {
                     // Who gave up does not listen.
                     let _ = sender.send(Err(error.to_string()));

@@ -32,7 +32,8 @@ fn sha256(bytes: &[u8]) -> &'static str {
 fn entry(form: Form, sha256: Option<&'static str>, content: &'static [(&'static str, &'static str)]) -> Entry {
     let remote = Remote { name: "a.bin", bytes: None, sha256, form };
     let download = Download { base: "http://127.0.0.1:9/nowhere/", files: vec![remote].leak(), content, by_hand: None };
-    Entry { name: "set", folder: Some("home"), files: &["a.bin"], download, ..*catalogue::find("mnist").unwrap() }
+    let files: &[&str] = if form == Form::File { &["a.bin"] } else { &["one.bin"] };
+    Entry { name: "set", folder: Some("home"), files, download, ..*catalogue::find("mnist").unwrap() }
 }
 
 struct Case {
@@ -176,7 +177,15 @@ fn an_endless_file_ends() {
     let mut case = Case::new(Manner { no_length: true, ..Manner::default() });
     case.server.put("a.bin", &vec![7; 2 << 20]);
     let error = case.fetch(&entry(Form::File, None, &[])).unwrap_err();
-    assert!(matches!(error, Error::Length { expected: 1_048_576, .. }), "{error}");
+    assert!(matches!(error, Error::TooLong { most: 1_048_576, .. }), "{error}");
+    assert_eq!(case.names(), [""; 0]);
+}
+
+#[test]
+fn a_length_that_is_too_great_to_take_is_called_so() {
+    let mut case = Case::new(Manner { lie: 2 << 20, ..Manner::default() });
+    let text = case.fetch(&entry(Form::File, None, &[])).unwrap_err().to_string();
+    assert!(text.contains("expected at most 1048576 bytes, found 2147152"), "{text}");
     assert_eq!(case.names(), [""; 0]);
 }
 
@@ -228,9 +237,15 @@ fn no_network_says_what_to_put_where() {
     let error = fetch(&entry, dir.path(), None, PATIENCE, &mut |_| {}).unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     let text = by_hand(catalogue::find("cifar10").unwrap(), dir.path());
-    for part in ["https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "cifar-10-batches-bin", "--mirror"] {
+    let command = format!("fedelity data fetch cifar10 --mirror FOLDER --data-dir {}", dir.path().display());
+    for part in ["https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "cifar-10-batches-bin", &command] {
         assert!(text.contains(part), "{text}");
     }
+    let text = by_hand(catalogue::find("cifar10").unwrap(), Path::new("my data"));
+    assert!(text.contains("--data-dir \"my data\""), "{text}");
+    let error = fetch(catalogue::find("femnist").unwrap(), dir.path(), None, PATIENCE, &mut |_| {}).unwrap_err();
+    let place = dir.path().join("femnist").display().to_string();
+    assert!(error.to_string().contains("preprocess.sh") && error.to_string().contains(&place), "{error}");
 }
 
 #[test]
@@ -243,7 +258,11 @@ fn a_folder_is_a_mirror() {
     fs::remove_dir_all(case.dir.path().join("home")).unwrap();
     fs::remove_file(folder.path().join("a.bin")).unwrap();
     let error = fetch(&checked(), case.dir.path(), Some(&mirror), PATIENCE, &mut |_| {}).unwrap_err();
-    assert!(matches!(error, Error::Status { status: 404, .. }), "{error}");
+    assert!(matches!(error, Error::NotHere { .. }), "{error}");
+    assert!(error.to_string().ends_with("a.bin: there is no such file"), "{error}");
+    let nowhere = folder.path().join("nowhere").display().to_string();
+    let error = fetch(&checked(), case.dir.path(), Some(&nowhere), PATIENCE, &mut |_| {}).unwrap_err();
+    assert!(error.to_string().ends_with(&format!("there is no folder {nowhere}")), "{error}");
     case.fetch(&checked()).unwrap();
 }
 

@@ -72,7 +72,7 @@ impl Fetch {
                     printer.say(format_args!("{} is there already: {}", entry.name, path.display()));
                 }
                 Ok(Fetched::New(path)) => printer.say(format_args!("{} is in {}", entry.name, path.display())),
-                Err(error @ (Error::Unreachable { .. } | Error::Status { .. })) => {
+                Err(error @ (Error::Unreachable { .. } | Error::Status { .. } | Error::NotHere { .. })) => {
                     return Err(anyhow!("{error}\n{}", by_hand(entry, &dir)));
                 }
                 Err(error) => return Err(error.into()),
@@ -120,6 +120,10 @@ impl Told {
             }
             Event::Again { reason } => say(format!("  {reason}; trying again")),
             Event::Unchecked { name } => say(format!("  {name}: no checksum known, it is taken as it is")),
+            Event::Incomplete { path, missing } => {
+                say(format!("  {} is empty ({missing}); it is fetched", path.display()));
+            }
+            Event::Waiting { name } => say(format!("  another process is fetching {name}; waiting for it")),
             Event::Checking { name } => printer.detail(format_args!("  checking {name}")),
             Event::Unpacking { name } => say(format!("  unpacking {name}")),
             _ => {}

@@ -1,0 +1,62 @@
+//! One process at a time fetches a data set into a folder.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Event};
+
+/// Held until it is dropped, or the process ends in whatever way.
+pub(crate) struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Lock {
+    /// Waits for another process that has it.
+    pub(crate) fn take(path: &Path, name: &str, event: &mut dyn FnMut(Event)) -> Result<Self, Error> {
+        let failed = |action| move |source| Error::Io { action, source, path: path.to_path_buf() };
+        loop {
+            let file =
+                OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(failed("open"))?;
+            match file.try_lock() {
+                // A file system without locks has to do without.
+                Ok(()) | Err(TryLockError::Error(_)) => {}
+                Err(TryLockError::WouldBlock) => {
+                    event(Event::Waiting { name: name.to_string() });
+                    file.lock().map_err(failed("lock"))?;
+                }
+            }
+            if is_at(&file, path).map_err(failed("open"))? {
+                return Ok(Self { path: path.to_path_buf(), _file: file });
+            }
+        }
+    }
+}
+
+/// Whether the file is still the one of this name: who had the lock before removes it.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let here = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(there) => Ok((here.dev(), here.ino()) == (there.dev(), there.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Elsewhere nobody removes it.
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if cfg!(unix) {
+            // While it is held, so that nobody's but this one's is removed.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
