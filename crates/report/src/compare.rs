@@ -149,8 +149,9 @@ impl Comparison {
             notes: Vec::new(),
             left_out: study.left_out.clone(),
         };
-        new.notes = new.remarks();
-        if options.apart && settings.iter().any(|other| *other != settings[0]) {
+        let mixed = options.apart && settings.iter().any(|other| *other != settings[0]);
+        new.notes = new.remarks(if mixed { baseline.method() } else { &baseline.label });
+        if mixed {
             let note = "The runs have different data or partitions: differences, rounds to target and ranks are among \
                         those on the same.";
             new.notes.push(note.to_string());
@@ -159,7 +160,7 @@ impl Comparison {
     }
 
     /// What there is to know about the numbers.
-    fn remarks(&self) -> Vec<String> {
+    fn remarks(&self, baseline: &str) -> Vec<String> {
         let mut notes = Vec::new();
         let differences: Vec<&Difference> = self.rows.iter().filter_map(|row| row.difference.as_ref()).collect();
         let mut tests: Vec<Test> = Vec::new();
@@ -173,17 +174,16 @@ impl Comparison {
             if names.is_empty() {
                 let reason =
                     if most < 2 { "one seed has no interval and no p-value" } else { "all differences are equal" };
-                notes.push(format!("Differences to {} on the same seeds; {reason}.", self.baseline));
+                notes.push(format!("Differences to {baseline} on the same seeds; {reason}."));
             } else {
                 notes.push(format!(
-                    "Differences to {} on the same seeds, with a 95 % interval (Student's t) and a two-sided p-value \
-                     ({}, n = {most}){}.",
-                    self.baseline,
+                    "Differences to {baseline} on the same seeds, with a 95 % interval (Student's t) and a two-sided \
+                     p-value ({}, n = {most}){}.",
                     names.join(", "),
                     if differences.len() > 1 { "; p (Holm) is corrected for all rows" } else { "" }
                 ));
             }
-            if most == 2 {
+            if most == 2 && !names.is_empty() {
                 notes.push("Two seeds say very little; the interval shows it.".to_string());
             }
         }
