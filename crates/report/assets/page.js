@@ -4,7 +4,10 @@
   const hidden = new Set();
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const chosen = {};
-  let charts = [];
+  const charts = new Map();
+  const views = new Map();
+  /* Bands of more methods than these lie over each other. */
+  const BANDS = 6;
   const shades = ["#440154", "#472c7a", "#3b518b", "#2c718e", "#21908d", "#27ad81", "#5cc863", "#aadc32", "#fde725"];
 
   const make = (tag, attributes, ...children) => {
@@ -26,7 +29,15 @@
     if (percent) return (100 * value).toFixed(2) + " %";
     return Number.isInteger(value) ? String(value) : Number(value.toPrecision(5)).toString();
   };
+  const crowded = () => data.methods.length - hidden.size > BANDS;
+  const spread = (series) => !series.faint && series.points.some((p) => p[2] < p[3]);
   const name = (series) => data.methods[series.method].label + (series.part ? ", " + series.part : "");
+
+  /* Dots have no dashes: where colours come again, the mark is another one. */
+  const MARKS = {
+    circle: "M9 5a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", triangle: "M13 0.5L17.5 9H8.5Z", rect: "M9.5 1.5H16.5V8.5H9.5Z", diamond: "M13 0L18 5L13 10L8 5Z",
+  };
+  const mark = (method) => Object.keys(MARKS)[Math.floor(method / 8) % 4];
 
   function axes() {
     const faint = variable("--faint"), line = variable("--line");
@@ -34,6 +45,15 @@
       axisLabel: { color: faint, hideOverlap: true }, nameTextStyle: { color: faint },
       axisLine: { lineStyle: { color: faint } }, splitLine: { lineStyle: { color: line } },
     };
+  }
+
+  /* Labels and names of axes find their room inside. */
+  const grid = { left: 6, right: 18, top: 6, bottom: 4, outerBoundsMode: "same", outerBoundsContain: "all" };
+
+  /* Labels of categories: long ones, and many, are turned. */
+  function turned(text, names) {
+    const rotate = names.some((label) => label.length > 4) ? (names.length > 12 ? 90 : 60) : 0;
+    return { ...text.axisLabel, rotate, width: 80, overflow: "truncate", fontSize: 11 };
   }
 
   function box() {
@@ -47,11 +67,11 @@
     const text = axes(), shown = figure.series.filter((series) => !hidden.has(series.method));
     const scale = figure.percent ? 100 : 1;
     const series = [];
-    const single = shown.every((one) => one.points.length < 2);
+    const single = shown.every((one) => one.points.length < 2), bands = !crowded();
     for (const one of shown) {
       const style = data.methods[one.method];
       const opacity = one.faint ? (dark.matches ? 0.6 : 0.45) : 1;
-      if (!one.faint && one.points.some((p) => p[2] < p[3])) {
+      if (bands && spread(one)) {
         series.push({
           type: "custom", silent: true, name: name(one) + " (band)", tooltip: { show: false }, z: 1,
           /* The axis makes room for the ends of the band; the first of them draws all of it. */
@@ -63,7 +83,7 @@
               points: one.points.map((p) => api.coord([p[0], p[3] * scale]))
                 .concat(one.points.slice().reverse().map((p) => api.coord([p[0], p[2] * scale]))),
             },
-            style: { fill: style.colour, opacity: shown.length > 8 ? 0.06 : 0.15 },
+            style: { fill: style.colour, opacity: 0.15 },
           }),
         });
       }
@@ -76,7 +96,7 @@
     }
     const whole = figure.x === "round";
     return {
-      animation: false, grid: { left: 12, right: 18, top: 34, bottom: 30, containLabel: true },
+      animation: false, grid,
       tooltip: {
         ...box(), trigger: "axis", axisPointer: { type: "line" }, order: "valueDesc",
         formatter: (items) => {
@@ -91,7 +111,7 @@
         },
       },
       xAxis: {
-        type: "value", name: figure.x, nameLocation: "middle", nameGap: 26, scale: true, minInterval: whole ? 1 : 0,
+        type: "value", name: figure.x, nameLocation: "middle", nameGap: 8, scale: true, minInterval: whole ? 1 : 0,
         ...text, splitLine: { show: false },
         min: !whole ? 0 : single ? undefined : "dataMin", max: !whole || single ? undefined : "dataMax",
       },
@@ -107,21 +127,19 @@
     const text = axes(), cells = [];
     figure.cells.forEach((row, y) => row.forEach((value, x) => cells.push([x, y, value === null ? "-" : value])));
     const labelled = figure.columns.length <= 12 && figure.rows.length <= 12 && figure.y !== "client";
-    const long = figure.columns.some((column) => column.length > 4);
     return {
       animation: false,
-      grid: { left: 8, right: 58, top: 12, bottom: 30, containLabel: true },
+      grid: { ...grid, right: 58 },
       tooltip: {
         ...box(),
         formatter: (item) => `${escape(figure.y)} ${escape(figure.rows[item.value[1]])}<br>${escape(figure.x)} ${escape(figure.columns[item.value[0]])}<br><b>${item.value[2] === "-" ? "-" : number(item.value[2], figure.percent)}</b>`,
       },
       xAxis: {
-        type: "category", data: figure.columns, name: figure.x, nameLocation: "middle", nameGap: long ? 58 : 26,
-        ...text, splitLine: { show: false }, axisTick: { show: false },
-        axisLabel: { ...text.axisLabel, rotate: long ? 60 : 0, width: 70, overflow: "truncate", fontSize: 11 },
+        type: "category", data: figure.columns, name: figure.x, nameLocation: "middle", nameGap: 8,
+        ...text, splitLine: { show: false }, axisTick: { show: false }, axisLabel: turned(text, figure.columns),
       },
       yAxis: {
-        type: "category", data: figure.rows, inverse: true, ...text, splitLine: { show: false }, axisTick: { show: false },
+        type: "category", data: figure.rows, inverse: true, name: figure.y, nameLocation: "middle", nameGap: 8, ...text, splitLine: { show: false }, axisTick: { show: false },
         axisLabel: { ...text.axisLabel, width: 90, overflow: "truncate", fontSize: 11 },
       },
       visualMap: {
@@ -165,19 +183,18 @@
     const text = axes();
     const series = figure.series.map((rounds, method) => ({ rounds, method })).filter((one) => !hidden.has(one.method));
     return {
-      animation: false, grid: { left: 12, right: 18, top: 34, bottom: 30, containLabel: true },
+      animation: false, grid,
       tooltip: { ...box(), trigger: "axis", order: "valueDesc", valueFormatter: (value) => (value === null || value === undefined ? "-" : value.toFixed(2) + " %") },
       xAxis: {
-        type: "category", data: figure.classes, ...text, splitLine: { show: false },
-        axisLabel: { ...text.axisLabel, rotate: figure.classes.some((c) => c.length > 4) ? 40 : 0, width: 90, overflow: "truncate" },
+        type: "category", data: figure.classes, name: "class", nameLocation: "middle", nameGap: 8,
+        ...text, splitLine: { show: false }, axisLabel: turned(text, figure.classes),
       },
       yAxis: { type: "value", min: 0, max: 100, name: "accuracy (%)", ...text, nameTextStyle: { ...text.nameTextStyle, align: "left" } },
       series: series.map((one) => {
         const style = data.methods[one.method];
         return {
-          type: "line", name: style.label, symbolSize: 8, data: one.rounds[at].map((v) => (v === null ? null : 100 * v)),
-          lineStyle: { color: style.colour, width: 1.5, opacity: 0.6, type: style.dash.length ? style.dash : "solid" },
-          itemStyle: { color: style.colour }, emphasis: { disabled: true },
+          type: "scatter", name: style.label, symbol: mark(one.method), symbolSize: 8, data: one.rounds[at].map((v) => (v === null ? null : 100 * v)),
+          itemStyle: { color: style.colour, opacity: 0.85 }, emphasis: { disabled: true },
         };
       }),
     };
@@ -188,173 +205,305 @@
       case "lines": return lines(figure);
       case "heat": return heat(figure);
       case "points": return points(figure);
-      default: return classes(figure, Math.min(chosen[figure.id + "/round"] ?? Infinity, figure.rounds.length - 1));
+      default: return classes(figure, place(figure));
     }
   }
 
   const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) if (entry.isIntersecting) draw(charts.find((chart) => chart.node === entry.target));
+    for (const entry of entries) {
+      const chart = charts.get(entry.target.dataset.figure);
+      if (!chart || chart.node !== entry.target) continue;
+      chart.near = entry.isIntersecting;
+      if (chart.near && chart.stale) draw(chart);
+    }
   }, { rootMargin: "300px" });
 
   function draw(chart) {
-    if (!chart) return;
     if (!chart.instance) {
       const renderer = chart.figure.kind === "heat" ? "canvas" : "svg";
       chart.instance = echarts.init(chart.node, null, { renderer });
-      new ResizeObserver(() => { if (chart.node.isConnected && !chart.instance.isDisposed()) chart.instance.resize(); }).observe(chart.node);
+      chart.sizes = new ResizeObserver(() => chart.instance.resize());
+      chart.sizes.observe(chart.node);
     }
     chart.instance.setOption(option(chart.figure), { notMerge: true });
+    chart.stale = false;
     chart.node.dataset.drawn = "yes";
   }
 
-  function plot(figure) {
-    const node = make("div", { class: figure.kind === "heat" ? "chart heat" : "chart", "data-figure": figure.id, role: "img", "aria-label": figure.title });
-    charts.push({ node, figure, instance: null });
-    seen.observe(node);
-    return node;
+  /* Draws again what can be seen, and the rest when it comes into sight. */
+  function renew(chart) {
+    chart.stale = true;
+    if (chart.near) draw(chart);
   }
 
-  function forget(node) {
-    for (const chart of charts.filter((chart) => node.contains(chart.node))) {
-      seen.unobserve(chart.node);
-      if (chart.instance) chart.instance.dispose();
+  /* The element of a figure; the one that is there gets the new numbers. */
+  function plot(figure) {
+    let chart = charts.get(figure.id);
+    if (!chart) {
+      const node = make("div", { class: figure.kind === "heat" ? "chart heat" : "chart", "data-figure": figure.id, role: "img" });
+      chart = { node, figure, instance: null, sizes: null, near: false, stale: true };
+      charts.set(figure.id, chart);
+      seen.observe(node);
+    } else if (chart.figure !== figure) {
+      chart.figure = figure;
+      renew(chart);
     }
-    charts = charts.filter((chart) => !node.contains(chart.node));
-    node.replaceChildren();
+    chart.node.setAttribute("aria-label", figure.title);
+    return chart.node;
+  }
+
+  function forget(id) {
+    const chart = charts.get(id);
+    if (!chart) return;
+    charts.delete(id);
+    seen.unobserve(chart.node);
+    if (chart.instance) {
+      chart.sizes.disconnect();
+      /* An empty drawing at once: parts of the last one that wait for a frame are given up. */
+      chart.instance.clear();
+      chart.instance.getZr().flush();
+      chart.instance.dispose();
+    }
+    chart.node.remove();
   }
 
   const FEW = 6;
+  const wanted = (card) => card.figures.filter((figure) => figure.method === null || !hidden.has(figure.method));
 
-  function fillCard(card, body) {
-    forget(body);
-    if (!card.choice) {
-      const wanted = card.figures.filter((figure) => figure.method === null || !hidden.has(figure.method));
-      const all = chosen[card.id + "/all"];
-      const large = card.figures.some((figure) => figure.kind === "heat" && figure.rows.length > 20);
-      const panels = make("div", { class: large ? "panels large" : "panels" });
-      const shown = all ? wanted : wanted.slice(0, FEW);
-      for (const figure of shown) panels.append(make("figure", {}, make("figcaption", {}, figure.title), plot(figure)));
-      if (card.figures[0].kind === "points") {
-        const names = card.figures[0].classes;
-        const legend = make("div", { class: "legend" });
-        names.forEach((label, k) => legend.append(make("span", {}, make("i", { style: "background:" + hue(k, names.length) }), label)));
-        body.append(legend);
-      }
-      body.append(panels);
-      if (wanted.length > FEW) {
-        const label = all ? "Show fewer" : `Show all ${wanted.length}`;
-        body.append(make("div", { class: "tools" }, make("button", { onclick: () => { chosen[card.id + "/all"] = !all; fillCard(card, body); } }, label)));
-      }
-      return;
-    }
-    const at = Math.min(chosen[card.id] || 0, card.figures.length - 1);
-    const figure = card.figures[at];
-    if (card.figures.length > 1) {
-      const select = make("select", { "aria-label": card.title, onchange: (event) => { chosen[card.id] = event.target.selectedIndex; fillCard(card, body); } });
-      card.figures.forEach((one, i) => select.append(make("option", i === at ? { selected: "" } : {}, one.title)));
-      body.append(make("div", { class: "tools" }, select));
-    }
-    const node = plot(figure);
-    if (figure.kind === "classes") {
-      const key = figure.id + "/round", last = figure.rounds.length - 1;
-      const place = Math.min(chosen[key] ?? last, last);
-      const label = make("span", {}, "round " + figure.rounds[place]);
-      const slider = make("input", {
-        type: "range", min: 0, max: last, value: place, "aria-label": "round",
+  /* A card's elements stay as long as the card does, whatever the numbers: focus and open lists stay with them. */
+  function view(card) {
+    const one = { card, figures: new Map(), heading: make("h2"), text: make("p", { class: "text" }), note: make("p", { class: "note" }) };
+    one.note.textContent = `Bands are left out for more than ${BANDS} methods.`;
+    one.section = make("section", { id: "card-" + card.id }, one.heading, one.text, one.note);
+    if (card.choice) {
+      one.select = make("select", { "aria-label": card.title, onchange: (event) => { chosen[card.id] = one.card.figures[event.target.selectedIndex].id; fill(one); } });
+      one.said = make("b", { class: "paper" });
+      one.pick = make("div", { class: "tools" }, one.select, one.said);
+      one.round = make("span");
+      one.slider = make("input", {
+        type: "range", min: 0, "aria-label": "round",
         oninput: (event) => {
-          chosen[key] = Number(event.target.value);
-          label.textContent = "round " + figure.rounds[chosen[key]];
-          draw(charts.find((chart) => chart.node === node));
+          const figure = shown(one.card), at = Number(event.target.value);
+          /* Who looks at the last round goes on with the run. */
+          chosen[figure.id + "/round"] = at < figure.rounds.length - 1 ? figure.rounds[at] : undefined;
+          one.round.textContent = "round " + figure.rounds[at];
+          draw(charts.get(figure.id));
         },
       });
-      body.append(make("div", { class: "tools" }, ...(last > 0 ? [slider] : []), label));
+      one.rounds = make("div", { class: "tools" }, one.slider, one.round);
+      one.section.append(one.pick, one.rounds);
+    } else {
+      one.legend = make("div", { class: "legend" });
+      one.panels = make("div", { class: "panels" });
+      one.button = make("button", { onclick: () => { chosen[card.id + "/all"] = !chosen[card.id + "/all"]; fill(one); } });
+      one.more = make("div", { class: "tools" }, one.button);
+      one.section.append(one.legend, one.panels, one.more);
     }
+    return one;
+  }
+
+  const shown = (card) => card.figures.find((figure) => figure.id === chosen[card.id]) || card.figures[0];
+  const place = (figure) => {
+    const at = chosen[figure.id + "/round"], last = figure.rounds.length - 1;
+    return at === undefined ? last : Math.max(0, figure.rounds.findLastIndex((round) => round <= at));
+  };
+
+  function fill(one) {
+    const card = one.card;
+    one.heading.textContent = card.title;
+    one.text.textContent = card.text;
+    one.note.hidden = !(crowded() && card.figures.some((figure) => figure.kind === "lines" && figure.series.some(spread)));
+    if (card.choice) choice(one, card); else panels(one, card);
+  }
+
+  function choice(one, card) {
+    const figure = shown(card), titles = card.figures.map((figure) => figure.title);
+    if (titles.some((title, i) => !one.select.options[i] || one.select.options[i].text !== title) || one.select.length !== titles.length) {
+      one.select.replaceChildren(...titles.map((title) => make("option", {}, title)));
+    }
+    one.select.selectedIndex = card.figures.indexOf(figure);
+    one.said.textContent = figure.title;
+    one.pick.hidden = titles.length < 2;
+    one.rounds.hidden = figure.kind !== "classes";
+    if (figure.kind === "classes") {
+      one.slider.max = figure.rounds.length - 1;
+      one.slider.value = place(figure);
+      one.slider.hidden = figure.rounds.length < 2;
+      one.round.textContent = "round " + figure.rounds[place(figure)];
+    }
+    for (const id of one.figures.keys()) if (id !== figure.id) { forget(id); one.figures.delete(id); }
+    const node = plot(figure);
     if (figure.kind === "heat") node.style.height = Math.max(300, Math.min(900, 90 + 18 * figure.rows.length)) + "px";
-    body.append(node);
+    if (!one.figures.has(figure.id)) one.section.append(node);
+    one.figures.set(figure.id, node);
+  }
+
+  function panels(one, card) {
+    const all = chosen[card.id + "/all"], some = wanted(card), now = all ? some : some.slice(0, FEW);
+    const ids = new Set(now.map((figure) => figure.id));
+    for (const [id, panel] of one.figures) if (!ids.has(id)) { forget(id); panel.remove(); one.figures.delete(id); }
+    now.forEach((figure, i) => {
+      const node = plot(figure);
+      if (!one.figures.has(figure.id)) one.figures.set(figure.id, make("figure", {}, make("figcaption"), node));
+      const panel = one.figures.get(figure.id), there = one.panels.children[i];
+      panel.firstChild.textContent = figure.title;
+      if (there !== panel) one.panels.insertBefore(panel, there || null);
+    });
+    one.panels.classList.toggle("large", card.figures.some((figure) => figure.kind === "heat" && figure.rows.length > 20));
+    const names = card.figures[0].kind === "points" ? card.figures[0].classes : [];
+    one.legend.replaceChildren(...names.map((label, k) => make("span", {}, make("i", { style: "background:" + hue(k, names.length) }), label)));
+    one.more.hidden = some.length <= FEW;
+    one.button.textContent = all ? "Show fewer" : `Show all ${some.length}`;
+  }
+
+  /* A line as the method's curves are, with the mark of its dots. */
+  function sample(style, method) {
+    const svg = (tag, attributes) => {
+      const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+      for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+      return node;
+    };
+    const line = svg("svg", { width: 26, height: 10 });
+    line.append(svg("line", { x1: 0, x2: 26, y1: 5, y2: 5, stroke: style.colour, "stroke-width": 3, "stroke-dasharray": style.dash.length ? style.dash.join(" ") : "none" }));
+    line.append(svg("path", { d: MARKS[mark(method)], fill: style.colour }));
+    return line;
   }
 
   function legend() {
-    const place = document.getElementById("methods");
-    place.replaceChildren();
-    data.methods.forEach((style, method) => {
-      const dash = style.dash.length ? style.dash.join(" ") : "none";
-      const line = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-      line.setAttribute("width", "26");
-      line.setAttribute("height", "8");
-      const path = document.createElementNS("http://www.w3.org/2000/svg", "line");
-      for (const [key, value] of Object.entries({ x1: 0, x2: 26, y1: 4, y2: 4, stroke: style.colour, "stroke-width": 3, "stroke-dasharray": dash })) path.setAttribute(key, value);
-      line.append(path);
-      place.append(make("button", {
-        "aria-pressed": hidden.has(method) ? "false" : "true", title: "Show or hide",
+    const list = document.getElementById("methods"), key = JSON.stringify(data.methods);
+    if (list.dataset.methods !== key) {
+      list.dataset.methods = key;
+      list.replaceChildren(...data.methods.map((style, method) => make("button", {
+        title: "Show or hide", "data-key": "method " + style.label,
         onclick: () => {
           if (hidden.has(method)) hidden.delete(method); else hidden.add(method);
-          legend();
           refresh();
         },
-      }, line, style.label));
-    });
-    if (data.methods.length > 2) {
-      const any = hidden.size > 0;
-      place.append(make("button", {
-        onclick: () => {
-          if (any) hidden.clear(); else data.methods.forEach((_, method) => hidden.add(method));
-          legend();
-          refresh();
-        },
-      }, any ? "Show all" : "Hide all"));
+      }, sample(style, method), style.label)));
+      if (data.methods.length > 2) {
+        list.append(make("button", {
+          "data-key": "all methods",
+          onclick: () => {
+            if (hidden.size > 0) hidden.clear(); else data.methods.forEach((_, method) => hidden.add(method));
+            refresh();
+          },
+        }));
+      }
     }
+    data.methods.forEach((_, method) => list.children[method].setAttribute("aria-pressed", hidden.has(method) ? "false" : "true"));
+    if (data.methods.length > 2) list.lastChild.textContent = hidden.size > 0 ? "Show all" : "Hide all";
   }
 
-  /* Methods or colours changed: what is drawn is drawn again, panels of methods come and go. */
+  /* Methods were switched: curves are drawn again, panels come and go. */
   function refresh() {
-    data.cards.forEach((card, i) => { if (!card.choice) fillCard(card, document.getElementById("cards").children[i].lastElementChild); });
-    for (const chart of charts) if (chart.instance) draw(chart);
+    legend();
+    for (const one of views.values()) fill(one);
+    for (const chart of charts.values()) if (chart.figure.kind === "lines" || chart.figure.kind === "classes") renew(chart);
   }
 
   function build() {
-    const place = document.getElementById("cards");
+    const list = document.getElementById("cards");
     legend();
-    place.replaceChildren();
-    for (const card of data.cards) {
-      const body = make("div", {});
-      place.append(make("section", { id: "card-" + card.id }, make("h2", {}, card.title), make("p", { class: "text" }, card.text), body));
-      fillCard(card, body);
+    for (const [id, one] of views) {
+      if (data.cards.some((card) => card.id === id)) continue;
+      for (const figure of one.figures.keys()) forget(figure);
+      one.section.remove();
+      views.delete(id);
     }
+    data.cards.forEach((card, i) => {
+      if (!views.has(card.id)) views.set(card.id, view(card));
+      const one = views.get(card.id);
+      one.card = card;
+      if (list.children[i] !== one.section) list.insertBefore(one.section, list.children[i] || null);
+      fill(one);
+    });
   }
 
   build();
-  dark.addEventListener("change", () => { for (const chart of charts) if (chart.instance) draw(chart); });
-  /* Browsers print canvases badly, and the window is not as wide as the paper: there, other drawings take their place. */
+  dark.addEventListener("change", () => charts.forEach(renew));
+  /* Browsers print canvases badly, and the window is not as wide as the paper: there, other drawings take their place.
+     Nobody can press a button on paper, so that all panels are there. */
   const untwin = () => document.querySelectorAll(".twin").forEach((twin) => twin.remove());
+  const twin = (figure, width, height) => {
+    const drawing = echarts.init(null, null, { renderer: "svg", ssr: true, width, height });
+    drawing.setOption(option(figure));
+    const node = make("div", { class: "twin" });
+    node.innerHTML = drawing.renderToSVGString();
+    drawing.dispose();
+    return node;
+  };
   addEventListener("beforeprint", () => {
     paper = true;
     untwin();
-    for (const chart of charts) {
-      const panels = chart.node.closest(".panels:not(.large)");
-      const width = panels && panels.children.length > 1 ? 340 : 700;
-      const twin = echarts.init(null, null, { renderer: "svg", ssr: true, width, height: chart.node.clientHeight });
-      twin.setOption(option(chart.figure));
-      const node = make("div", { class: "twin" });
-      node.innerHTML = twin.renderToSVGString();
-      twin.dispose();
-      chart.node.after(node);
+    for (const one of views.values()) {
+      const all = one.card.choice ? [shown(one.card)] : wanted(one.card);
+      const width = one.card.choice || all.length < 2 || one.panels.classList.contains("large") ? 700 : 340;
+      const height = one.figures.size ? charts.get(one.figures.keys().next().value).node.clientHeight : 310;
+      for (const figure of all) {
+        const chart = charts.get(figure.id), drawing = twin(figure, width, height || 310);
+        if (chart) chart.node.after(drawing);
+        else one.panels.append(make("figure", { class: "twin" }, make("figcaption", {}, figure.title), drawing));
+      }
     }
   });
   addEventListener("afterprint", () => {
     paper = false;
     untwin();
-    for (const chart of charts) if (chart.instance) draw(chart);
+    charts.forEach(renew);
   });
 
   /* For tests: draws everything, and what the figures hold. */
   window.fedelity = {
     drawAll: () => charts.forEach((chart) => { draw(chart); chart.instance.resize(); }),
     series: (id) => {
-      const chart = charts.find((one) => one.figure.id === id);
+      const chart = charts.get(id);
       draw(chart);
       return chart.instance.getOption().series.filter((one) => one.type !== "custom").map((one) => ({ name: one.name, data: one.data }));
     },
   };
+
+  /* The text around the figures: what is as it was stays, and what was open stays open. */
+  function retell(html) {
+    const main = document.getElementById("main"), template = make("template");
+    template.innerHTML = html;
+    for (const details of template.content.querySelectorAll("details")) {
+      const old = [...main.querySelectorAll("details")].find((one) => one.firstChild.textContent === details.firstChild.textContent);
+      if (old) details.open = old.open;
+    }
+    const parts = (root) => {
+      const all = [...root.children], at = all.findIndex((node) => node.id === "methods");
+      return [all.slice(0, at), all.slice(at + 2)];
+    };
+    const after = parts(template.content);
+    parts(main).forEach((old, side) => {
+      const next = after[side];
+      for (let i = 0; i < Math.max(old.length, next.length); i++) {
+        if (!old[i]) main.insertBefore(next[i], side ? null : document.getElementById("methods"));
+        else if (!next[i]) old[i].remove();
+        else if (!old[i].isEqualNode(next[i])) {
+          const across = old[i].scrollLeft;
+          old[i].replaceWith(next[i]);
+          next[i].scrollLeft = across;
+        }
+      }
+    });
+  }
+
+  const key = (node) => node && (node.tagName === "SUMMARY" ? node.textContent : node.dataset.key);
+
+  /* New numbers in the same page. */
+  function update(news) {
+    const focus = key(document.activeElement), off = new Set([...hidden].map((method) => data.methods[method].label));
+    data = news.data;
+    hidden.clear();
+    data.methods.forEach((style, method) => { if (off.has(style.label)) hidden.add(method); });
+    retell(news.body);
+    build();
+    if (focus && key(document.activeElement) !== focus) {
+      const again = [...document.querySelectorAll("summary, [data-key]")].find((node) => key(node) === focus);
+      if (again) again.focus({ preventScroll: true });
+    }
+  }
 
   if (data.live) {
     const state = document.getElementById("state");
@@ -365,13 +514,7 @@
         if (answer.status === 200) {
           const news = await answer.json();
           version = news.version;
-          const scroll = window.scrollY;
-          for (const chart of charts) { seen.unobserve(chart.node); if (chart.instance) chart.instance.dispose(); }
-          charts = [];
-          document.getElementById("main").innerHTML = news.body;
-          data = news.data;
-          build();
-          window.scrollTo(0, scroll);
+          update(news);
         }
         state.textContent = "live";
       } catch (error) {

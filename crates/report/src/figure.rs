@@ -113,7 +113,8 @@ pub struct Style {
 
 /// Colours that people with any kind of colour vision can tell apart (Okabe and Ito 2008), on light and dark ground:
 /// grey in the place of black, a darker yellow.
-const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#808080", "#a89f00"];
+pub(crate) const COLOURS: [&str; 8] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#808080", "#a89f00"];
 const DASHES: [&[u32]; 4] = [&[], &[8, 4], &[2, 3], &[10, 3, 2, 3]];
 
 /// The styles of methods, in their order. Colours come again with another dash.

@@ -247,17 +247,34 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// The different values of something over all runs.
-fn all(study: &Study, of: impl Fn(&crate::Run) -> String) -> String {
+fn values(study: &Study, of: impl Fn(&crate::Run) -> String) -> Vec<String> {
     let mut values: Vec<String> = study.runs().map(of).filter(|value| !value.is_empty()).collect();
     // Numbers by their size, and before words.
-    values.sort_by(|a, b| match (a.parse::<f64>(), b.parse::<f64>()) {
-        (Ok(x), Ok(y)) => x.total_cmp(&y),
-        (Ok(_), Err(_)) => std::cmp::Ordering::Less,
-        (Err(_), Ok(_)) => std::cmp::Ordering::Greater,
-        (Err(_), Err(_)) => a.cmp(b),
+    let number = |text: &str| text.split(' ').next().and_then(|first| first.parse::<f64>().ok());
+    values.sort_by(|a, b| match (number(a), number(b)) {
+        (Some(x), Some(y)) => x.total_cmp(&y).then_with(|| a.cmp(b)),
+        (Some(_), None) => std::cmp::Ordering::Less,
+        (None, Some(_)) => std::cmp::Ordering::Greater,
+        (None, None) => a.cmp(b),
     });
     values.dedup();
-    values.join(", ")
+    values
+}
+
+/// All of them, as a list.
+fn all(study: &Study, of: impl Fn(&crate::Run) -> String) -> String {
+    values(study, of).join(", ")
+}
+
+/// All of them, inside a sentence.
+fn either(mut values: Vec<String>) -> String {
+    let Some(last) = values.pop() else { return String::new() };
+    if values.is_empty() {
+        return last;
+    }
+    // Commas inside the values would run into those between them.
+    let mark = if values.iter().chain([&last]).any(|value| value.contains(", ")) { ";" } else { "" };
+    format!("{}{mark} or {last}", values.join(if mark.is_empty() { ", " } else { "; " }))
 }
 
 /// A whole number with thousands set apart.
@@ -269,17 +286,16 @@ fn thousands(n: u64) -> String {
 
 /// The setting in one paragraph.
 fn setting(study: &Study) -> String {
-    let key = |name: &'static str| all(study, move |run| run.config.get(name).cloned().unwrap_or_default());
-    let rounds = match all(study, |run| run.header.rounds.to_string()) {
+    let of = |part: fn(&crate::Run) -> String| either(values(study, part));
+    let key = |name: &'static str| either(values(study, move |run| run.config.get(name).cloned().unwrap_or_default()));
+    let rounds = match of(|run| run.header.rounds.to_string()) {
         one if one == "1" => "the one round".to_string(),
         all => format!("each of {all} rounds"),
     };
     let mut text = format!(
-        "{}, {}. {} of {} clients train in {rounds}",
-        all(study, |run| run.header.dataset.clone()),
-        all(study, |run| run.header.partition.clone()),
-        all(study, |run| run.header.per_round.to_string()),
-        all(study, |run| run.header.clients.to_string()),
+        "{}. {} clients train in {rounds}",
+        of(|run| format!("{}, {}", run.header.dataset, run.header.partition)),
+        of(|run| format!("{} of {}", run.header.per_round, run.header.clients)),
     );
     if !key("clients.epochs").is_empty() {
         let (epochs, batch) = (key("clients.epochs"), key("clients.batch"));
@@ -294,9 +310,8 @@ fn setting(study: &Study) -> String {
     }
     let _ = write!(
         text,
-        ". The model is {} with {} parameters. Seeds: {}.",
-        all(study, |run| run.header.model.clone()),
-        all(study, |run| thousands(run.header.parameters)),
+        ". The model is {}. Seeds: {}.",
+        of(|run| format!("{} with {} parameters", run.header.model, thousands(run.header.parameters))),
         all(study, |run| run.header.seed.to_string()),
     );
     text
@@ -330,6 +345,15 @@ fn configurations(study: &Study) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_differs_stays_readable() {
+        let of = |values: &[&str]| either(values.iter().map(|value| value.to_string()).collect());
+        assert_eq!(of(&[]), "");
+        assert_eq!(of(&["3 of 20"]), "3 of 20");
+        assert_eq!(of(&["1", "5", "10"]), "1, 5 or 10");
+        assert_eq!(of(&["cifar10, iid", "mnist, shards"]), "cifar10, iid; or mnist, shards");
+    }
 
     #[test]
     fn nothing_escapes_and_nothing_is_filled_twice() {

@@ -5,7 +5,10 @@
 mod browser;
 mod records;
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use browser::Browser;
 use fedelity_report::{Report, Source, Study};
@@ -37,6 +40,7 @@ fn silent(browser: &Browser, address: &str) {
 fn the_page_in_a_browser() {
     let Some(mut browser) = Browser::start() else { return };
     what_is_shown_is_what_was_recorded_and_switches_work(&mut browser);
+    a_live_page_leaves_its_reader_alone(&mut browser);
     a_hostile_name_stays_text(&mut browser);
     every_size_fits(&mut browser);
 }
@@ -73,7 +77,7 @@ fn what_is_shown_is_what_was_recorded_and_switches_work(browser: &mut Browser) {
         }
     }
     // A map: class 2 of the first method in round 5.
-    let cells = browser.value("fedelity.series('classes-0')[0].data.find((c) => c[0] === 4 && c[1] === 2)[2]");
+    let cells = browser.value("fedelity.series('classes-fedavg')[0].data.find((c) => c[0] === 4 && c[1] === 2)[2]");
     let values: Vec<f64> = (1..=3).map(|seed| round(made, 0, seed, 5).class_accuracy.unwrap()[2].unwrap()).collect();
     assert!((cells.as_f64().unwrap() - values.iter().sum::<f64>() / 3.0).abs() < 1e-6);
 
@@ -100,6 +104,71 @@ fn what_is_shown_is_what_was_recorded_and_switches_work(browser: &mut Browser) {
     let values: Vec<f64> = (1..=3).map(|seed| round(made, 0, seed, 4).class_accuracy.unwrap()[0].unwrap()).collect();
     assert!((found.as_f64().unwrap() - 100.0 * values.iter().sum::<f64>() / 3.0).abs() < 1e-6);
     silent(browser, &address);
+}
+
+/// A page with large maps that gets new numbers at every question, for as long as the test runs.
+fn serve(folder: &Path) -> String {
+    let study = Study::new(Source::load(&[folder.to_path_buf()]).unwrap());
+    let report = Report::new(&study, None).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for (version, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let mut asked = String::new();
+            // A browser opens connections ahead of time, and may close them without a word.
+            if BufReader::new(&stream).read_line(&mut asked).unwrap_or(0) == 0 {
+                continue;
+            }
+            let (kind, mut text) = match asked.starts_with("GET /data") {
+                true => ("application/json", report.news(&version.to_string())),
+                false => ("text/html", report.html(true)),
+            };
+            text = text.replace("made-up", &format!("made-up-{version}"));
+            let length = text.len();
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n");
+            let _ = write!(stream, "Connection: close\r\n\r\n{text}");
+        }
+    });
+    address
+}
+
+fn a_live_page_leaves_its_reader_alone(browser: &mut Browser) {
+    let dir = tempfile::tempdir().unwrap();
+    study(&dir.path().join("runs"), Made { methods: 4, seeds: 1, rounds: 20, classes: 60 });
+    let address = serve(&dir.path().join("runs"));
+    browser.look(1200, false);
+    browser.open(&address);
+    browser.value("fedelity.drawAll()");
+    let text = "document.querySelector('.setting').textContent";
+    let next = |browser: &mut Browser| {
+        let now = browser.value(text);
+        browser.until(&format!("{text} !== {now}"));
+    };
+    // What is open stays open, where the keyboard was it stays, and a chosen figure stays chosen, in the same elements.
+    browser.value("document.querySelector('section:last-child details').open = true");
+    browser.value("document.querySelector('#methods button').focus()");
+    browser.value(
+        "(() => { const s = document.querySelector('#card-accuracy select'); s.selectedIndex = 1; s.onchange({ target: s }); \
+         window.kept = [s, document.querySelector('#card-confusion .chart')]; })()",
+    );
+    next(browser);
+    assert_eq!(browser.value("document.querySelectorAll('section:last-child details')[0].open"), true);
+    assert_eq!(browser.value("document.activeElement === document.querySelector('#methods button')"), true);
+    assert_eq!(browser.value("kept.every((node) => node.isConnected) && kept[0].selectedIndex"), 1);
+    browser.value("kept[0].focus()");
+    next(browser);
+    assert_eq!(browser.value("document.activeElement === kept[0]"), true);
+    browser.value("document.querySelector('section:last-child summary').focus()");
+    next(browser);
+    assert_eq!(browser.value("document.activeElement.tagName"), "SUMMARY");
+    // Maps go while they are being painted.
+    for _ in 0..4 {
+        browser.value("fedelity.drawAll(); document.querySelectorAll('#methods button')[4].click()");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    next(browser);
+    assert_eq!(browser.complaints, Vec::<String>::new());
 }
 
 fn a_hostile_name_stays_text(browser: &mut Browser) {
@@ -167,7 +236,19 @@ fn every_size_fits(browser: &mut Browser) {
              }).map((node) => node.dataset.figure)",
         );
         assert_eq!(missing, serde_json::json!([]), "{case}");
+        // Panels that the screen keeps back are there too, and what is chosen is said.
+        let panels = made.methods * 3;
+        assert_eq!(browser.value("document.querySelectorAll('#card-confusion figure').length"), panels, "{case}");
+        let said = browser.value("document.querySelector('#card-local .paper').textContent");
+        assert_eq!(said, "Outside their own distribution");
+        let bands = "document.querySelector('#card-accuracy .note').hidden";
+        assert_eq!(browser.value(bands), made.methods <= 6 || made.seeds == 1, "{case}");
         browser.value("dispatchEvent(new Event('afterprint'))");
+        assert_eq!(
+            browser.value("document.querySelectorAll('#card-confusion figure').length"),
+            panels.min(6),
+            "{case}"
+        );
         assert_eq!(browser.value("document.querySelectorAll('.twin').length"), 0);
         if let Some(folder) = &pictures {
             browser.look(900, false);

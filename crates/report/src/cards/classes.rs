@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fedelity_record::RoundRecord;
 
-use super::{card, class_names, thin, tidy};
+use super::{card, class_names, slugs, thin, tidy};
 use crate::figure::{Card, Drawing, Figure};
 use crate::statistics::Summary;
 use crate::study::{Group, Study};
@@ -53,6 +53,7 @@ pub(super) fn over_rounds(
     high: f64,
     of: &dyn Fn(&RoundRecord) -> Option<&Vec<Option<f64>>>,
 ) -> Vec<Option<Figure>> {
+    let slugs = slugs(study);
     let figure = |(method, group): (usize, &Group)| {
         let (rounds, values) = by_class(group, of);
         let classes = values.first()?.len();
@@ -66,7 +67,7 @@ pub(super) fn over_rounds(
             high,
             percent: true,
         };
-        Some(Figure { id: format!("{id}-{method}"), title: group.label.clone(), drawing })
+        Some(Figure { id: format!("{id}-{}", slugs[method]), title: group.label.clone(), drawing })
     };
     study.groups.iter().enumerate().map(figure).collect()
 }

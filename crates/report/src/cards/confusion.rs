@@ -2,7 +2,7 @@
 
 use fedelity_record::FocusRecord;
 
-use super::{card, class_names, tidy};
+use super::{card, class_names, slugs, tidy};
 use crate::figure::{Card, Drawing, Figure};
 use crate::source::Run;
 use crate::study::{Group, Study};
@@ -36,7 +36,7 @@ fn focus(group: &Group) -> Option<(&Run, u64, &FocusRecord)> {
 pub(super) fn confusion(study: &Study) -> Option<Card> {
     let mut figures = Vec::new();
     let mut text = String::from("Predictions by true class, each row as shares.");
-    for (method, group) in study.groups.iter().enumerate() {
+    for ((method, group), slug) in study.groups.iter().enumerate().zip(slugs(study)) {
         let label = &group.label;
         if let Some((run, round, focus)) = focus(group) {
             if method == 0 {
@@ -47,8 +47,8 @@ pub(super) fn confusion(study: &Study) -> Option<Card> {
                 ));
             }
             let titled = |when: &str| format!("{label}: client {} {when} training", focus.client);
-            figures.push(matrix(format!("confusion-before-{method}"), titled("before"), method, study, &focus.before));
-            figures.push(matrix(format!("confusion-after-{method}"), titled("after"), method, study, &focus.after));
+            figures.push(matrix(format!("confusion-before-{slug}"), titled("before"), method, study, &focus.before));
+            figures.push(matrix(format!("confusion-after-{slug}"), titled("after"), method, study, &focus.after));
         }
         let last = group
             .counted()
@@ -56,7 +56,7 @@ pub(super) fn confusion(study: &Study) -> Option<Card> {
             .find_map(|run| run.rounds.iter().rev().find_map(|round| Some((round.round, round.confusion.as_ref()?))));
         if let Some((round, counts)) = last {
             let title = format!("{label}: global model after round {round}");
-            figures.push(matrix(format!("confusion-global-{method}"), title, method, study, counts));
+            figures.push(matrix(format!("confusion-global-{slug}"), title, method, study, counts));
         }
     }
     card("confusion", "Confusion matrices", &text, false, figures)

@@ -2,7 +2,7 @@
 
 use fedelity_record::names;
 
-use super::{card, class_names, tidy};
+use super::{card, class_names, slugs, tidy};
 use crate::embed::Embeddings;
 use crate::figure::{Card, Drawing, Figure};
 use crate::source::LeftOut;
@@ -16,7 +16,7 @@ pub(super) fn features(study: &Study, embeddings: &mut Embeddings, left_out: &mu
         .enumerate()
         .filter_map(|(method, group)| Some((method, group.counted().into_iter().find(has)?)))
         .unzip();
-    let mut figures = Vec::new();
+    let (mut figures, slugs) = (Vec::new(), slugs(study));
     for ((method, run), found) in methods.into_iter().zip(&runs).zip(embeddings.of(&runs)) {
         let label = &study.groups[method].label;
         let found = match found {
@@ -28,7 +28,7 @@ pub(super) fn features(study: &Study, embeddings: &mut Embeddings, left_out: &mu
         };
         let classes = found.labels.iter().max().map_or(0, |most| most + 1).max(run.header.classes.len());
         let figure = |id: &str, title: String, at: &[(f64, f64)]| Figure {
-            id: format!("{id}-{method}"),
+            id: format!("{id}-{}", slugs[method]),
             title,
             drawing: Drawing::Points {
                 method,

@@ -50,6 +50,31 @@ fn class_names(study: &Study, classes: usize) -> Vec<String> {
     named.cloned().unwrap_or_else(|| (0..classes).map(|class| class.to_string()).collect())
 }
 
+/// A name of every method that is safe in the name of a file, also where a and A are the same.
+fn slugs(study: &Study) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for group in &study.groups {
+        found.push(slug(&group.label, &found));
+    }
+    found
+}
+
+/// One that is not among `taken`.
+fn slug(label: &str, taken: &[String]) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let base: String = label.chars().take(60).map(plain).collect();
+    let base = base.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+    let base = if base.is_empty() { "method".to_string() } else { base };
+    let mut name = base.clone();
+    for next in 2.. {
+        if !taken.contains(&name) {
+            break;
+        }
+        name = format!("{base}-{next}");
+    }
+    name
+}
+
 /// Nine digits after the point are more than any figure shows.
 fn tidy(value: f64) -> f64 {
     (value * 1e9).round() / 1e9
@@ -60,4 +85,18 @@ fn thin<T: Clone>(items: Vec<T>, most: usize) -> Vec<T> {
     let step = items.len().div_ceil(most).max(1);
     let last = items.len().saturating_sub(1);
     items.into_iter().enumerate().filter(|(i, _)| i % step == 0 || *i == last).map(|(_, item)| item).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn methods_have_names_of_their_own_in_files() {
+        let mut taken = Vec::new();
+        for label in ["fedntd beta=0.5", "FedNTD beta=0.5", "../../etc", "方法", "", "fedntd-beta-0-5-2"] {
+            taken.push(slug(label, &taken));
+        }
+        assert_eq!(taken, ["fedntd-beta-0-5", "fedntd-beta-0-5-2", "etc", "method", "method-2", "fedntd-beta-0-5-2-2"]);
+    }
 }

@@ -1,14 +1,16 @@
-//! Accuracies by class at the last round, a line a method.
+//! Accuracies by class at the last round, a mark a method.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::legend::{legend, width};
-use super::{Area, Drawn, FONT, SIZE, colour, plot_text, said, trimmed};
+use super::legend::{legend, mark, width};
+use super::{Area, Drawn, FONT, SIZE, colour, fit, plot_text, room, said, trimmed};
 use crate::figure::Style;
 
 /// Names below the drawing, at most.
 const NAMES: usize = 34;
+/// Room for them, at most.
+const ROOM: u32 = 104;
 
 /// `series` is `[method][round][class]`.
 pub(super) fn classes(
@@ -20,9 +22,8 @@ pub(super) fn classes(
     area.fill(&WHITE).map_err(said)?;
     let labels = styles.iter().map(|style| style.label.as_str());
     let (plot, side) = area.split_horizontally(SIZE.0 as i32 - width(labels));
-    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as u32;
-    let turned = longest > 3 || names.len() > NAMES / 2;
-    let below = if turned { (24 + 7 * longest).clamp(46, 110) } else { 42 };
+    let turned = names.len() > NAMES / 2 || names.iter().any(|name| name.chars().count() > 3);
+    let below = if turned { room(area, names.iter(), 12, ROOM) + 34 } else { 42 };
     let title =
         rounds.last().map_or("Class accuracy".to_string(), |round| format!("Class accuracy after round {round}"));
     let mut chart = ChartBuilder::on(&plot)
@@ -36,7 +37,7 @@ pub(super) fn classes(
         .configure_mesh()
         .disable_x_mesh()
         .x_labels(0)
-        .x_desc(if turned { "" } else { "class" })
+        .x_desc("class")
         .y_desc("accuracy (%)")
         .label_style((FONT, 13))
         .axis_desc_style((FONT, 14))
@@ -51,13 +52,11 @@ pub(super) fn classes(
         let known = rounds.last().into_iter().flatten().enumerate();
         let points: Vec<(f64, f64)> =
             known.filter_map(|(class, value)| Some((class as f64, 100.0 * (*value)?))).collect();
-        let pen = paint.mix(0.6).stroke_width(1);
-        match style.map_or(&[][..], |style| style.dash) {
-            [dash, gap, ..] => chart.draw_series(DashedLineSeries::new(points.clone(), *dash, *gap, pen)).map(|_| ()),
-            _ => chart.draw_series(LineSeries::new(points.clone(), pen)).map(|_| ()),
+        for at in points {
+            let (x, y) = chart.plotting_area().map_coordinate(&at);
+            let (left, top) = plot.get_base_pixel();
+            mark(&plot, method, (x - left, y - top), paint)?;
         }
-        .map_err(said)?;
-        chart.draw_series(points.into_iter().map(|at| Circle::new(at, 3, paint.filled()))).map_err(said)?;
     }
     // Names below their classes, as many as there is room for.
     let inner = chart.plotting_area();
@@ -66,10 +65,10 @@ pub(super) fn classes(
         let font = (FONT, 12).into_font();
         let (font, across, down) =
             if turned { (font.transform(FontTransform::Rotate270), HPos::Right, 6) } else { (font, HPos::Center, 11) };
-        let short: String = name.chars().take(13).collect();
+        let short = fit(area, name, 12, ROOM);
         plot_text(&plot, &short, (x, y + down), font.color(&BLACK).pos(Pos::new(across, VPos::Center)))?;
     }
     let entries: Vec<(usize, String, bool)> =
         styles.iter().enumerate().map(|(method, style)| (method, style.label.clone(), false)).collect();
-    legend(&side, &entries, styles)
+    legend(&side, &entries, styles, true)
 }

@@ -3,7 +3,10 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Area, Drawn, FONT, SQUARE, plot_text, said, trimmed};
+use super::{Area, Drawn, FONT, SQUARE, fit, plot_text, room, said, trimmed};
+
+/// Room for names beside and below the cells, at most.
+const ROOM: u32 = 104;
 
 /// From dark to light (viridis at even steps), as in the page.
 const SHADES: [(u8, u8, u8); 9] = [
@@ -36,24 +39,17 @@ pub(super) fn heat(
     percent: bool,
 ) -> Drawn {
     area.fill(&WHITE).map_err(said)?;
-    let longest = rows.iter().map(|row| row.chars().count()).max().unwrap_or(0) as u32;
     let (plot, side) = area.split_horizontally(SQUARE.0 as i32 - 64);
     let (width, height) = (columns.len().max(1), rows.len().max(1));
-    let tall = columns.iter().any(|column| column.chars().count() > 3) && width <= 40;
+    let tall = columns.iter().any(|column| column.chars().count() > 3);
+    let (beside, below) = (room(area, rows.iter(), 12, ROOM), room(area, columns.iter(), 12, ROOM));
     let mut chart = ChartBuilder::on(&plot)
         .margin(12)
         .caption(title, (FONT, 16))
-        .x_label_area_size(if tall { 84 } else { 40 })
-        .y_label_area_size((30 + 7 * longest).clamp(46, 130))
+        .x_label_area_size(if tall { below + 34 } else { 40 })
+        .y_label_area_size((beside + 32).max(46))
         .build_cartesian_2d(0.0..width as f64, height as f64..0.0)
         .map_err(said)?;
-    let named = |names: &[String], at: f64| {
-        let whole = (at - 0.5).round();
-        if (at - 0.5 - whole).abs() > 0.01 || whole < 0.0 {
-            return String::new();
-        }
-        names.get(whole as usize).cloned().unwrap_or_default()
-    };
     chart
         .configure_mesh()
         .disable_mesh()
@@ -72,16 +68,16 @@ pub(super) fn heat(
         }
     }
     // Names in the middle of their cells, as many as there is room for.
-    let (down, across) = (height.div_ceil(30).max(1), width.div_ceil(if tall { 40 } else { 16 }).max(1));
-    let area = chart.plotting_area();
+    let (down, across) = (height.div_ceil(30).max(1), width.div_ceil(if tall { 28 } else { 16 }).max(1));
+    let inner = chart.plotting_area();
     let small = |anchor| (FONT, 12).into_font().color(&BLACK).pos(Pos::new(anchor, VPos::Center));
     for row in (0..rows.len()).step_by(down) {
-        let (x, y) = area.map_coordinate(&(0.0, row as f64 + 0.5));
-        plot_text(&plot, &named(rows, row as f64 + 0.5), (x - 6, y), small(HPos::Right))?;
+        let (x, y) = inner.map_coordinate(&(0.0, row as f64 + 0.5));
+        plot_text(&plot, &fit(area, &rows[row], 12, ROOM), (x - 6, y), small(HPos::Right))?;
     }
     for column in (0..columns.len()).step_by(across) {
-        let (x, y) = area.map_coordinate(&(column as f64 + 0.5, height as f64));
-        let text = named(columns, column as f64 + 0.5);
+        let (x, y) = inner.map_coordinate(&(column as f64 + 0.5, height as f64));
+        let text = fit(area, &columns[column], 12, ROOM);
         if tall {
             let font = (FONT, 12).into_font().transform(FontTransform::Rotate270).color(&BLACK);
             let style = font.pos(Pos::new(HPos::Right, VPos::Center));
@@ -91,7 +87,7 @@ pub(super) fn heat(
         }
     }
     // The scale.
-    let (top, bottom) = (50, SQUARE.1 as i32 - if tall { 100 } else { 60 });
+    let (top, bottom) = (50, SQUARE.1 as i32 - if tall { below as i32 + 50 } else { 60 });
     for i in 0..64 {
         let from = bottom - (bottom - top) * i / 64;
         let to = bottom - (bottom - top) * (i + 1) / 64;

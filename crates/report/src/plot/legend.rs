@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 
 use super::{Area, Drawn, FONT, SIZE, colour, said};
-use crate::figure::Style;
+use crate::figure::{COLOURS, Style};
 
 /// The width that names need beside a drawing.
 pub(super) fn width<'a>(names: impl Iterator<Item = &'a str>) -> i32 {
@@ -11,8 +11,20 @@ pub(super) fn width<'a>(names: impl Iterator<Item = &'a str>) -> i32 {
     (7 * longest as i32 + 50).clamp(90, 260)
 }
 
-/// A line a name: the method, what it is called, and whether it is drawn faint.
-pub(super) fn legend(side: &Area<'_>, entries: &[(usize, String, bool)], styles: &[Style]) -> Drawn {
+/// The mark of a method's dots; where colours come again, it is another one, as in the page.
+pub(super) fn mark(area: &Area<'_>, method: usize, (x, y): (i32, i32), paint: RGBColor) -> Drawn {
+    let corners = |by: &[(i32, i32)]| Polygon::new(by.iter().map(|(a, b)| (x + a, y + b)).collect::<Vec<_>>(), paint);
+    match method / COLOURS.len() % 4 {
+        0 => area.draw(&Circle::new((x, y), 3, paint.filled())),
+        1 => area.draw(&corners(&[(0, -4), (4, 3), (-4, 3)])),
+        2 => area.draw(&corners(&[(-3, -3), (3, -3), (3, 3), (-3, 3)])),
+        _ => area.draw(&corners(&[(0, -4), (4, 0), (0, 4), (-4, 0)])),
+    }
+    .map_err(said)
+}
+
+/// A line or a mark a name: the method, what it is called, and whether it is drawn faint.
+pub(super) fn legend(side: &Area<'_>, entries: &[(usize, String, bool)], styles: &[Style], marks: bool) -> Drawn {
     let step = (17_i32).min((SIZE.1 as i32 - 50) / entries.len().max(1) as i32).max(8);
     for (i, (method, name, faint)) in entries.iter().enumerate() {
         let style = styles.get(*method);
@@ -21,7 +33,10 @@ pub(super) fn legend(side: &Area<'_>, entries: &[(usize, String, bool)], styles:
         let mut x = 4;
         // The sample of the line has the line's own dash.
         let dash = style.map_or(&[][..], |style| style.dash);
-        while x < 30 {
+        if marks {
+            mark(side, *method, (17, y), colour(style.map_or("#000000", |style| style.colour)))?;
+        }
+        while x < 30 && !marks {
             let (on, off) = match dash {
                 [on, off, ..] => (*on as i32, *off as i32),
                 _ => (26, 0),

@@ -1,10 +1,15 @@
 //! Curves with bands.
 
+use std::collections::BTreeSet;
+
 use plotters::prelude::*;
 
 use super::legend::{legend, width};
 use super::{Area, Drawn, FONT, SIZE, colour, said, trimmed};
 use crate::figure::{Figure, Series, Style};
+
+/// Methods with bands, at most: those of more lie over each other.
+const BANDS: usize = 6;
 
 /// Numbers along an axis, at most.
 const LABELS: usize = 11;
@@ -20,12 +25,20 @@ pub(super) fn lines(
     area.fill(&WHITE).map_err(said)?;
     let scale = if percent { 100.0 } else { 1.0 };
     let (mut left, mut right, mut low, mut high) = (f64::MAX, f64::MIN, f64::MAX, f64::MIN);
-    for point in series.iter().flat_map(|series| &series.points) {
-        left = left.min(point[0]);
-        right = right.max(point[0]);
-        low = low.min(scale * point[2]);
-        high = high.max(scale * point[3]);
+    let methods: BTreeSet<usize> = series.iter().map(|curve| curve.method).collect();
+    let spread = |curve: &Series| !curve.faint && curve.points.iter().any(|point| point[2] < point[3]);
+    let bands = methods.len() <= BANDS;
+    for curve in series {
+        let (below, above) = if bands && spread(curve) { (2, 3) } else { (1, 1) };
+        for point in &curve.points {
+            left = left.min(point[0]);
+            right = right.max(point[0]);
+            low = low.min(scale * point[below]);
+            high = high.max(scale * point[above]);
+        }
     }
+    let bare = !bands && series.iter().any(spread);
+    let title = format!("{}{}", figure.title, if bare { " (means, no bands)" } else { "" });
     if left >= right {
         (left, right) = (left - 1.0, right + 1.0);
     }
@@ -35,7 +48,7 @@ pub(super) fn lines(
     let (plot, side) = area.split_horizontally(SIZE.0 as i32 - width(names.iter().map(String::as_str)));
     let mut chart = ChartBuilder::on(&plot)
         .margin(12)
-        .caption(&figure.title, (FONT, 17))
+        .caption(title, (FONT, 17))
         .x_label_area_size(42)
         .y_label_area_size(58)
         .build_cartesian_2d(left..right, low - margin..high + margin)
@@ -58,13 +71,11 @@ pub(super) fn lines(
         let style = styles.get(curve.method);
         let paint = colour(style.map_or("#000000", |style| style.colour));
         let strength = if curve.faint { 0.45 } else { 1.0 };
-        if curve.points.iter().any(|point| point[2] < point[3]) && !curve.faint {
+        if bands && spread(curve) {
             let upper = curve.points.iter().map(|point| (point[0], scale * point[3]));
             let lower = curve.points.iter().rev().map(|point| (point[0], scale * point[2]));
             let outline: Vec<(f64, f64)> = upper.chain(lower).collect();
-            chart
-                .draw_series([Polygon::new(outline, paint.mix(if series.len() > 8 { 0.06 } else { 0.15 }).filled())])
-                .map_err(said)?;
+            chart.draw_series([Polygon::new(outline, paint.mix(0.15).filled())]).map_err(said)?;
         }
         let points = curve.points.iter().map(|point| (point[0], scale * point[1]));
         let pen = paint.mix(strength).stroke_width(2);
@@ -81,7 +92,7 @@ pub(super) fn lines(
         }
     }
     let entries = series.iter().map(|curve| (curve.method, name(curve, styles), curve.faint)).collect::<Vec<_>>();
-    legend(&side, &entries, styles)
+    legend(&side, &entries, styles, false)
 }
 
 fn name(series: &Series, styles: &[Style]) -> String {

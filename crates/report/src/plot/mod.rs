@@ -93,6 +93,30 @@ fn trimmed(x: f64) -> String {
     if text == "-0" { "0".to_string() } else { text.to_string() }
 }
 
+/// A name as long as there is room for.
+fn fit(area: &Area<'_>, name: &str, size: u32, room: u32) -> String {
+    let style = (FONT, size).into_font().color(&BLACK);
+    let fits = |text: &str| area.estimate_text_size(text, &style).is_ok_and(|(width, _)| width <= room);
+    if fits(name) {
+        return name.to_string();
+    }
+    let mut short: Vec<char> = name.chars().take(room as usize).collect();
+    while short.pop().is_some() {
+        let text: String = short.iter().chain(&['…']).collect();
+        if fits(&text) {
+            return text;
+        }
+    }
+    String::new()
+}
+
+/// The room that the longest of some names takes, up to `most`.
+fn room<'a>(area: &Area<'_>, names: impl Iterator<Item = &'a String>, size: u32, most: u32) -> u32 {
+    let style = (FONT, size).into_font().color(&BLACK);
+    let of = |name: &String| area.estimate_text_size(name, &style).map_or(most, |(width, _)| width);
+    names.map(of).max().unwrap_or(0).min(most)
+}
+
 fn plot_text(area: &Area<'_>, text: &str, at: (i32, i32), style: TextStyle<'_>) -> Drawn {
     // Coordinates of a chart count from the whole drawing; an area counts from its own corner.
     let (left, top) = area.get_base_pixel();
