@@ -440,7 +440,9 @@
       const width = one.card.choice || all.length < 2 || one.panels.classList.contains("large") ? 700 : 340;
       const height = one.figures.size ? charts.get(one.figures.keys().next().value).node.clientHeight : 310;
       for (const figure of all) {
-        const chart = charts.get(figure.id), drawing = twin(figure, width, height || 310);
+        /* Two curves with their text fit on a page. */
+        const least = figure.kind === "heat" ? height || 310 : Math.min(height || 310, 320);
+        const chart = charts.get(figure.id), drawing = twin(figure, width, least);
         if (chart) chart.node.after(drawing);
         else one.panels.append(make("figure", { class: "twin" }, make("figcaption", {}, figure.title), drawing));
       }
