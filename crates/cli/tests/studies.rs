@@ -53,7 +53,9 @@ fn runs_are_compared_reported_listed_and_exported() {
         assert!(html.contains(text), "{text:?} is missing");
     }
     let written: Value = serde_json::from_str(&answer.out).unwrap();
-    assert!(written["figures"].as_array().unwrap().len() > 40 && place.path("figures/tsne-local-fedprox.png").is_file());
+    assert!(
+        written["figures"].as_array().unwrap().len() > 40 && place.path("figures/tsne-local-fedprox.png").is_file()
+    );
     // Every figure of the page is there as SVG and PNG.
     let data = html.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
     let data: Value = serde_json::from_str(data).unwrap();
