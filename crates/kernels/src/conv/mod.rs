@@ -7,7 +7,7 @@
 //! remainder modulo the stride see the same subset of taps, so each phase is a dense correlation over the output
 //! gradient and no work is spent on the zeros between its pixels.
 //!
-//! 3x3 and 5x5 convolutions of many channels are done by patches instead, with fewer multiplications (`winograd/`).
+//! Most 3x3 and 5x5 convolutions are done by patches instead, with fewer multiplications (`winograd/`).
 
 mod correlate;
 mod pass;
@@ -19,7 +19,7 @@ use crate::simd::Isa;
 use correlate::{Correlate, Start, tile_width};
 use pass::{Pass, Tap, Taps, Walk, blocks, covered, pack, phase_range, walk};
 use weight::{BiasGradient, WeightGradient};
-use winograd::Winograd;
+use winograd::{Task, Winograd};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -68,12 +68,14 @@ impl Conv {
         // A tile skips the taps that no pixel of it needs; what is left reaches over the edge by less than its width.
         let reach = blocks(in_channels, 6).map(|block| tile_width(isa, block) - 1).max().unwrap_or(0);
         let multiply_adds = in_channels * out_channels * kernel * kernel * output.pixels();
-        let patches = |channels, sides| {
-            Winograd::new(channels, (kernel, stride), sides, lanes).filter(|patches| patches.pay(multiply_adds))
+        let patches = |channels, target, source_rows| {
+            let task = Task { channels, kernel, target, source_rows, multiply_adds };
+            if stride == 1 { Winograd::fastest(task, lanes) } else { None }
         };
         let border = kernel.checked_sub(1 + pad);
-        let backward_patches = border.and_then(|_| patches((out_channels, in_channels), (input.height, input.width)));
-        let patches = patches((in_channels, out_channels), (height, width));
+        let backward_patches = border
+            .and_then(|border| patches((out_channels, in_channels), (input.height, input.width), (border, height)));
+        let patches = patches((in_channels, out_channels), (height, width), (pad, input.height));
         let halo = match (backward_patches, border) {
             (Some(_), Some(border)) => border,
             _ => gradient_halo(input, output, kernel, stride, pad).min(reach),

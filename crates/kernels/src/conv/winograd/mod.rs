@@ -1,8 +1,12 @@
-//! Convolutions of many channels with fewer multiplications (Lavin and Gray 2016).
+//! 3x3 and 5x5 convolutions with fewer multiplications (Lavin and Gray 2016).
 //!
 //! A square of M x M neighbouring outputs comes from a patch of P x P inputs: y = A' [(G g G') * (B' d B)] A, with P x P
 //! products where the plain sum has (M K)^2: 36 instead of 144 for four by four outputs of a 3x3 kernel. The same patches
 //! give the gradient of the weights: G' [sum over patches of (A dy A') * (B' d B)] G.
+//!
+//! With few channels there is too little to multiply for so much to transform. Then only the columns are transformed: M
+//! neighbours of one row come from P inputs of each of K rows, y = A' sum over rows of (G g) * (B' d), with P K products
+//! instead of M K^2: 40 instead of 100 for four outputs of a 5x5 kernel.
 
 mod patches;
 mod product;
@@ -14,7 +18,6 @@ use super::pass::Walk;
 use crate::simd::Isa;
 use patches::{Gradients, Inputs, Outputs, SKEW, Strip};
 use product::{Gather, Multiply};
-use scheme::{FourOfThree, TwoOfFive, TwoOfThree};
 pub(super) use weights::{Pack, Settle};
 
 /// Bytes of transformed patches that are worked on at a time, and how many patches at least. The weight gradient takes
@@ -22,9 +25,8 @@ pub(super) use weights::{Pack, Settle};
 const STRIP_BYTES: usize = 640 << 10;
 const GRADIENT_BYTES: usize = 1400 << 10;
 const STRIP_PATCHES: usize = 4;
-/// What it costs to transform one number of a patch, in multiply-adds, and what patches must save to be worth it.
-const TRANSFORM: usize = 5;
-const GAIN: f64 = 1.25;
+/// What patches must save to be worth it.
+const GAIN: f64 = 1.15;
 /// Above this many transformed weights they would come from memory, for too few patches.
 const MAX_WEIGHTS: usize = 256 * 256 * 36;
 
@@ -37,44 +39,90 @@ pub(super) enum Form {
     FourOfThree,
     /// F(2x2, 5x5)
     TwoOfFive,
+    /// F(4, 5) along the rows
+    FourInLine,
 }
 
-/// Calls a generic function with the scheme of a form.
+/// Calls a generic function with a form's schemes: that of the rows, then that of the columns.
 macro_rules! with_scheme {
-    ($form:expr, $object:ident . $function:ident ( $($argument:expr),* )) => {
+    ($form:expr, $object:ident . $function:ident ( $($argument:expr),* )) => {{
+        use $crate::conv::winograd::Form;
+        use $crate::conv::winograd::scheme::{FourOfFive, FourOfThree, Plain, TwoOfFive, TwoOfThree};
         match $form {
-            $crate::conv::winograd::Form::TwoOfThree => {
-                $object.$function::<$crate::conv::winograd::TwoOfThree, 4, 2, 3, _>($($argument),*)
-            }
-            $crate::conv::winograd::Form::FourOfThree => {
-                $object.$function::<$crate::conv::winograd::FourOfThree, 6, 4, 3, _>($($argument),*)
-            }
-            $crate::conv::winograd::Form::TwoOfFive => {
-                $object.$function::<$crate::conv::winograd::TwoOfFive, 6, 2, 5, _>($($argument),*)
-            }
+            Form::TwoOfThree => $object.$function::<TwoOfThree, 4, 2, 3, TwoOfThree, 4, 2, 3, _>($($argument),*),
+            Form::FourOfThree => $object.$function::<FourOfThree, 6, 4, 3, FourOfThree, 6, 4, 3, _>($($argument),*),
+            Form::TwoOfFive => $object.$function::<TwoOfFive, 6, 2, 5, TwoOfFive, 6, 2, 5, _>($($argument),*),
+            Form::FourInLine => $object.$function::<Plain, 1, 1, 1, FourOfFive, 8, 4, 5, _>($($argument),*),
         }
-    };
+    }};
 }
 use with_scheme;
 
+/// The sides of a form's patches.
+#[derive(Clone, Copy, Debug)]
+struct Sides {
+    /// Rows and columns of the outputs.
+    outputs: (usize, usize),
+    /// Rows and columns of the inputs.
+    inputs: (usize, usize),
+    /// Rows of the kernel that are left to sum over.
+    taps: usize,
+    /// What it costs to transform one number of a patch, in multiply-adds.
+    transform: usize,
+}
+
 impl Form {
-    /// Outputs and inputs of a patch along one axis.
-    fn sides(self) -> (usize, usize) {
+    const ALL: [Self; 4] = [Self::TwoOfThree, Self::FourOfThree, Self::TwoOfFive, Self::FourInLine];
+
+    fn sides(self) -> Sides {
+        let square =
+            |outputs, inputs| Sides { outputs: (outputs, outputs), inputs: (inputs, inputs), taps: 1, transform: 5 };
         match self {
-            Self::TwoOfThree => (2, 4),
-            Self::FourOfThree => (4, 6),
-            Self::TwoOfFive => (2, 6),
+            Self::TwoOfThree => square(2, 4),
+            Self::FourOfThree => square(4, 6),
+            Self::TwoOfFive => square(2, 6),
+            Self::FourInLine => Sides { outputs: (1, 4), inputs: (1, 8), taps: 5, transform: 4 },
         }
+    }
+
+    /// Whether it does a correlation with such a kernel and such a target.
+    fn fits(self, kernel: usize, (height, width): (usize, usize)) -> bool {
+        let Sides { outputs, inputs, .. } = self.sides();
+        let whole = height.is_multiple_of(outputs.0) && width.is_multiple_of(outputs.1);
+        let enough = match self {
+            Self::FourOfThree => whole && height * width > 16,
+            Self::FourInLine => width >= outputs.1,
+            Self::TwoOfThree | Self::TwoOfFive => whole,
+        };
+        kernel == inputs.1 - outputs.1 + 1 && enough
     }
 }
 
-/// A correlation that is done by patches: stride 1, whole patches.
+/// What is correlated, for [`Winograd::fastest`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Task {
+    /// Channels that are read, and that are made.
+    pub(super) channels: (usize, usize),
+    pub(super) kernel: usize,
+    /// Rows and columns that are made.
+    pub(super) target: (usize, usize),
+    /// Rows of zeros above the source, and rows of the source.
+    pub(super) source_rows: (usize, usize),
+    /// Of the plain sum.
+    pub(super) multiply_adds: usize,
+}
+
+/// A correlation of stride 1 that is done by patches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Winograd {
     form: Form,
     /// Rows and columns of patches.
     rows: usize,
     columns: usize,
+    /// Columns of the target. The last patch begins early if they are no multiple of a patch's.
+    width: usize,
+    /// The first source row that is no border, and the one after the last.
+    inside: (usize, usize),
     lanes: usize,
     /// Channels that are read, and that are made.
     sources: usize,
@@ -82,57 +130,72 @@ pub(super) struct Winograd {
 }
 
 impl Winograd {
-    /// `height` and `width` are those of the target.
-    pub(super) fn new(
-        (sources, targets): (usize, usize),
-        (kernel, stride): (usize, usize),
-        (height, width): (usize, usize),
-        lanes: usize,
-    ) -> Option<Self> {
-        let by = |n: usize| height.is_multiple_of(n) && width.is_multiple_of(n);
-        let form = match (kernel, stride) {
-            (3, 1) if by(4) && height * width > 16 => Form::FourOfThree,
-            (3, 1) if by(2) => Form::TwoOfThree,
-            (5, 1) if by(2) => Form::TwoOfFive,
-            _ => return None,
-        };
-        let side = form.sides().0;
-        Some(Self { form, rows: height / side, columns: width / side, lanes, sources, targets })
+    /// The fastest way, if one is faster than the plain sum.
+    pub(super) fn fastest(task: Task, lanes: usize) -> Option<Self> {
+        let fitting = Form::ALL.into_iter().filter(|form| form.fits(task.kernel, task.target));
+        let found = fitting.map(|form| Self::new(form, task, lanes)).filter(|found| found.weights() <= MAX_WEIGHTS);
+        let fastest = found.min_by_key(Self::work)?;
+        (task.multiply_adds as f64 >= GAIN * fastest.work() as f64).then_some(fastest)
     }
 
-    /// Whether this is faster than a plain correlation of so many multiply-adds.
-    pub(super) fn pay(&self, multiply_adds: usize) -> bool {
-        let transforms = TRANSFORM * self.parts() * (self.sources + self.targets);
-        let work = self.rows * self.columns * (self.weights() + transforms);
-        self.weights() <= MAX_WEIGHTS && multiply_adds as f64 >= GAIN * work as f64
+    fn new(form: Form, task: Task, lanes: usize) -> Self {
+        let Sides { outputs, taps, .. } = form.sides();
+        let (height, width) = task.target;
+        let (rows, columns) = (height / outputs.0, width.div_ceil(outputs.1));
+        let (above, source) = task.source_rows;
+        // Only where rows are left to sum over can those of the border be left out.
+        let inside = if taps > 1 { (above, above + source) } else { (0, usize::MAX) };
+        let (sources, targets) = task.channels;
+        Self { form, rows, columns, width, inside, lanes, sources, targets }
+    }
+
+    /// Multiply-adds, about.
+    fn work(&self) -> usize {
+        let Sides { taps, transform, .. } = self.form.sides();
+        let rows_of_taps = if taps == 1 {
+            self.rows
+        } else {
+            (0..self.rows).map(|row| self.inside.1.min(row + taps).saturating_sub(self.inside.0.max(row))).sum()
+        };
+        let products = rows_of_taps * self.columns * self.parts() * self.sources * self.targets;
+        products + self.rows * self.columns * self.parts() * transform * (self.sources + self.targets)
     }
 
     fn parts(&self) -> usize {
-        self.form.sides().1.pow(2)
+        let (rows, columns) = self.form.sides().inputs;
+        rows * columns
+    }
+
+    fn taps(&self) -> usize {
+        self.form.sides().taps
     }
 
     /// Floats of the transformed weights, and of the sums of their gradient.
     pub(super) fn weights(&self) -> usize {
-        self.parts() * self.sources * self.targets
+        self.parts() * self.taps() * self.sources * self.targets
     }
 
     /// Floats of memory that a pass works in.
     pub(super) fn scratch(&self) -> usize {
-        let channels = self.sources + self.targets;
         let rows = self.strip_rows(STRIP_BYTES).max(self.strip_rows(GRADIENT_BYTES));
-        self.parts() * (channels * rows * self.columns * self.lanes + 2 * SKEW)
+        let patches = (self.sources * (rows + self.taps() - 1) + self.targets * rows) * self.columns;
+        self.parts() * (patches * self.lanes + 2 * SKEW)
     }
 
-    /// Rows of patches that are worked on at a time; they may belong to several groups.
+    /// Rows of patches that are worked on at a time; those of squares may belong to several groups.
     fn strip_rows(&self, bytes: usize) -> usize {
         let patch = self.parts() * (self.sources + self.targets) * self.lanes * size_of::<f32>();
-        (bytes / patch).max(STRIP_PATCHES).div_ceil(self.columns).max(1)
+        let rows = (bytes / patch).max(STRIP_PATCHES).div_ceil(self.columns).max(1);
+        if self.taps() == 1 { rows } else { self.rows.div_ceil(self.rows.div_ceil(rows)) }
     }
 
     /// The first row of patches of every strip, and how many.
     fn strips(&self, groups: usize, bytes: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let (all, step) = (groups * self.rows, self.strip_rows(bytes));
-        (0..all).step_by(step).map(move |first| (first, step.min(all - first)))
+        let (step, one) = (self.strip_rows(bytes), self.taps() == 1);
+        let (parts, rows) = if one { (1, groups * self.rows) } else { (groups, self.rows) };
+        (0..parts).flat_map(move |part| {
+            (0..rows).step_by(step).map(move |first| (part * rows + first, step.min(rows - first)))
+        })
     }
 }
 
@@ -153,20 +216,17 @@ pub(super) struct Correlate<'a> {
 impl Correlate<'_> {
     pub(super) fn run(self, isa: Isa) {
         let Self { shape, target, to, source, from, packed, start, groups, scratch } = self;
-        let &Winograd { sources, targets, .. } = shape;
         for rows in shape.strips(groups, STRIP_BYTES) {
-            let before = Strip { shape, walk: from, channels: sources, rows };
-            let after = Strip { shape, walk: to, channels: targets, rows };
-            let (parts, patches, steps) = (shape.parts(), before.patches(), (after.step(), before.step()));
-            let (v, m) = scratch.split_at_mut(parts * before.step());
+            let (before, after) = (Strip::sources(shape, from, rows), Strip::targets(shape, to, rows));
+            let (v, m) = scratch.split_at_mut(shape.parts() * before.step());
             isa.run(Inputs { strip: before, v, source });
-            isa.run(Multiply { m, v, w: packed, parts, sources, targets, patches, steps });
+            isa.run(Multiply { m, v, w: packed, before, after });
             isa.run(Outputs { strip: after, target, m, start });
         }
     }
 }
 
-/// sums `[part][out][in]` += the transformed gradient of the weights, over all groups.
+/// sums `[part][out][tap][in]` += the transformed gradient of the weights, over all groups.
 pub(super) struct WeightGradient<'a> {
     pub(super) shape: &'a Winograd,
     pub(super) sums: &'a mut [f32],
@@ -182,15 +242,35 @@ pub(super) struct WeightGradient<'a> {
 impl WeightGradient<'_> {
     pub(super) fn run(self, isa: Isa) {
         let Self { shape, sums, x, from, d_y, gradient, groups, scratch } = self;
-        let (inputs, outputs) = (shape.sources, shape.targets);
         for rows in shape.strips(groups, GRADIENT_BYTES) {
-            let before = Strip { shape, walk: from, channels: inputs, rows };
-            let after = Strip { shape, walk: gradient, channels: outputs, rows };
-            let (parts, patches, steps) = (shape.parts(), before.patches(), (after.step(), before.step()));
-            let (v, u) = scratch.split_at_mut(parts * before.step());
+            let (before, after) = (Strip::sources(shape, from, rows), Strip::targets(shape, gradient, rows));
+            let (v, u) = scratch.split_at_mut(shape.parts() * before.step());
             isa.run(Inputs { strip: before, v, source: x });
             isa.run(Gradients { strip: after, u, gradient: d_y });
-            isa.run(Gather { sums, u, v, parts, inputs, outputs, patches, steps });
+            isa.run(Gather { sums, u, v, before, after });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(channels: (usize, usize), kernel: usize, side: usize, pad: usize) -> Option<Form> {
+        let made = side + 2 * pad + 1 - kernel;
+        let multiply_adds = channels.0 * channels.1 * kernel * kernel * made * made;
+        let task = Task { channels, kernel, target: (made, made), source_rows: (pad, side), multiply_adds };
+        Winograd::fastest(task, 8).map(|found| found.form)
+    }
+
+    #[test]
+    fn few_channels_go_by_lines_and_many_by_squares() {
+        assert_eq!(form((3, 6), 5, 32, 0), Some(Form::FourInLine));
+        assert_eq!(form((6, 16), 5, 14, 0), Some(Form::FourInLine));
+        assert_eq!(form((32, 64), 5, 14, 0), Some(Form::TwoOfFive));
+        assert_eq!(form((64, 64), 3, 32, 1), Some(Form::FourOfThree));
+        assert_eq!(form((64, 64), 3, 6, 1), Some(Form::TwoOfThree));
+        assert_eq!(form((3, 6), 7, 32, 0), None);
+        assert_eq!(form((1, 1), 5, 28, 0), None);
     }
 }

@@ -1,22 +1,22 @@
 //! The products of transformed patches, one part at a time.
 #![allow(clippy::needless_range_loop, reason = "tiles are indexed in registers")]
 
+use std::ops::Range;
+
 use pulp::Simd;
 
 use super::super::pass::blocks;
+use super::patches::Strip;
 use crate::simd::{Kernel, fma, load, store};
 
-/// m `[part][target][patch]` = w * v `[part][source][patch]`. `w` is `[part]`, blocks of targets, source, target in the block.
+/// m `[part][target][patch]` = w * v `[part][source][patch]`. `w` is `[part]`, blocks of targets, tap, source, target in
+/// the block. A tap lower reads the patch below.
 pub(super) struct Multiply<'a> {
     pub(super) m: &'a mut [f32],
     pub(super) v: &'a [f32],
     pub(super) w: &'a [f32],
-    pub(super) parts: usize,
-    pub(super) sources: usize,
-    pub(super) targets: usize,
-    pub(super) patches: usize,
-    /// Floats from one part to the next, of m and v.
-    pub(super) steps: (usize, usize),
+    pub(super) before: Strip<'a>,
+    pub(super) after: Strip<'a>,
 }
 
 impl Kernel for Multiply<'_> {
@@ -24,27 +24,55 @@ impl Kernel for Multiply<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Self { m, v, w, parts, sources, targets, patches, steps } = self;
-        for part in 0..parts {
+        let Self { m, v, w, before, after } = self;
+        let (sources, targets, taps) = (before.channels, after.channels, before.shape.taps());
+        let job = Job { sources, taps, columns: before.shape.columns, read: before.patches(), made: after.patches() };
+        // Whether every tap of every patch is needed.
+        let whole = before.inside == (0, before.rows);
+        for part in 0..before.shape.parts() {
             let mut first = 0;
             for block in blocks(targets, 6) {
                 // SAFETY: the caller's buffers hold every part of its patches, sources and targets.
                 unsafe {
-                    let m = m.as_mut_ptr().add(part * steps.0 + first * patches * S::F32_LANES);
-                    let v = v.as_ptr().add(part * steps.1);
-                    let w = w.as_ptr().add((part * targets + first) * sources);
+                    let m = m.as_mut_ptr().add(part * after.step() + first * job.made * S::F32_LANES);
+                    let v = v.as_ptr().add(part * before.step());
+                    let w = w.as_ptr().add((part * targets + first) * taps * sources);
+                    let inside = if whole { None } else { Some(before.inside) };
                     match block {
-                        6 => product::<S, 6>(simd, m, v, w, sources, patches),
-                        5 => product::<S, 5>(simd, m, v, w, sources, patches),
-                        4 => product::<S, 4>(simd, m, v, w, sources, patches),
-                        3 => product::<S, 3>(simd, m, v, w, sources, patches),
-                        2 => product::<S, 2>(simd, m, v, w, sources, patches),
-                        _ => product::<S, 1>(simd, m, v, w, sources, patches),
+                        6 => product::<S, 6>(simd, m, v, w, job, inside),
+                        5 => product::<S, 5>(simd, m, v, w, job, inside),
+                        4 => product::<S, 4>(simd, m, v, w, job, inside),
+                        3 => product::<S, 3>(simd, m, v, w, job, inside),
+                        2 => product::<S, 2>(simd, m, v, w, job, inside),
+                        _ => product::<S, 1>(simd, m, v, w, job, inside),
                     }
                 }
                 first += block;
             }
         }
+    }
+}
+
+/// Sizes of a product.
+#[derive(Clone, Copy)]
+struct Job {
+    sources: usize,
+    taps: usize,
+    /// Patches from one row to the next.
+    columns: usize,
+    /// Patches of a source, and of a target.
+    read: usize,
+    made: usize,
+}
+
+impl Job {
+    /// The taps that some of the patches `first..first + n` need, if only these rows are no border.
+    #[inline(always)]
+    fn needed(&self, inside: Option<(usize, usize)>, first: usize, n: usize) -> Range<usize> {
+        let Some((start, end)) = inside else { return 0..self.taps };
+        let (top, bottom) = (first / self.columns, (first + n - 1) / self.columns);
+        let first = start.saturating_sub(bottom).min(self.taps);
+        first..end.saturating_sub(top).clamp(first, self.taps)
     }
 }
 
@@ -55,24 +83,24 @@ unsafe fn product<S: Simd, const OC: usize>(
     m: *mut f32,
     v: *const f32,
     w: *const f32,
-    sources: usize,
-    patches: usize,
+    job: Job,
+    inside: Option<(usize, usize)>,
 ) {
     let mut patch = 0;
     // SAFETY: the patches of each tile exist.
     unsafe {
         if S::REGISTER_COUNT >= 32 {
-            while patch + 4 <= patches {
-                product_tile::<S, OC, 4>(simd, m, v, w, sources, (patch, patches));
+            while patch + 4 <= job.made {
+                product_tile::<S, OC, 4>(simd, m, v, w, job, job.needed(inside, patch, 4), patch);
                 patch += 4;
             }
         }
-        while patch + 2 <= patches {
-            product_tile::<S, OC, 2>(simd, m, v, w, sources, (patch, patches));
+        while patch + 2 <= job.made {
+            product_tile::<S, OC, 2>(simd, m, v, w, job, job.needed(inside, patch, 2), patch);
             patch += 2;
         }
-        if patch < patches {
-            product_tile::<S, OC, 1>(simd, m, v, w, sources, (patch, patches));
+        if patch < job.made {
+            product_tile::<S, OC, 1>(simd, m, v, w, job, job.needed(inside, patch, 1), patch);
         }
     }
 }
@@ -83,47 +111,47 @@ unsafe fn product_tile<S: Simd, const OC: usize, const PX: usize>(
     m: *mut f32,
     v: *const f32,
     w: *const f32,
-    sources: usize,
-    (patch, patches): (usize, usize),
+    job: Job,
+    taps: Range<usize>,
+    patch: usize,
 ) {
     let lanes = S::F32_LANES;
     let mut sum = [[simd.splat_f32s(0.0); PX]; OC];
-    // SAFETY: the caller's patches exist in every source and target.
+    // SAFETY: the caller's patches exist in every source and target, and those below that its taps need.
     unsafe {
-        let (mut v, mut w) = (v.add(patch * lanes), w);
-        for _ in 0..sources {
-            let mut x = [simd.splat_f32s(0.0); PX];
-            for p in 0..PX {
-                x[p] = load::<S>(v.add(p * lanes));
-            }
-            for o in 0..OC {
-                let w = simd.splat_f32s(*w.add(o));
+        let mut w = w.add(taps.start * job.sources * OC);
+        for tap in taps {
+            let mut v = v.add((patch + tap * job.columns) * lanes);
+            for _ in 0..job.sources {
+                let mut x = [simd.splat_f32s(0.0); PX];
                 for p in 0..PX {
-                    sum[o][p] = fma(simd, w, x[p], sum[o][p]);
+                    x[p] = load::<S>(v.add(p * lanes));
                 }
+                for o in 0..OC {
+                    let w = simd.splat_f32s(*w.add(o));
+                    for p in 0..PX {
+                        sum[o][p] = fma(simd, w, x[p], sum[o][p]);
+                    }
+                }
+                v = v.wrapping_add(job.read * lanes);
+                w = w.wrapping_add(OC);
             }
-            v = v.wrapping_add(patches * lanes);
-            w = w.wrapping_add(OC);
         }
         for o in 0..OC {
             for p in 0..PX {
-                store::<S>(m.add((o * patches + patch + p) * lanes), sum[o][p]);
+                store::<S>(m.add((o * job.made + patch + p) * lanes), sum[o][p]);
             }
         }
     }
 }
 
-/// sums `[part][out][in]` += u `[part][out][patch]` * v `[part][in][patch]`, over patches and lanes.
+/// sums `[part][out][tap][in]` += u `[part][out][patch]` * v `[part][in][patch]`, over patches and lanes.
 pub(super) struct Gather<'a> {
     pub(super) sums: &'a mut [f32],
     pub(super) u: &'a [f32],
     pub(super) v: &'a [f32],
-    pub(super) parts: usize,
-    pub(super) inputs: usize,
-    pub(super) outputs: usize,
-    pub(super) patches: usize,
-    /// Floats from one part to the next, of u and v.
-    pub(super) steps: (usize, usize),
+    pub(super) before: Strip<'a>,
+    pub(super) after: Strip<'a>,
 }
 
 impl Kernel for Gather<'_> {
@@ -131,20 +159,22 @@ impl Kernel for Gather<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Self { sums, u, v, parts, inputs, outputs, patches, steps } = self;
-        for part in 0..parts {
+        let Self { sums, u, v, before, after } = self;
+        let (sources, outputs, taps) = (before.channels, after.channels, before.shape.taps());
+        let job = Job { sources, taps, columns: before.shape.columns, read: before.patches(), made: after.patches() };
+        for part in 0..before.shape.parts() {
             let mut first = 0;
             for block in blocks(outputs, 4) {
                 // SAFETY: the caller's buffers hold every part of its patches, inputs and outputs.
                 unsafe {
-                    let sums = sums.as_mut_ptr().add((part * outputs + first) * inputs);
-                    let u = u.as_ptr().add(part * steps.0 + first * patches * S::F32_LANES);
-                    let v = v.as_ptr().add(part * steps.1);
+                    let sums = sums.as_mut_ptr().add((part * outputs + first) * taps * sources);
+                    let u = u.as_ptr().add(part * after.step() + first * job.made * S::F32_LANES);
+                    let v = v.as_ptr().add(part * before.step());
                     match block {
-                        4 => scalars::<S, 4>(simd, sums, u, v, inputs, patches),
-                        3 => scalars::<S, 3>(simd, sums, u, v, inputs, patches),
-                        2 => scalars::<S, 2>(simd, sums, u, v, inputs, patches),
-                        _ => scalars::<S, 1>(simd, sums, u, v, inputs, patches),
+                        4 => scalars::<S, 4, 3>(simd, sums, u, v, job),
+                        3 => scalars::<S, 3, 4>(simd, sums, u, v, job),
+                        2 => scalars::<S, 2, 4>(simd, sums, u, v, job),
+                        _ => scalars::<S, 1, 4>(simd, sums, u, v, job),
                     }
                 }
                 first += block;
@@ -153,25 +183,24 @@ impl Kernel for Gather<'_> {
     }
 }
 
-/// The same for OC outputs.
+/// The same for OC outputs, at most MOST taps and inputs at a time.
 #[inline(always)]
-unsafe fn scalars<S: Simd, const OC: usize>(
+unsafe fn scalars<S: Simd, const OC: usize, const MOST: usize>(
     simd: S,
     sums: *mut f32,
     u: *const f32,
     v: *const f32,
-    inputs: usize,
-    patches: usize,
+    job: Job,
 ) {
     let mut first = 0;
-    for block in blocks(inputs, 3) {
-        // SAFETY: the channels of each tile exist.
+    for block in blocks(job.taps * job.sources, MOST) {
+        // SAFETY: the taps and inputs of each tile exist.
         unsafe {
-            let (v, sums) = (v.add(first * patches * S::F32_LANES), sums.add(first));
             match block {
-                3 => scalars_tile::<S, OC, 3>(simd, sums, u, v, inputs, patches),
-                2 => scalars_tile::<S, OC, 2>(simd, sums, u, v, inputs, patches),
-                _ => scalars_tile::<S, OC, 1>(simd, sums, u, v, inputs, patches),
+                4 => scalars_tile::<S, OC, 4>(simd, sums, u, v, job, first),
+                3 => scalars_tile::<S, OC, 3>(simd, sums, u, v, job, first),
+                2 => scalars_tile::<S, OC, 2>(simd, sums, u, v, job, first),
+                _ => scalars_tile::<S, OC, 1>(simd, sums, u, v, job, first),
             }
         }
         first += block;
@@ -184,30 +213,42 @@ unsafe fn scalars_tile<S: Simd, const OC: usize, const IC: usize>(
     sums: *mut f32,
     u: *const f32,
     v: *const f32,
-    inputs: usize,
-    patches: usize,
+    job: Job,
+    first: usize,
 ) {
     let lanes = S::F32_LANES;
     let mut sum = [[simd.splat_f32s(0.0); IC]; OC];
-    // SAFETY: the caller's channels hold `patches` patches.
+    // SAFETY: the caller's outputs have `job.made` patches, its inputs those that the taps reach from them.
     unsafe {
-        let (mut v, mut u, channel) = (v, u, patches * lanes);
-        for _ in 0..patches {
-            let mut x = [simd.splat_f32s(0.0); IC];
-            for i in 0..IC {
-                x[i] = load::<S>(v.add(i * channel));
-            }
-            for o in 0..OC {
-                let g = load::<S>(u.add(o * channel));
+        let v: [*const f32; IC] = std::array::from_fn(|i| {
+            let (tap, source) = ((first + i) / job.sources, (first + i) % job.sources);
+            v.add((source * job.read + tap * job.columns) * lanes)
+        });
+        let mut at = 0;
+        for _ in 0..job.made {
+            // The shorter side of the tile stays in registers.
+            if IC <= OC {
+                let x: [S::f32s; IC] = std::array::from_fn(|i| load::<S>(v[i].add(at)));
+                for o in 0..OC {
+                    let g = load::<S>(u.add(o * job.made * lanes + at));
+                    for i in 0..IC {
+                        sum[o][i] = fma(simd, g, x[i], sum[o][i]);
+                    }
+                }
+            } else {
+                let g: [S::f32s; OC] = std::array::from_fn(|o| load::<S>(u.add(o * job.made * lanes + at)));
                 for i in 0..IC {
-                    sum[o][i] = fma(simd, g, x[i], sum[o][i]);
+                    let x = load::<S>(v[i].add(at));
+                    for o in 0..OC {
+                        sum[o][i] = fma(simd, g[o], x, sum[o][i]);
+                    }
                 }
             }
-            (v, u) = (v.add(lanes), u.add(lanes));
+            at += lanes;
         }
         for o in 0..OC {
             for i in 0..IC {
-                *sums.add(o * inputs + i) += simd.reduce_sum_f32s(sum[o][i]);
+                *sums.add(o * job.taps * job.sources + first + i) += simd.reduce_sum_f32s(sum[o][i]);
             }
         }
     }

@@ -19,6 +19,28 @@ pub(super) trait Scheme<const P: usize, const M: usize, const K: usize> {
     fn gradient<S: Simd>(simd: S, d: [S::f32s; M]) -> [S::f32s; P];
 }
 
+/// One output of one tap: an axis that is left as it is.
+pub(super) struct Plain;
+
+impl Scheme<1, 1, 1> for Plain {
+    const WEIGHTS: [[f32; 1]; 1] = [[1.0]];
+
+    #[inline(always)]
+    fn input<S: Simd>(_: S, d: [S::f32s; 1]) -> [S::f32s; 1] {
+        d
+    }
+
+    #[inline(always)]
+    fn output<S: Simd>(_: S, m: [S::f32s; 1]) -> [S::f32s; 1] {
+        m
+    }
+
+    #[inline(always)]
+    fn gradient<S: Simd>(_: S, d: [S::f32s; 1]) -> [S::f32s; 1] {
+        d
+    }
+}
+
 /// Two outputs of three taps, from the points 0, 1, -1 and infinity.
 pub(super) struct TwoOfThree;
 
@@ -68,14 +90,12 @@ fn six_inputs<S: Simd>(simd: S, d: [S::f32s; 6]) -> [S::f32s; 6] {
     ]
 }
 
-/// G for K taps: the powers of each point over the product of its distances to the others.
-const fn six_weights<const K: usize>() -> [[f32; K]; 6] {
-    let points: [(f32, f32); 5] =
-        [(0.0, 1.0), (LOW, -2.0 / 3.0), (-LOW, -2.0 / 3.0), (HIGH, 1.0 / 6.0), (-HIGH, 1.0 / 6.0)];
-    let mut weights = [[0.0; K]; 6];
-    weights[5][K - 1] = 1.0;
+/// G for K taps: the powers of each point over the product of its distances to the others, the last row for infinity.
+const fn weights<const P: usize, const K: usize>(points: &[(f32, f32)]) -> [[f32; K]; P] {
+    let mut weights = [[0.0; K]; P];
+    weights[P - 1][K - 1] = 1.0;
     let mut point = 0;
-    while point < 5 {
+    while point < points.len() {
         let (mut power, mut tap) = (points[point].1, 0);
         while tap < K {
             weights[point][tap] = power;
@@ -87,11 +107,14 @@ const fn six_weights<const K: usize>() -> [[f32; K]; 6] {
     weights
 }
 
+/// The points of [`six_inputs`] but infinity, each with one over the product of its distances to the others.
+const SIX: [(f32, f32); 5] = [(0.0, 1.0), (LOW, -2.0 / 3.0), (-LOW, -2.0 / 3.0), (HIGH, 1.0 / 6.0), (-HIGH, 1.0 / 6.0)];
+
 /// Four outputs of three taps.
 pub(super) struct FourOfThree;
 
 impl Scheme<6, 4, 3> for FourOfThree {
-    const WEIGHTS: [[f32; 3]; 6] = six_weights();
+    const WEIGHTS: [[f32; 3]; 6] = weights(&SIX);
 
     #[inline(always)]
     fn input<S: Simd>(simd: S, d: [S::f32s; 6]) -> [S::f32s; 6] {
@@ -130,7 +153,7 @@ impl Scheme<6, 4, 3> for FourOfThree {
 pub(super) struct TwoOfFive;
 
 impl Scheme<6, 2, 5> for TwoOfFive {
-    const WEIGHTS: [[f32; 5]; 6] = six_weights();
+    const WEIGHTS: [[f32; 5]; 6] = weights(&SIX);
 
     #[inline(always)]
     fn input<S: Simd>(simd: S, d: [S::f32s; 6]) -> [S::f32s; 6] {
@@ -147,6 +170,73 @@ impl Scheme<6, 2, 5> for TwoOfFive {
     #[inline(always)]
     fn gradient<S: Simd>(simd: S, [a, b]: [S::f32s; 2]) -> [S::f32s; 6] {
         [a, plus(simd, LOW, b, a), plus(simd, -LOW, b, a), plus(simd, HIGH, b, a), plus(simd, -HIGH, b, a), b]
+    }
+}
+
+/// Four outputs of five taps, from the points 0, 1, -1, 2, -2, 1/2, -1/2 and infinity.
+pub(super) struct FourOfFive;
+
+impl Scheme<8, 4, 5> for FourOfFive {
+    const WEIGHTS: [[f32; 5]; 8] = weights(&[
+        (0.0, -1.0),
+        (1.0, -2.0 / 9.0),
+        (-1.0, -2.0 / 9.0),
+        (2.0, 1.0 / 90.0),
+        (-2.0, 1.0 / 90.0),
+        (0.5, 32.0 / 45.0),
+        (-0.5, 32.0 / 45.0),
+    ]);
+
+    #[inline(always)]
+    fn input<S: Simd>(simd: S, d: [S::f32s; 8]) -> [S::f32s; 8] {
+        let (even, odd) =
+            (plus(simd, -4.25, d[4], simd.add_f32s(d[2], d[6])), plus(simd, -4.25, d[3], simd.add_f32s(d[1], d[5])));
+        let (even_2, odd_2) = (
+            plus(simd, -1.25, d[4], plus(simd, 0.25, d[2], d[6])),
+            plus(simd, -1.25, d[3], plus(simd, 0.25, d[1], d[5])),
+        );
+        let (even_3, odd_3) =
+            (plus(simd, -5.0, d[4], plus(simd, 4.0, d[2], d[6])), plus(simd, -5.0, d[3], plus(simd, 4.0, d[1], d[5])));
+        [
+            plus(simd, 5.25, simd.sub_f32s(d[2], d[4]), simd.sub_f32s(d[6], d[0])),
+            simd.add_f32s(even, odd),
+            simd.sub_f32s(even, odd),
+            plus(simd, 2.0, odd_2, even_2),
+            plus(simd, -2.0, odd_2, even_2),
+            plus(simd, 0.5, odd_3, even_3),
+            plus(simd, -0.5, odd_3, even_3),
+            plus(simd, 5.25, simd.sub_f32s(d[3], d[5]), simd.sub_f32s(d[7], d[1])),
+        ]
+    }
+
+    #[inline(always)]
+    fn output<S: Simd>(simd: S, m: [S::f32s; 8]) -> [S::f32s; 4] {
+        let (sum, odd) = (simd.add_f32s(m[1], m[2]), simd.sub_f32s(m[1], m[2]));
+        let (sum_2, odd_2) = (simd.add_f32s(m[3], m[4]), simd.sub_f32s(m[3], m[4]));
+        let (sum_3, odd_3) = (simd.add_f32s(m[5], m[6]), simd.sub_f32s(m[5], m[6]));
+        [
+            simd.add_f32s(simd.add_f32s(m[0], sum), simd.add_f32s(sum_2, sum_3)),
+            plus(simd, 2.0, odd_2, plus(simd, 0.5, odd_3, odd)),
+            plus(simd, 4.0, sum_2, plus(simd, 0.25, sum_3, sum)),
+            plus(simd, 8.0, odd_2, plus(simd, 0.125, odd_3, simd.add_f32s(odd, m[7]))),
+        ]
+    }
+
+    #[inline(always)]
+    fn gradient<S: Simd>(simd: S, d: [S::f32s; 4]) -> [S::f32s; 8] {
+        let (even, odd) = (simd.add_f32s(d[0], d[2]), simd.add_f32s(d[1], d[3]));
+        let (even_2, odd_2) = (plus(simd, 4.0, d[2], d[0]), plus(simd, 4.0, d[3], d[1]));
+        let (even_3, odd_3) = (plus(simd, 0.25, d[2], d[0]), plus(simd, 0.25, d[3], d[1]));
+        [
+            d[0],
+            simd.add_f32s(even, odd),
+            simd.sub_f32s(even, odd),
+            plus(simd, 2.0, odd_2, even_2),
+            plus(simd, -2.0, odd_2, even_2),
+            plus(simd, 0.5, odd_3, even_3),
+            plus(simd, -0.5, odd_3, even_3),
+            d[3],
+        ]
     }
 }
 
@@ -189,5 +279,7 @@ mod tests {
         check::<TwoOfThree, 4, 2, 3>();
         check::<FourOfThree, 6, 4, 3>();
         check::<TwoOfFive, 6, 2, 5>();
+        check::<FourOfFive, 8, 4, 5>();
+        check::<Plain, 1, 1, 1>();
     }
 }

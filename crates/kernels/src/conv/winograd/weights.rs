@@ -12,8 +12,8 @@ use crate::simd::Kernel;
 const WIDE: usize = 8;
 type Wide = [f32; WIDE];
 
-/// packed = G g G' of every pair of channels, in the order of the product: part, block of targets, source, target within
-/// the block.
+/// packed = G g G' of every pair of channels, in the order of the product: part, block of targets, tap, source, target
+/// within the block.
 pub(in crate::conv) struct Pack<'a> {
     pub(in crate::conv) patches: Winograd,
     pub(in crate::conv) packed: &'a mut [f32],
@@ -35,28 +35,40 @@ impl Kernel for Pack<'_> {
 
 impl Pack<'_> {
     #[inline(always)]
-    fn pack<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize, S: Simd>(self, _: S) {
+    fn pack<
+        D: Scheme<A, B, C>,
+        const A: usize,
+        const B: usize,
+        const C: usize,
+        F: Scheme<P, M, K>,
+        const P: usize,
+        const M: usize,
+        const K: usize,
+        S: Simd,
+    >(
+        self,
+        _: S,
+    ) {
         let Self { patches: Winograd { sources, targets, .. }, packed, w, steps, turned } = self;
-        let mut first = 0;
+        let (taps, mut first) = (K / C, 0);
         for block in blocks(targets, 6) {
-            for source in 0..sources {
-                let mut g = [[[0.0; WIDE]; K]; K];
-                for target in 0..block {
-                    let at = source * steps.0 + (first + target) * steps.1;
-                    let taps = &w[at..at + K * K];
-                    for tap in 0..K * K {
-                        let from = if turned { K * K - 1 - tap } else { tap };
-                        g[tap / K][tap % K][target] = taps[from];
+            for (tap, source) in (0..taps).flat_map(|tap| (0..sources).map(move |source| (tap, source))) {
+                let mut half = [[[0.0; WIDE]; P]; C];
+                for k in 0..C {
+                    let mut g = [[0.0; WIDE]; K];
+                    for target in 0..block {
+                        let w = &w[source * steps.0 + (first + target) * steps.1..][..K * K];
+                        for column in 0..K {
+                            let at = (tap * C + k) * K + column;
+                            g[column][target] = w[if turned { K * K - 1 - at } else { at }];
+                        }
                     }
-                }
-                let mut half = [[[0.0; WIDE]; P]; K];
-                for k in 0..K {
-                    half[k] = apply(&F::WEIGHTS, &g[k]);
+                    half[k] = apply(&F::WEIGHTS, &g);
                 }
                 for c in 0..P {
-                    let column: [Wide; K] = std::array::from_fn(|k| half[k][c]);
-                    for (r, values) in apply(&F::WEIGHTS, &column).into_iter().enumerate() {
-                        let at = ((r * P + c) * targets + first) * sources + source * block;
+                    let column: [Wide; C] = std::array::from_fn(|k| half[k][c]);
+                    for (r, values) in apply(&D::WEIGHTS, &column).into_iter().enumerate() {
+                        let at = ((r * P + c) * targets + first) * taps * sources + (tap * sources + source) * block;
                         packed[at..at + block].copy_from_slice(&values[..block]);
                     }
                 }
@@ -66,7 +78,7 @@ impl Pack<'_> {
     }
 }
 
-/// d_w += G' s G for the sums `[part][weight]` of every weight.
+/// d_w += G' s G for the sums `[part][out][tap][in]` of every weight.
 pub(in crate::conv) struct Settle<'a> {
     pub(in crate::conv) patches: Winograd,
     pub(in crate::conv) d_w: &'a mut [f32],
@@ -84,26 +96,45 @@ impl Kernel for Settle<'_> {
 
 impl Settle<'_> {
     #[inline(always)]
-    fn settle<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize, S: Simd>(self, _: S) {
-        let Self { patches, d_w, sums } = self;
-        let weights = patches.sources * patches.targets;
-        for (i, d_w) in d_w[..weights * K * K].chunks_mut(WIDE * K * K).enumerate() {
-            let first = i * WIDE;
-            let count = d_w.len() / (K * K);
-            let mut half = [[[0.0; WIDE]; K]; P];
-            for r in 0..P {
-                let mut s = [[0.0; WIDE]; P];
-                for c in 0..P {
-                    let at = (r * P + c) * weights + first;
-                    s[c][..count].copy_from_slice(&sums[at..at + count]);
-                }
-                half[r] = apply_transposed(&F::WEIGHTS, &s);
-            }
-            for c in 0..K {
-                let column: [Wide; P] = std::array::from_fn(|r| half[r][c]);
-                for (r, values) in apply_transposed(&F::WEIGHTS, &column).into_iter().enumerate() {
-                    for (d_w, value) in d_w.chunks_exact_mut(K * K).zip(values) {
-                        d_w[r * K + c] += value;
+    fn settle<
+        D: Scheme<A, B, C>,
+        const A: usize,
+        const B: usize,
+        const C: usize,
+        F: Scheme<P, M, K>,
+        const P: usize,
+        const M: usize,
+        const K: usize,
+        S: Simd,
+    >(
+        self,
+        _: S,
+    ) {
+        let Self { patches: Winograd { sources, targets, .. }, d_w, sums } = self;
+        let taps = K / C;
+        let d_w = d_w[..targets * sources * K * K].chunks_exact_mut(sources * K * K);
+        for (target, d_w) in d_w.enumerate() {
+            let chunks = d_w.chunks_mut(WIDE * K * K).enumerate();
+            for (i, d_w) in chunks {
+                for tap in 0..taps {
+                    let first = (target * taps + tap) * sources + i * WIDE;
+                    let count = d_w.len() / (K * K);
+                    let mut half = [[[0.0; WIDE]; K]; A];
+                    for r in 0..A {
+                        let mut s = [[0.0; WIDE]; P];
+                        for c in 0..P {
+                            let at = (r * P + c) * targets * taps * sources + first;
+                            s[c][..count].copy_from_slice(&sums[at..at + count]);
+                        }
+                        half[r] = apply_transposed(&F::WEIGHTS, &s);
+                    }
+                    for c in 0..K {
+                        let column: [Wide; A] = std::array::from_fn(|r| half[r][c]);
+                        for (r, values) in apply_transposed(&D::WEIGHTS, &column).into_iter().enumerate() {
+                            for (d_w, value) in d_w.chunks_exact_mut(K * K).zip(values) {
+                                d_w[(tap * C + r) * K + c] += value;
+                            }
+                        }
                     }
                 }
             }
