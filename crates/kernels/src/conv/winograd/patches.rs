@@ -73,10 +73,14 @@ impl<'a> Strip<'a> {
         })
     }
 
-    /// The first pixel of a patch in its row, and how many of its pixels belong to the patch before.
+    /// The first pixel of a patch in its row, and how many of its pixels belong to the patch before. Squares fit.
     #[inline(always)]
-    fn place(&self, column: usize, side: usize) -> (usize, usize) {
-        let (at, last) = (column * side, self.shape.width - side);
+    fn place(&self, column: usize, (height, width): (usize, usize)) -> (usize, usize) {
+        let at = column * width;
+        if height > 1 {
+            return (at, 0);
+        }
+        let last = self.shape.width - width;
         (at.min(last), at.saturating_sub(last))
     }
 }
@@ -225,12 +229,12 @@ fn spread<S: Simd, const A: usize, const B: usize, const I: usize, const O: usiz
     let once = I == sides.1;
     for line in strip.lines(sides.0) {
         for column in 0..strip.shape.columns {
-            let (at, before) = strip.place(column, sides.1);
+            let (at, before) = strip.place(column, sides);
             // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
             unsafe {
                 let from = plane.add(line.pixel + at * lanes);
                 let to = parts.add(line.patch + column * lanes);
-                if line.is_border {
+                if sides.0 == 1 && line.is_border {
                     for part in 0..B * O {
                         store::<S>(to.add(part * step), zero);
                     }
@@ -294,7 +298,7 @@ impl Outputs<'_> {
             let bias = if let Start::Bias(bias) = start { bias[line.channel] } else { 0.0 };
             let bias = simd.splat_f32s(bias);
             for column in 0..strip.shape.columns {
-                let (at, before) = strip.place(column, M);
+                let (at, before) = strip.place(column, (B, M));
                 // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
                 unsafe {
                     let y = target.add(line.pixel + at * lanes);

@@ -183,7 +183,7 @@ impl Kernel for Gather<'_> {
     }
 }
 
-/// The same for OC outputs, at most MOST taps and inputs at a time.
+/// The same for OC outputs, at most MOST inputs of a tap at a time, or taps of an input if there are fewer inputs.
 #[inline(always)]
 unsafe fn scalars<S: Simd, const OC: usize, const MOST: usize>(
     simd: S,
@@ -192,63 +192,68 @@ unsafe fn scalars<S: Simd, const OC: usize, const MOST: usize>(
     v: *const f32,
     job: Job,
 ) {
-    let mut first = 0;
-    for block in blocks(job.taps * job.sources, MOST) {
-        // SAFETY: the taps and inputs of each tile exist.
-        unsafe {
-            match block {
-                4 => scalars_tile::<S, OC, 4>(simd, sums, u, v, job, first),
-                3 => scalars_tile::<S, OC, 3>(simd, sums, u, v, job, first),
-                2 => scalars_tile::<S, OC, 2>(simd, sums, u, v, job, first),
-                _ => scalars_tile::<S, OC, 1>(simd, sums, u, v, job, first),
+    // How many there are, how far apart in v (in patches) and in the sums.
+    let (inputs, taps) = ((job.sources, job.read, 1), (job.taps, job.columns, job.sources));
+    let (inner, outer) = if job.sources < MOST.min(job.taps) { (taps, inputs) } else { (inputs, taps) };
+    for i in 0..outer.0 {
+        let mut first = 0;
+        for block in blocks(inner.0, MOST) {
+            // SAFETY: the taps and inputs of each tile exist.
+            unsafe {
+                let v = v.add((i * outer.1 + first * inner.1) * S::F32_LANES);
+                let sums = sums.add(i * outer.2 + first * inner.2);
+                let steps = (inner.1 * S::F32_LANES, inner.2, job.taps * job.sources);
+                match block {
+                    4 => scalars_tile::<S, OC, 4>(simd, sums, u, v, job.made, steps),
+                    3 => scalars_tile::<S, OC, 3>(simd, sums, u, v, job.made, steps),
+                    2 => scalars_tile::<S, OC, 2>(simd, sums, u, v, job.made, steps),
+                    _ => scalars_tile::<S, OC, 1>(simd, sums, u, v, job.made, steps),
+                }
             }
+            first += block;
         }
-        first += block;
     }
 }
 
+/// `steps`: from one to the next in v, in the sums, and from one output to the next in the sums.
 #[inline(always)]
 unsafe fn scalars_tile<S: Simd, const OC: usize, const IC: usize>(
     simd: S,
     sums: *mut f32,
     u: *const f32,
     v: *const f32,
-    job: Job,
-    first: usize,
+    patches: usize,
+    steps: (usize, usize, usize),
 ) {
     let lanes = S::F32_LANES;
     let mut sum = [[simd.splat_f32s(0.0); IC]; OC];
-    // SAFETY: the caller's outputs have `job.made` patches, its inputs those that the taps reach from them.
+    // SAFETY: the caller's channels hold `patches` patches.
     unsafe {
-        let v: [*const f32; IC] = std::array::from_fn(|i| {
-            let (tap, source) = ((first + i) / job.sources, (first + i) % job.sources);
-            v.add((source * job.read + tap * job.columns) * lanes)
-        });
-        let mut at = 0;
-        for _ in 0..job.made {
+        let (mut v, mut u, channel) = (v, u, patches * lanes);
+        for _ in 0..patches {
             // The shorter side of the tile stays in registers.
             if IC <= OC {
-                let x: [S::f32s; IC] = std::array::from_fn(|i| load::<S>(v[i].add(at)));
+                let x: [S::f32s; IC] = std::array::from_fn(|i| load::<S>(v.add(i * steps.0)));
                 for o in 0..OC {
-                    let g = load::<S>(u.add(o * job.made * lanes + at));
+                    let g = load::<S>(u.add(o * channel));
                     for i in 0..IC {
                         sum[o][i] = fma(simd, g, x[i], sum[o][i]);
                     }
                 }
             } else {
-                let g: [S::f32s; OC] = std::array::from_fn(|o| load::<S>(u.add(o * job.made * lanes + at)));
+                let g: [S::f32s; OC] = std::array::from_fn(|o| load::<S>(u.add(o * channel)));
                 for i in 0..IC {
-                    let x = load::<S>(v[i].add(at));
+                    let x = load::<S>(v.add(i * steps.0));
                     for o in 0..OC {
                         sum[o][i] = fma(simd, g[o], x, sum[o][i]);
                     }
                 }
             }
-            at += lanes;
+            (v, u) = (v.add(lanes), u.add(lanes));
         }
         for o in 0..OC {
             for i in 0..IC {
-                *sums.add(o * job.taps * job.sources + first + i) += simd.reduce_sum_f32s(sum[o][i]);
+                *sums.add(o * steps.2 + i * steps.1) += simd.reduce_sum_f32s(sum[o][i]);
             }
         }
     }
