@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use fedelity_fl::Mean;
 use fedelity_fl::metrics::{class_accuracy_cosine, forgetting, gradient_diversity, in_out_local, rounds_to_target};
+use fedelity_fl::observe::{Diversity, drift};
 use serde_json::Value;
 
 fn rules(name: &str) -> Vec<(Value, Value)> {
@@ -106,11 +107,13 @@ fn golden_gradient_diversity() {
 fn golden_gradient_diversity_one_client_at_a_time() {
     for (inputs, expect) in rules("gradient-diversity") {
         let gradients = matrix(&inputs["gradients"]);
-        let mut found = fedelity_fl::observe::Diversity::default();
+        let mut found = Diversity::default();
         let width = gradients[0].len();
+        let (from, all) = (vec![0.0; width], 0..width);
+        let trainable = std::slice::from_ref(&all);
         for gradient in &gradients {
             let to: Vec<f32> = gradient.iter().map(|&value| value as f32).collect();
-            found.add(&vec![0.0; width], &to, std::slice::from_ref(&(0..width)));
+            found.add(&from, &to, trainable, drift(&from, &to, trainable));
         }
         let (found, expected) = (found.take().unwrap(), expect["diversity"].as_f64().unwrap());
         assert!((found - expected).abs() < 1e-6 * expected, "found {found}, expected {expected}");

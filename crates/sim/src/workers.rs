@@ -95,7 +95,7 @@ impl Fold<'_> {
     fn fold(&mut self, (done, seen): (Done, Seen)) -> Result<(), Error> {
         let start = Instant::now();
         let Done { upload, memory, fitted } = done;
-        self.diversity.add(&self.broadcast.global, &upload.params, self.trainable);
+        self.diversity.add(&self.broadcast.global, &upload.params, self.trainable, seen.drift);
         self.tally.seen.push(seen);
         self.tally.teacher_passes += fitted.teacher_passes;
         let (client, bytes) = (upload.client, upload.bytes());
