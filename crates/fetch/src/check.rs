@@ -1,20 +1,30 @@
-//! SHA-256 of files and of what is inside compressed ones.
+//! Checksums of files and of what is inside compressed ones.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
+use fedelity_data::download::Checksum;
 use flate2::bufread::MultiGzDecoder;
+use md5::Md5;
 use sha2::{Digest, Sha256};
+
+/// The checksum of a file of the same kind as this one, as hex.
+pub(crate) fn alike(path: &Path, checksum: Checksum) -> io::Result<String> {
+    match checksum {
+        Checksum::Sha256(_) => hash::<Sha256>(File::open(path)?),
+        Checksum::Md5(_) => hash::<Md5>(File::open(path)?),
+    }
+}
 
 /// SHA-256 of a file, as hex.
 pub(crate) fn file(path: &Path) -> io::Result<String> {
-    hash(File::open(path)?)
+    hash::<Sha256>(File::open(path)?)
 }
 
 /// SHA-256 of what is inside a gzip file, as hex.
 pub(crate) fn unzipped(path: &Path) -> io::Result<String> {
-    hash(MultiGzDecoder::new(BufReader::new(File::open(path)?)))
+    hash::<Sha256>(MultiGzDecoder::new(BufReader::new(File::open(path)?)))
 }
 
 /// SHA-256 of the content of a file, uncompressed if its name ends in `.gz`.
@@ -22,8 +32,8 @@ pub(crate) fn content(path: &Path) -> io::Result<String> {
     if path.extension().is_some_and(|end| end == "gz") { unzipped(path) } else { file(path) }
 }
 
-fn hash(mut from: impl Read) -> io::Result<String> {
-    let (mut sum, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
+fn hash<D: Digest>(mut from: impl Read) -> io::Result<String> {
+    let (mut sum, mut buffer) = (D::new(), vec![0; 1 << 16]);
     loop {
         match from.read(&mut buffer) {
             Ok(0) => break,

@@ -52,10 +52,12 @@ pub enum Error {
         found: u64,
     },
     /// The content is not the published one.
-    #[error("{what}: expected SHA-256 {expected}, found {found}; what was downloaded is removed")]
+    #[error("{what}: expected {kind} {expected}, found {found}; what was downloaded is removed")]
     Checksum {
         /// Which file.
         what: String,
+        /// Which checksum.
+        kind: &'static str,
         /// The published one.
         expected: String,
         /// What was computed.
@@ -103,4 +105,15 @@ pub enum Error {
         /// What to do.
         how: String,
     },
+}
+
+impl Error {
+    /// Whether another server could do better.
+    pub(crate) fn is_of_the_server(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Status { .. } | Self::Length { .. } | Self::TooLong { .. } => true,
+            Self::Checksum { .. } | Self::NotData { .. } | Self::Archive { .. } => true,
+            Self::NotHere { .. } | Self::Io { .. } | Self::InTheWay { .. } | Self::ByHand { .. } => false,
+        }
+    }
 }

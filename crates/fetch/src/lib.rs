@@ -1,4 +1,4 @@
-//! Downloads data sets: resumed after a cut, checked by SHA-256, unpacked without leaving their folder, and moved into
+//! Downloads data sets: resumed after a cut, checked by their checksums, unpacked without leaving their folder, and moved into
 //! place whole.
 //!
 //! [`fetch`] does it all and tells what it does through a callback. Nothing here prints.

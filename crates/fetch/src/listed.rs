@@ -8,6 +8,8 @@ use fedelity_data::catalogue::Entry;
 
 /// Bytes of a file that are looked at.
 const START: u64 = 1 << 10;
+/// What is said of a page in place of a file.
+pub(crate) const PAGE: &str = "is an HTML page";
 const IMAGES: [&str; 3] = ["png", "jpg", "jpeg"];
 
 /// The first thing that is missing or cannot be data, in words.
@@ -31,7 +33,7 @@ pub(crate) fn unlike_data(path: &Path) -> io::Result<Option<&'static str>> {
     Ok(if start.is_empty() {
         Some("is empty")
     } else if text.starts_with(b"<!doctype") || text.starts_with(b"<html") {
-        Some("is an HTML page")
+        Some(PAGE)
     } else {
         None
     })

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use fedelity_data::catalogue::Entry;
-use fedelity_data::download::{Form, Remote};
+use fedelity_data::download::{Checksum, Form, Remote};
 
 use crate::lock::Lock;
 use crate::transfer::{Event, Patience, Transfer};
@@ -22,8 +23,8 @@ pub enum Fetched {
     New(PathBuf),
 }
 
-/// Downloads a data set into its folder below `dir`. `mirror` takes the place of the official address: the address of a
-/// folder on a server, or a folder of this machine.
+/// Downloads a data set into its folder below `dir`, from the first of its official addresses that gives it. `mirror`
+/// takes their place: the address of a folder on a server, or a folder of this machine.
 pub fn fetch(
     entry: &Entry,
     dir: &Path,
@@ -36,7 +37,7 @@ pub fn fetch(
     if entry.download.by_hand.is_some() {
         return Err(Error::ByHand { name: entry.name, how: by_hand(entry, dir) });
     }
-    let set = Set { entry, dir, home: &home, mirror: mirror.unwrap_or(entry.download.base), patience };
+    let set = Set { entry, dir, home: &home, mirror, patience };
     // A folder that cannot be written to is no hindrance if all is there.
     if !set.is_underway() && set.is_there(event)? {
         return Ok(Fetched::WasThere(home));
@@ -68,7 +69,12 @@ pub fn by_hand(entry: &Entry, dir: &Path) -> String {
         return format!("{how}: {}", home.display());
     }
     let mut lines = vec!["Without a network, on a machine that has one, download".to_string()];
-    lines.extend(entry.download.files.iter().map(|remote| format!("  {}{}", entry.download.base, remote.name)));
+    for remote in entry.download.files {
+        for (start, address) in ["  "].into_iter().chain(iter::repeat("  or ")).zip(addresses(entry, remote)) {
+            let name = if address.ends_with(remote.name) { String::new() } else { format!(" as {}", remote.name) };
+            lines.push(format!("{start}{address}{name}"));
+        }
+    }
     lines.push("and bring it here in a folder FOLDER; then this checks it and puts it into place:".to_string());
     lines.push(format!("  fedelity data fetch {} --mirror FOLDER --data-dir {}", entry.name, quoted(dir)));
     lines.push(format!("Or put the files themselves into {}:", home.display()));
@@ -81,7 +87,7 @@ struct Set<'a> {
     entry: &'a Entry,
     dir: &'a Path,
     home: &'a Path,
-    mirror: &'a str,
+    mirror: Option<&'a str>,
     patience: Patience,
 }
 
@@ -131,6 +137,14 @@ impl Set<'_> {
         self.check(remote, &place, &place, event).map_err(|error| in_the_way(&place, error))
     }
 
+    /// Where a file is looked for, in this order.
+    fn addresses(&self, remote: &Remote) -> Vec<String> {
+        match self.mirror {
+            Some(mirror) => vec![format!("{}/{}", mirror.trim_end_matches('/'), remote.name)],
+            None => addresses(self.entry, remote),
+        }
+    }
+
     /// Gets one file; false if it was there.
     fn get(&self, remote: &Remote, event: &mut dyn FnMut(Event)) -> Result<bool, Error> {
         let place = self.home.join(remote.name);
@@ -138,34 +152,55 @@ impl Set<'_> {
             return self.check_kept(remote, event).map(|()| false);
         }
         let part = self.part(remote);
-        if remote.form == Form::File && !self.is_checked(remote) {
-            // Nothing would tell that the parts do not belong together.
-            remove(&part)?;
+        let mut addresses = self.addresses(remote).into_iter().peekable();
+        while let Some(url) = addresses.next() {
+            match (self.get_from(url, remote, &part, &place, event), addresses.peek()) {
+                (Err(error), Some(next)) if error.is_of_the_server() => {
+                    event(Event::Elsewhere { reason: error.to_string(), url: next.clone() });
+                }
+                (kept, _) => return kept.map(|()| true),
+            }
         }
-        let url = format!("{}/{}", self.mirror.trim_end_matches('/'), remote.name);
+        Err(Error::ByHand { name: self.entry.name, how: by_hand(self.entry, self.dir) })
+    }
+
+    /// Gets one file from one address, and puts it into place.
+    fn get_from(
+        &self,
+        url: String,
+        remote: &Remote,
+        part: &Path,
+        place: &Path,
+        event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        let is_page = listed::unlike_data(part).is_ok_and(|reason| reason == Some(listed::PAGE));
+        if is_page || remote.form == Form::File && !self.is_checked(remote) {
+            // A page is no part of a file, and without a checksum nothing would tell that parts do not belong together.
+            remove(part)?;
+        }
         let (name, expected) = (remote.name, remote.bytes);
-        Transfer { url, name, part: part.clone(), expected, patience: self.patience }.run(event)?;
+        Transfer { url, name, part: part.to_path_buf(), expected, patience: self.patience }.run(event)?;
         let kept = match remote.form {
-            Form::File => self.check(remote, &part, &place, event).and_then(|()| {
+            Form::File => self.check(remote, part, place, event).and_then(|()| {
                 fs::create_dir_all(self.home).map_err(|source| io_error("create", self.home, source))?;
-                fs::rename(&part, &place).map_err(|source| io_error("move into place", &place, source))
+                fs::rename(part, place).map_err(|source| io_error("move into place", place, source))
             }),
             Form::TarGz(inside) | Form::Zip(inside) => {
-                self.check(remote, &part, &part, event).and_then(|()| self.unpack(remote, &part, inside, event))
+                self.check(remote, part, part, event).and_then(|()| self.unpack(remote, part, inside, event))
             }
         };
         match kept {
-            Ok(()) if remote.form != Form::File => remove(&part)?,
+            Ok(()) if remote.form != Form::File => remove(part)?,
             // A wrong file must not be gone on with.
-            Err(Error::Checksum { .. } | Error::NotData { .. } | Error::Archive { .. }) => remove(&part)?,
+            Err(Error::Checksum { .. } | Error::NotData { .. } | Error::Archive { .. }) => remove(part)?,
             _ => {}
         }
-        kept.map(|()| true)
+        kept
     }
 
     /// Whether anything tells a right file from a wrong one.
     fn is_checked(&self, remote: &Remote) -> bool {
-        remote.sha256.is_some() || self.content(remote.name).is_some()
+        remote.checksum.is_some() || self.content(remote.name).is_some()
     }
 
     fn content(&self, name: &str) -> Option<&'static str> {
@@ -175,8 +210,8 @@ impl Set<'_> {
     /// Checks a downloaded file that is, or will be, at `place`.
     fn check(&self, remote: &Remote, file: &Path, place: &Path, event: &mut dyn FnMut(Event)) -> Result<(), Error> {
         event(Event::Checking { name: remote.name.to_string() });
-        if let Some(expected) = remote.sha256 {
-            let found = check::file(file).map_err(|source| io_error("read", file, source))?;
+        if let Some(expected) = remote.checksum {
+            let found = check::alike(file, expected).map_err(|source| io_error("read", file, source))?;
             compare(remote.name, expected, found)?;
         }
         if !self.is_checked(remote)
@@ -185,7 +220,7 @@ impl Set<'_> {
             return Err(Error::NotData { what: remote.name.to_string(), reason });
         }
         if remote.form != Form::File {
-            if remote.sha256.is_none() && self.entry.download.content.is_empty() {
+            if remote.checksum.is_none() && self.entry.download.content.is_empty() {
                 event(Event::Unchecked { name: remote.name.to_string() });
             }
             return Ok(());
@@ -196,10 +231,10 @@ impl Set<'_> {
                 let zipped = place.extension().is_some_and(|end| end == "gz");
                 let found = if zipped { check::unzipped(file) } else { check::file(file) };
                 let found = found.unwrap_or_else(|error| format!("none, {error}"));
-                compare(remote.name, expected, found)
+                compare(remote.name, Checksum::Sha256(expected), found)
             }
             None => {
-                if remote.sha256.is_none() {
+                if remote.checksum.is_none() {
                     event(Event::Unchecked { name: remote.name.to_string() });
                 }
                 Ok(())
@@ -245,7 +280,7 @@ impl Set<'_> {
         for (name, expected) in self.entry.download.content {
             event(Event::Checking { name: name.to_string() });
             let found = check::content(&root.join(name)).unwrap_or_else(|error| format!("none, {error}"));
-            compare(name, expected, found)?;
+            compare(name, Checksum::Sha256(expected), found)?;
         }
         Ok(())
     }
@@ -261,17 +296,24 @@ impl Drop for Aside {
     }
 }
 
-fn compare(what: &str, expected: &str, found: String) -> Result<(), Error> {
-    if found == expected {
+/// The official addresses of a file.
+fn addresses(entry: &Entry, remote: &Remote) -> Vec<String> {
+    let whole = |home: &&str| if home.ends_with('/') { format!("{home}{}", remote.name) } else { home.to_string() };
+    entry.download.homes.iter().map(whole).collect()
+}
+
+fn compare(what: &str, expected: Checksum, found: String) -> Result<(), Error> {
+    if found == expected.hex() {
         return Ok(());
     }
-    Err(Error::Checksum { what: what.to_string(), expected: expected.to_string(), found })
+    let (what, expected, kind) = (what.to_string(), expected.hex().to_string(), expected.kind());
+    Err(Error::Checksum { what, kind, expected, found })
 }
 
 fn in_the_way(path: &Path, error: Error) -> Error {
     match error {
-        Error::Checksum { what, expected, found } => {
-            let reason = format!("{what} has SHA-256 {found}, not {expected}");
+        Error::Checksum { what, kind, expected, found } => {
+            let reason = format!("{what} has {kind} {found}, not {expected}");
             Error::InTheWay { path: path.to_path_buf(), reason }
         }
         Error::NotData { what, reason } => {

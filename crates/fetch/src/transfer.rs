@@ -29,6 +29,13 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// An address did not give the file; the next one is tried.
+    Elsewhere {
+        /// Why.
+        reason: String,
+        /// The next address.
+        url: String,
+    },
     /// A file or its content is being checked.
     Checking {
         /// The name of the file.

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fedelity_data::catalogue::{self, Entry};
-use fedelity_data::download::{Download, Form, Remote};
+use fedelity_data::download::{Checksum, Download, Form, Remote};
 use fedelity_fetch::{Error, Event, Fetched, Patience, by_hand, fetch};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -30,8 +30,9 @@ fn sha256(bytes: &[u8]) -> &'static str {
 }
 
 fn entry(form: Form, sha256: Option<&'static str>, content: &'static [(&'static str, &'static str)]) -> Entry {
-    let remote = Remote { name: "a.bin", bytes: None, sha256, form };
-    let download = Download { base: "http://127.0.0.1:9/nowhere/", files: vec![remote].leak(), content, by_hand: None };
+    let remote = Remote { name: "a.bin", bytes: None, checksum: sha256.map(Checksum::Sha256), form };
+    let download =
+        Download { homes: &["http://127.0.0.1:9/nowhere/"], files: vec![remote].leak(), content, by_hand: None };
     let files: &[&str] = if form == Form::File { &["a.bin"] } else { &["one.bin"] };
     Entry { name: "set", folder: Some("home"), files, download, ..*catalogue::find("mnist").unwrap() }
 }
@@ -238,9 +239,13 @@ fn no_network_says_what_to_put_where() {
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     let text = by_hand(catalogue::find("cifar10").unwrap(), dir.path());
     let command = format!("fedelity data fetch cifar10 --mirror FOLDER --data-dir {}", dir.path().display());
-    for part in ["https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "cifar-10-batches-bin", &command] {
+    let (first, second) = ("https://www.cs.toronto.edu/~kriz/", "or https://cave.cs.toronto.edu/kriz/");
+    let addresses = [first, second].map(|home| format!("  {home}cifar-10-binary.tar.gz\n"));
+    for part in [&addresses[0], &addresses[1], "cifar-10-batches-bin", &command] {
         assert!(text.contains(part), "{text}");
     }
+    let text = by_hand(catalogue::find("cinic10").unwrap(), dir.path());
+    assert!(text.contains("/content as CINIC-10.tar.gz\n") && text.contains("/3192/CINIC-10.tar.gz\n"), "{text}");
     let text = by_hand(catalogue::find("cifar10").unwrap(), Path::new("my data"));
     assert!(text.contains("--data-dir \"my data\""), "{text}");
     let error = fetch(catalogue::find("femnist").unwrap(), dir.path(), None, PATIENCE, &mut |_| {}).unwrap_err();
@@ -359,11 +364,41 @@ fn a_full_disk_keeps_the_part_and_nothing_else() {
 }
 
 #[test]
+fn md5_is_checked_where_that_is_all() {
+    let mut case = Case::new(Manner::default());
+    case.server.put("a.bin", b"message digest");
+    let mut entry = checked();
+    // From RFC 1321.
+    let checksum = Some(Checksum::Md5("f96b697d7cb7938d525a2f31aaf161d0"));
+    entry.download.files = vec![Remote { checksum, ..entry.download.files[0] }].leak();
+    case.fetch(&entry).unwrap();
+    assert!(!case.events.iter().any(|event| matches!(event, Event::Unchecked { .. })));
+    fs::write(case.dir.path().join("home/a.bin"), "a").unwrap();
+    let text = case.fetch(&entry).unwrap_err().to_string();
+    assert!(text.contains("a.bin has MD5 0cc175b9c0f1b6a831c399e269772661, not f96b697d"), "{text}");
+    fs::remove_dir_all(case.dir.path().join("home")).unwrap();
+    case.server.put("a.bin", b"a");
+    let text = case.fetch(&entry).unwrap_err().to_string();
+    assert!(text.contains("expected MD5 f96b697d7cb7938d525a2f31aaf161d0, found 0cc175b9c0"), "{text}");
+    assert_eq!(case.names(), [""; 0]);
+}
+
+#[test]
 fn every_set_says_how_to_get_it() {
     for entry in catalogue::entries().iter().filter(|entry| !entry.is_embedded()) {
         assert!(entry.download.by_hand.is_some() || !entry.download.files.is_empty(), "{}", entry.name);
-        let hex = |text: &str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        assert!(entry.download.content.iter().all(|(_, sha256)| hex(sha256)));
-        assert!(entry.download.files.iter().filter_map(|remote| remote.sha256).all(hex));
+        let hex = |text: &str, length| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let Download { homes, files, content, .. } = entry.download;
+        assert!(content.iter().all(|(_, sha256)| hex(sha256, 64)));
+        for remote in files {
+            match remote.checksum {
+                Some(Checksum::Sha256(sha256)) => assert!(hex(sha256, 64), "{}", entry.name),
+                Some(Checksum::Md5(md5)) => assert!(hex(md5, 32), "{}", entry.name),
+                None => assert!(content.iter().any(|(name, _)| *name == remote.name), "{}", entry.name),
+            }
+        }
+        assert_eq!(homes.is_empty(), files.is_empty(), "{}", entry.name);
+        // The address of one file is not that of another.
+        assert!(files.len() < 2 || homes.iter().all(|home| home.ends_with('/')), "{}", entry.name);
     }
 }

@@ -18,8 +18,9 @@ Examples:
   fedelity data fetch cifar100 --mirror https://mirror.example.org/cifar
   fedelity data fetch cifar10 --mirror /media/stick     from files that are here already
 
-A download that was cut is gone on with by the same command. Files are checked by SHA-256 where one is
-known; archives are unpacked aside and moved into place whole.";
+A download that was cut is gone on with by the same command. A data set with several public homes is
+fetched from the first one that gives it. Files are checked by SHA-256 (CINIC-10 by its published MD5);
+archives are unpacked aside and moved into place whole.";
 
 /// Download data sets from their public homes
 #[derive(Debug, clap::Args)]
@@ -33,7 +34,7 @@ pub(super) struct Fetch {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
-    /// Take the files from this address or folder instead of the official address.
+    /// Take the files from this address or folder instead of the official addresses.
     #[arg(long, value_name = "URL")]
     mirror: Option<String>,
 
@@ -72,7 +73,12 @@ impl Fetch {
                     printer.say(format_args!("{} is there already: {}", entry.name, path.display()));
                 }
                 Ok(Fetched::New(path)) => printer.say(format_args!("{} is in {}", entry.name, path.display())),
-                Err(error @ (Error::Unreachable { .. } | Error::Status { .. } | Error::NotHere { .. })) => {
+                Err(
+                    error @ (Error::Unreachable { .. }
+                    | Error::Status { .. }
+                    | Error::Length { .. }
+                    | Error::NotHere { .. }),
+                ) => {
                     return Err(anyhow!("{error}\n{}", by_hand(entry, &dir)));
                 }
                 Err(error) => return Err(error.into()),
@@ -119,6 +125,7 @@ impl Told {
                 self.bar.set_position(have);
             }
             Event::Again { reason } => say(format!("  {reason}; trying again")),
+            Event::Elsewhere { reason, url } => say(format!("  {reason}\n  trying {url}")),
             Event::Unchecked { name } => say(format!("  {name}: no checksum known, it is taken as it is")),
             Event::Incomplete { path, missing } => {
                 say(format!("  {} is empty ({missing}); it is fetched", path.display()));
