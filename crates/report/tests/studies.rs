@@ -209,6 +209,36 @@ fn broken_runs_give_what_they_have() {
 }
 
 #[test]
+fn a_run_that_lost_a_file_still_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    study(dir.path(), Made { methods: 3, seeds: 2, ..MADE });
+    let path = |name: &str| dir.path().join(name);
+    // The configuration: the record says which method it is.
+    fs::remove_file(path("fedavg/seed-1/config.toml")).unwrap();
+    // The summary: all rounds are there.
+    fs::write(path("fedcad/seed-2/summary.json"), "{\"status\": ").unwrap();
+    // The rounds: nothing is left to count.
+    fs::remove_file(path("fedgkd/seed-1/rounds.jsonl")).unwrap();
+    let found = load(dir.path());
+    let seeds = |group: &fedelity_report::Group| group.counted().iter().map(|run| run.header.seed).collect::<Vec<_>>();
+    let groups: Vec<_> = found.groups.iter().map(|group| (group.label.as_str(), seeds(group))).collect();
+    assert_eq!(groups, [("fedavg", vec![1, 2]), ("fedcad", vec![1, 2]), ("fedgkd", vec![2])]);
+    let row = &Comparison::new(&found, &Options { force: true, ..Options::default() }).unwrap().rows[1];
+    assert_eq!((row.seeds.as_slice(), row.unfinished), (&[1, 2][..], 0));
+    assert_eq!(row.final_accuracy.unwrap().mean, (finals(1)[0] + finals(1)[1]) / 2.0);
+    let report = Report::new(&found, None).unwrap();
+    let html = report.html(false);
+    for (run, what) in [
+        ("fedavg/seed-1", "the configuration cannot be read"),
+        ("fedcad/seed-2", "no summary, made from the rounds"),
+        ("fedgkd/seed-1", "there is summary.json, but no rounds.jsonl"),
+    ] {
+        let said = report.left_out.iter().any(|out| out.path == path(run) && out.what.starts_with(what));
+        assert!(said && html.contains(what), "{run}: {:?}", report.left_out);
+    }
+}
+
+#[test]
 fn every_figure_becomes_svg_and_png() {
     let dir = tempfile::tempdir().unwrap();
     study(dir.path(), Made { methods: 2, seeds: 2, rounds: 3, classes: 4 });
