@@ -66,6 +66,9 @@ fn runs_are_compared_reported_listed_and_exported() {
         }
     }
 
+    let answer = place.call(&["runs", "list", "three"]);
+    assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
+    assert!(answer.out.contains("curve") && !answer.out.contains("fashion-mnist-mini"), "{}", answer.out);
     let answer = place.call(&["runs", "list", "three", "--json", "--method", "fedntd"]);
     assert_eq!(answer.out.lines().count(), 2, "{}", answer.out);
     let answer = place.call(&["runs", "tag", "paper", "three/fedntd/seed-1", "--json"]);
@@ -92,6 +95,29 @@ fn runs_are_compared_reported_listed_and_exported() {
     assert!(events.iter().any(|name| name.contains("tfevents")), "{events:?}");
     place.refuses(&["compare", "nowhere"], &["no run in nowhere"]);
     place.refuses(&["report", "figures"], &["no run in figures"]);
+}
+
+#[test]
+fn the_list_of_runs_names_the_data_set() {
+    let place = Place::new();
+    for name in ["a", "b"] {
+        assert_eq!(place.tiny(&["--output", &format!("r/{name}")]).code, 0);
+    }
+    let answer = place.call(&["runs", "list", "r"]);
+    assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
+    let lines: Vec<Vec<&str>> = answer.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((lines[0][..2].join(" "), lines[2][1]), ("method data".to_string(), "fashion-mnist-mini"));
+    assert!(!answer.out.contains("tags"), "{}", answer.out);
+
+    // What lost its rounds is named, here and in a report, and in the page itself.
+    fs::remove_file(place.path("r/b/rounds.jsonl")).unwrap();
+    let lost = "r/b: there is summary.json, but no rounds.jsonl";
+    assert!(place.call(&["runs", "list", "r"]).err.contains(lost));
+    let answer = place.call(&["report", "r", "-o", "r.html", "--json"]);
+    assert!(answer.code == 0 && answer.err.contains(lost), "{}", answer.err);
+    let written: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(written["left-out"][0]["path"], "r/b");
+    assert!(String::from_utf8(place.read("r.html")).unwrap().contains("there is summary.json, but no rounds.jsonl"));
 }
 
 /// The longest name of a method, with seeds whose numbers are as wide as they get.

@@ -13,6 +13,7 @@ use crate::printer::Printer;
 use crate::sparkline::{scale, sparkline};
 use crate::status::Status;
 use crate::table::{Align, Table};
+use crate::terminal::width;
 use crate::units::plural;
 
 const EXAMPLES: &str = "\
@@ -22,7 +23,10 @@ Examples:
   fedelity runs tag paper runs/2026-01-31-fedntd    and --untag to take it away
   fedelity runs remove runs/2026-01-31-fedntd --yes
   fedelity runs export runs/a --csv rounds.csv      one row a round
-  fedelity runs export runs/a --tensorboard logs    then: tensorboard --logdir logs";
+  fedelity runs export runs/a --tensorboard logs    then: tensorboard --logdir logs
+
+The list names the data set where its lines have room for it, before the curve if runs are of several;
+--json always does.";
 
 /// List, tag, remove and export runs
 #[derive(Debug, clap::Args)]
@@ -142,6 +146,21 @@ fn ending(run: &Run) -> &'static str {
     }
 }
 
+/// Places of columns in the list.
+const DATA: usize = 1;
+const CURVE: usize = 5;
+const TAGS: usize = 7;
+
+/// The list, without what says least if that makes its lines fit: one data set says less than a curve, several say more.
+fn within(table: Table, several: bool, width: usize) -> Table {
+    let (some, least) = (table.without(if several { CURVE } else { DATA }), table.without(CURVE).without(DATA));
+    match [&table, &some, &least].map(|table| table.width() <= width) {
+        [true, _, _] => table,
+        [false, false, true] => least,
+        _ => some,
+    }
+}
+
 impl List {
     fn run(&self, printer: &Printer) -> Result<()> {
         let source = Source::load(&self.folders)?;
@@ -176,6 +195,7 @@ impl List {
         }
         let mut table = Table::new(&[
             ("method", Align::Left),
+            ("data", Align::Left),
             ("seed", Align::Right),
             ("rounds", Align::Right),
             ("final %", Align::Right),
@@ -188,6 +208,7 @@ impl List {
             let curve: Vec<f64> = run.curve(|round| round.accuracy).into_iter().map(|(_, accuracy)| accuracy).collect();
             table.row([
                 run.header.method.clone(),
+                run.header.dataset.clone(),
                 run.header.seed.to_string(),
                 run.rounds.len().to_string(),
                 run.summary.final_accuracy.map_or("-".to_string(), |accuracy| format!("{:.2}", 100.0 * accuracy)),
@@ -197,7 +218,11 @@ impl List {
                 run.path.display().to_string(),
             ]);
         }
-        for line in table.lines(printer) {
+        if runs.iter().all(|run| run.tags.is_empty()) {
+            table = table.without(TAGS);
+        }
+        let several = runs.iter().any(|run| run.header.dataset != runs[0].header.dataset);
+        for line in within(table, several, width()).lines(printer) {
             printer.line(line)?;
         }
         for out in source.left_out.iter().filter(|out| !source.runs.iter().any(|run| run.path == out.path)) {
@@ -302,4 +327,29 @@ fn export_events(printer: &Printer, run: &Path, folder: &Path) -> Result<Vec<Pat
     }
     printer.say(format_args!("Wrote {} below {}", plural(source.runs.len(), "run"), folder.display()));
     Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_keeps_what_says_most() {
+        let columns = ["method", "data", "seed", "rounds", "final %", "curve", "status", "folder"];
+        let mut table = Table::new(&columns.map(|name| (name, Align::Left)));
+        table.row(["fedavg", "cifar10", "1", "9", "70.00", "0123456789", "finished", "runs/a"].map(String::from));
+        let full = table.width();
+        let shown = |several, width| {
+            let printer = Printer::new(crate::printer::When::Never, false, false);
+            let line = within(table.clone(), several, width).lines(&printer).remove(0);
+            ["data", "curve"].map(|name| line.contains(name))
+        };
+        for several in [false, true] {
+            assert_eq!(shown(several, full), [true, true]);
+            assert_eq!(shown(several, full - 1), [several, !several]);
+        }
+        // Neither has room; then nothing has.
+        assert_eq!(shown(false, full - 10), [false, false]);
+        assert_eq!(shown(false, 10), [false, true]);
+    }
 }
