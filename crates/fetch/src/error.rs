@@ -79,6 +79,14 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
+    /// The certificates to trust cannot be had.
+    #[error("SSL_CERT_FILE={}: {reason}", path.display())]
+    Certificates {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
     /// The system refused something.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
@@ -113,7 +121,11 @@ impl Error {
         match self {
             Self::Unreachable { .. } | Self::Status { .. } | Self::Length { .. } | Self::TooLong { .. } => true,
             Self::Checksum { .. } | Self::NotData { .. } | Self::Archive { .. } => true,
-            Self::NotHere { .. } | Self::Io { .. } | Self::InTheWay { .. } | Self::ByHand { .. } => false,
+            Self::NotHere { .. }
+            | Self::Certificates { .. }
+            | Self::Io { .. }
+            | Self::InTheWay { .. }
+            | Self::ByHand { .. } => false,
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Downloads data sets: resumed after a cut, checked by their checksums, unpacked without leaving their folder, and moved into
-//! place whole.
+//! Downloads data sets: resumed after a cut, checked by their checksums, unpacked without leaving their folder, and
+//! moved into place whole.
 //!
 //! [`fetch`] does it all and tells what it does through a callback. Nothing here prints.
 
 mod check;
+mod connection;
 mod error;
 mod listed;
 mod lock;

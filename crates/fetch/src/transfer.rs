@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ureq::Agent;
 
-use crate::Error;
+use crate::{Error, connection};
 
 /// What is going on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +95,12 @@ enum Attempt {
     Lost(String),
 }
 
+/// Where a file is.
+enum Source {
+    Folder(PathBuf),
+    Server(Agent),
+}
+
 /// What a server sends.
 struct Answer {
     status: u16,
@@ -117,14 +123,18 @@ pub(crate) struct Transfer<'a> {
 impl Transfer<'_> {
     /// Downloads until the file is whole. What there is of it is kept when this fails.
     pub(crate) fn run(&self, event: &mut dyn FnMut(Event)) -> Result<(), Error> {
-        if let Some(path) = local(&self.url) {
-            look(&path)?;
-        }
+        let source = match local(&self.url) {
+            Some(path) => {
+                look(&path)?;
+                Source::Folder(path)
+            }
+            None => Source::Server(connection::agent(self.patience.stall)?),
+        };
         let (mut fruitless, mut pause) = (0, self.patience.pause);
         // The most that there ever was: a server that starts anew again and again brings nothing.
         let mut most = self.have();
         loop {
-            match self.attempt(event)? {
+            match self.attempt(&source, event)? {
                 Attempt::Whole => return Ok(()),
                 Attempt::Lost(reason) => {
                     let progress = self.have() > most;
@@ -142,9 +152,9 @@ impl Transfer<'_> {
         }
     }
 
-    fn attempt(&self, event: &mut dyn FnMut(Event)) -> Result<Attempt, Error> {
+    fn attempt(&self, source: &Source, event: &mut dyn FnMut(Event)) -> Result<Attempt, Error> {
         let have = self.have();
-        let answer = match ask(&self.url, have, self.patience.stall) {
+        let answer = match ask(source, &self.url, have) {
             Ok(answer) => answer,
             Err(reason) => return Ok(Attempt::Lost(reason)),
         };
@@ -239,17 +249,11 @@ impl Transfer<'_> {
 }
 
 /// Asks for a file from a byte on. The body is read by a thread of its own, so that a silent server can be left.
-fn ask(url: &str, from: u64, stall: Duration) -> Result<Answer, String> {
-    if let Some(path) = local(url) {
-        return read_file(&path, from);
-    }
-    let agent: Agent = Agent::config_builder()
-        .timeout_connect(Some(stall))
-        .timeout_recv_response(Some(stall))
-        .http_status_as_error(false)
-        .user_agent(concat!("fedelity/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .into();
+fn ask(source: &Source, url: &str, from: u64) -> Result<Answer, String> {
+    let agent = match source {
+        Source::Folder(path) => return read_file(path, from),
+        Source::Server(agent) => agent,
+    };
     let mut request = agent.get(url).header("Accept-Encoding", "identity");
     if from > 0 {
         request = request.header("Range", format!("bytes={from}-"));

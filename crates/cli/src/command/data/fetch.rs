@@ -20,7 +20,10 @@ Examples:
 
 A download that was cut is gone on with by the same command. A data set with several public homes is
 fetched from the first one that gives it. Files are checked by SHA-256 (CINIC-10 by its published MD5);
-archives are unpacked aside and moved into place whole.";
+archives are unpacked aside and moved into place whole.
+
+HTTPS_PROXY and HTTP_PROXY name a proxy, SSL_CERT_FILE a file of certificates to trust (PEM) in place
+of the usual ones.";
 
 /// Download data sets from their public homes
 #[derive(Debug, clap::Args)]

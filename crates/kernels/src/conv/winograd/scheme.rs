@@ -173,7 +173,8 @@ impl Scheme<6, 2, 5> for TwoOfFive {
     }
 }
 
-/// Four outputs of five taps, from the points 0, 1, -1, 2, -2, 1/2, -1/2 and infinity.
+/// Four outputs of five taps, from the points 0, 1, -1, 2, -2, 1/2, -1/2 and infinity. Along one axis, outputs are about 2.4
+/// times as inexact as those of the plain sum, and gradients of weights 1.7 times.
 pub(super) struct FourOfFive;
 
 impl Scheme<8, 4, 5> for FourOfFive {
