@@ -8,6 +8,7 @@
 //! neighbours of one row come from P inputs of each of K rows, y = A' sum over rows of (G g) * (B' d), with P K products
 //! instead of M K^2: 40 instead of 100 for four outputs of a 5x5 kernel.
 
+mod patch;
 mod patches;
 mod product;
 mod scheme;
@@ -16,6 +17,7 @@ mod weights;
 use super::correlate::Start;
 use super::pass::Walk;
 use crate::simd::Isa;
+use patch::Patch;
 use patches::{Gradients, Inputs, Outputs, SKEW, Strip};
 use product::{Gather, Multiply};
 pub(super) use weights::{Pack, Settle};
@@ -43,20 +45,19 @@ pub(super) enum Form {
     FourInLine,
 }
 
-/// Calls a generic function with a form's schemes: that of the rows, then that of the columns.
-macro_rules! with_scheme {
+/// Calls a generic function with the patch of a form.
+macro_rules! with_patch {
     ($form:expr, $object:ident . $function:ident ( $($argument:expr),* )) => {{
-        use $crate::conv::winograd::Form;
-        use $crate::conv::winograd::scheme::{FourOfFive, FourOfThree, Plain, TwoOfFive, TwoOfThree};
+        use $crate::conv::winograd::{Form, patch};
         match $form {
-            Form::TwoOfThree => $object.$function::<TwoOfThree, 4, 2, 3, TwoOfThree, 4, 2, 3, _>($($argument),*),
-            Form::FourOfThree => $object.$function::<FourOfThree, 6, 4, 3, FourOfThree, 6, 4, 3, _>($($argument),*),
-            Form::TwoOfFive => $object.$function::<TwoOfFive, 6, 2, 5, TwoOfFive, 6, 2, 5, _>($($argument),*),
-            Form::FourInLine => $object.$function::<Plain, 1, 1, 1, FourOfFive, 8, 4, 5, _>($($argument),*),
+            Form::TwoOfThree => $object.$function::<patch::SquareTwoOfThree, _>($($argument),*),
+            Form::FourOfThree => $object.$function::<patch::SquareFourOfThree, _>($($argument),*),
+            Form::TwoOfFive => $object.$function::<patch::SquareTwoOfFive, _>($($argument),*),
+            Form::FourInLine => $object.$function::<patch::LineFourOfFive, _>($($argument),*),
         }
     }};
 }
-use with_scheme;
+use with_patch;
 
 /// The sides of a form's patches.
 #[derive(Clone, Copy, Debug)]
@@ -71,17 +72,21 @@ struct Sides {
     transform: usize,
 }
 
+impl Sides {
+    fn of<P: Patch>(transform: usize) -> Self {
+        Self { outputs: P::OUTPUTS, inputs: P::INPUTS, taps: P::WEIGHTS.1 / P::WEIGHTS.0, transform }
+    }
+}
+
 impl Form {
     const ALL: [Self; 4] = [Self::TwoOfThree, Self::FourOfThree, Self::TwoOfFive, Self::FourInLine];
 
     fn sides(self) -> Sides {
-        let square =
-            |outputs, inputs| Sides { outputs: (outputs, outputs), inputs: (inputs, inputs), taps: 1, transform: 5 };
         match self {
-            Self::TwoOfThree => square(2, 4),
-            Self::FourOfThree => square(4, 6),
-            Self::TwoOfFive => square(2, 6),
-            Self::FourInLine => Sides { outputs: (1, 4), inputs: (1, 8), taps: 5, transform: 4 },
+            Self::TwoOfThree => Sides::of::<patch::SquareTwoOfThree>(5),
+            Self::FourOfThree => Sides::of::<patch::SquareFourOfThree>(5),
+            Self::TwoOfFive => Sides::of::<patch::SquareTwoOfFive>(5),
+            Self::FourInLine => Sides::of::<patch::LineFourOfFive>(4),
         }
     }
 

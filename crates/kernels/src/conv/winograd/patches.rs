@@ -1,13 +1,12 @@
 //! From planes to transformed patches and back. Patches are kept as `[part][channel][patch]`.
-#![allow(clippy::needless_range_loop, reason = "patches are indexed in registers")]
 
 use pulp::Simd;
 
 use super::super::correlate::Start;
 use super::super::pass::Walk;
-use super::scheme::Scheme;
-use super::{Winograd, with_scheme};
-use crate::simd::{Kernel, is_portable, load, store};
+use super::patch::Patch;
+use super::{Winograd, with_patch};
+use crate::simd::{Kernel, load, store};
 
 /// Floats between the parts, so that they do not share the same few places of the cache.
 pub(super) const SKEW: usize = 16;
@@ -85,43 +84,6 @@ impl<'a> Strip<'a> {
     }
 }
 
-/// Plain Rust would spread a transform out into thousands of single steps: there it is a call.
-#[inline(always)]
-fn call<S: Simd, A, B>(transform: impl Fn(A) -> B, side: A) -> B {
-    #[inline(never)]
-    fn apart<A, B>(transform: impl Fn(A) -> B, side: A) -> B {
-        transform(side)
-    }
-    if is_portable::<S>() { apart(transform, side) } else { transform(side) }
-}
-
-/// Transforms the columns of a patch, then the rows of what came out. The transforms go by value, here and where they are
-/// called: behind a reference they are not inlined, and six times slower.
-#[inline(always)]
-fn both_ways<S: Simd, const A: usize, const B: usize, const I: usize, const O: usize>(
-    simd: S,
-    read: impl Fn(usize, usize) -> S::f32s,
-    down: impl Fn([S::f32s; A]) -> [S::f32s; B] + Copy,
-    across: impl Fn([S::f32s; I]) -> [S::f32s; O] + Copy,
-    mut write: impl FnMut(usize, [S::f32s; O]),
-) {
-    let zero = simd.splat_f32s(0.0);
-    let mut half = [[zero; I]; B];
-    for c in 0..I {
-        let mut side = [zero; A];
-        for r in 0..A {
-            side[r] = read(r, c);
-        }
-        let side = call::<S, _, _>(down, side);
-        for r in 0..B {
-            half[r][c] = side[r];
-        }
-    }
-    for r in 0..B {
-        write(r, call::<S, _, _>(across, half[r]));
-    }
-}
-
 /// v = B' d B of every patch of inputs d.
 pub(super) struct Inputs<'a> {
     pub(super) strip: Strip<'a>,
@@ -134,36 +96,39 @@ impl Kernel for Inputs<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        with_scheme!(self.strip.shape.form, self.transform(simd))
+        with_patch!(self.strip.shape.form, self.transform(simd))
     }
 }
 
 impl Inputs<'_> {
     #[inline(always)]
-    fn transform<
-        D: Scheme<A, B, C>,
-        const A: usize,
-        const B: usize,
-        const C: usize,
-        F: Scheme<P, M, K>,
-        const P: usize,
-        const M: usize,
-        const K: usize,
-        S: Simd,
-    >(
-        self,
-        simd: S,
-    ) {
-        spread::<S, A, A, P, P>(
-            simd,
-            self.strip,
-            (self.v, self.source),
-            (B, M),
-            #[inline(always)]
-            |side| D::input(simd, side),
-            #[inline(always)]
-            |side| F::input(simd, side),
-        );
+    fn transform<P: Patch, S: Simd>(self, simd: S) {
+        let Self { strip, v, source } = self;
+        let (v, source) = (v.as_mut_ptr(), source.as_ptr());
+        let (lanes, step) = (S::F32_LANES, strip.step());
+        for line in strip.lines(P::OUTPUTS.0) {
+            for column in 0..strip.shape.columns {
+                let (at, _) = strip.place(column, P::OUTPUTS);
+                // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
+                unsafe {
+                    let from = source.add(line.pixel + at * lanes);
+                    let to = v.add(line.patch + column * lanes);
+                    if P::OUTPUTS.0 == 1 && line.is_border {
+                        for part in 0..P::INPUTS.1 {
+                            store::<S>(to.add(part * step), simd.splat_f32s(0.0));
+                        }
+                        continue;
+                    }
+                    P::inputs(
+                        simd,
+                        #[inline(always)]
+                        |r, c| load::<S>(from.add(r * strip.walk.row + c * lanes)),
+                        #[inline(always)]
+                        |part, value| store::<S>(to.add(part * step), value),
+                    );
+                }
+            }
+        }
     }
 }
 
@@ -179,80 +144,38 @@ impl Kernel for Gradients<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        with_scheme!(self.strip.shape.form, self.transform(simd))
+        with_patch!(self.strip.shape.form, self.transform(simd))
     }
 }
 
 impl Gradients<'_> {
     #[inline(always)]
-    fn transform<
-        D: Scheme<A, B, C>,
-        const A: usize,
-        const B: usize,
-        const C: usize,
-        F: Scheme<P, M, K>,
-        const P: usize,
-        const M: usize,
-        const K: usize,
-        S: Simd,
-    >(
-        self,
-        simd: S,
-    ) {
-        spread::<S, B, A, M, P>(
-            simd,
-            self.strip,
-            (self.u, self.gradient),
-            (B, M),
-            #[inline(always)]
-            |side| D::gradient(simd, side),
-            #[inline(always)]
-            |side| F::gradient(simd, side),
-        );
-    }
-}
-
-/// Planes to parts: patches of `A` by `I` pixels, `sides` pixels from one to the next, become `B` by `O` parts.
-#[inline(always)]
-fn spread<S: Simd, const A: usize, const B: usize, const I: usize, const O: usize>(
-    simd: S,
-    strip: Strip<'_>,
-    (parts, plane): (&mut [f32], &[f32]),
-    sides: (usize, usize),
-    down: impl Fn([S::f32s; A]) -> [S::f32s; B] + Copy,
-    across: impl Fn([S::f32s; I]) -> [S::f32s; O] + Copy,
-) {
-    let (parts, plane) = (parts.as_mut_ptr(), plane.as_ptr());
-    let (lanes, step) = (S::F32_LANES, strip.step());
-    let zero = simd.splat_f32s(0.0);
-    // What stands for outputs is taken once, by the patch it belongs to.
-    let once = I == sides.1;
-    for line in strip.lines(sides.0) {
-        for column in 0..strip.shape.columns {
-            let (at, before) = strip.place(column, sides);
-            // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
-            unsafe {
-                let from = plane.add(line.pixel + at * lanes);
-                let to = parts.add(line.patch + column * lanes);
-                if sides.0 == 1 && line.is_border {
-                    for part in 0..B * O {
-                        store::<S>(to.add(part * step), zero);
-                    }
-                    continue;
+    fn transform<P: Patch, S: Simd>(self, simd: S) {
+        let Self { strip, u, gradient } = self;
+        let (u, gradient) = (u.as_mut_ptr(), gradient.as_ptr());
+        let (lanes, step) = (S::F32_LANES, strip.step());
+        for line in strip.lines(P::OUTPUTS.0) {
+            for column in 0..strip.shape.columns {
+                let (at, before) = strip.place(column, P::OUTPUTS);
+                // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
+                unsafe {
+                    let from = gradient.add(line.pixel + at * lanes);
+                    let to = u.add(line.patch + column * lanes);
+                    P::gradients(
+                        simd,
+                        // Each gradient counts once, in the patch it belongs to.
+                        #[inline(always)]
+                        |r, c| {
+                            if c < before {
+                                simd.splat_f32s(0.0)
+                            } else {
+                                load::<S>(from.add(r * strip.walk.row + c * lanes))
+                            }
+                        },
+                        #[inline(always)]
+                        |part, value| store::<S>(to.add(part * step), value),
+                    );
                 }
-                both_ways::<S, A, B, I, O>(
-                    simd,
-                    #[inline(always)]
-                    |r, c| if once && c < before { zero } else { load::<S>(from.add(r * strip.walk.row + c * lanes)) },
-                    down,
-                    across,
-                    #[inline(always)]
-                    |r, side| {
-                        for c in 0..O {
-                            store::<S>(to.add((r * O + c) * step), side[c]);
-                        }
-                    },
-                );
             }
         }
     }
@@ -271,60 +194,41 @@ impl Kernel for Outputs<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        with_scheme!(self.strip.shape.form, self.transform(simd))
+        with_patch!(self.strip.shape.form, self.transform(simd))
     }
 }
 
 impl Outputs<'_> {
     #[inline(always)]
-    fn transform<
-        D: Scheme<A, B, C>,
-        const A: usize,
-        const B: usize,
-        const C: usize,
-        F: Scheme<P, M, K>,
-        const P: usize,
-        const M: usize,
-        const K: usize,
-        S: Simd,
-    >(
-        self,
-        simd: S,
-    ) {
+    fn transform<P: Patch, S: Simd>(self, simd: S) {
         let Self { strip, target, m, start } = self;
         let (target, m) = (target.as_mut_ptr(), m.as_ptr());
         let (lanes, step) = (S::F32_LANES, strip.step());
-        for line in strip.lines(B) {
+        for line in strip.lines(P::OUTPUTS.0) {
             let bias = if let Start::Bias(bias) = start { bias[line.channel] } else { 0.0 };
             let bias = simd.splat_f32s(bias);
             for column in 0..strip.shape.columns {
-                let (at, before) = strip.place(column, (B, M));
+                let (at, before) = strip.place(column, P::OUTPUTS);
                 // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
                 unsafe {
                     let y = target.add(line.pixel + at * lanes);
                     let m = m.add(line.patch + column * lanes);
-                    both_ways::<S, A, B, P, M>(
+                    P::outputs(
                         simd,
                         #[inline(always)]
-                        |r, c| load::<S>(m.add((r * P + c) * step)),
+                        |part| load::<S>(m.add(part * step)),
                         #[inline(always)]
-                        |side| D::output(simd, side),
-                        #[inline(always)]
-                        |side| F::output(simd, side),
-                        #[inline(always)]
-                        |r, side| {
-                            for c in 0..M {
-                                if c < before {
-                                    continue;
-                                }
-                                let y = y.add(r * strip.walk.row + c * lanes);
-                                let value = match start {
-                                    Start::Zero => side[c],
-                                    Start::Bias(_) => simd.add_f32s(side[c], bias),
-                                    Start::Target => simd.add_f32s(side[c], load::<S>(y)),
-                                };
-                                store::<S>(y, value);
+                        |r, c, value| {
+                            if c < before {
+                                return;
                             }
+                            let y = y.add(r * strip.walk.row + c * lanes);
+                            let value = match start {
+                                Start::Zero => value,
+                                Start::Bias(_) => simd.add_f32s(value, bias),
+                                Start::Target => simd.add_f32s(value, load::<S>(y)),
+                            };
+                            store::<S>(y, value);
                         },
                     );
                 }
