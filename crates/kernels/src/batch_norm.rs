@@ -1,11 +1,9 @@
 //! Batch normalisation over `[group][channel][row][column][lane]`, with PyTorch's defaults and running statistics.
 
-#![allow(clippy::too_many_arguments, reason = "a kernel takes each buffer with its plane")]
-
 use pulp::Simd;
 
 use crate::lines::{Lines, Source, Target, clear_border, first_lanes, gradient, gradient_sums, moments, normalise};
-use crate::plane::Plane;
+use crate::norm::{NormGradient, Normalise};
 use crate::simd::{Isa, Kernel};
 
 /// What is added to the variance.
@@ -13,34 +11,26 @@ pub const EPSILON: f32 = 1e-5;
 /// How much of a batch's statistics goes into the running ones.
 pub const MOMENTUM: f32 = 0.1;
 
-/// y = relu?(gamma * (x - mean) * rstd + beta) with the statistics of the `samples` samples in x
-/// `[group][channel][row][column][lane]`.
+/// Normalises with the statistics of the `samples` samples in x.
 ///
-/// `stats` `[2][channel]` gets the mean and the reciprocal standard deviation. The running statistics move by
+/// `stats` `[2][channel]` gets the mean and the reciprocal standard deviation. The running mean and variance move by
 /// [`MOMENTUM`] towards the batch's mean and unbiased variance.
 pub fn forward_training(
     isa: Isa,
-    y: &mut [f32],
-    y_plane: Plane,
+    Normalise { y, x, gamma, beta, relu }: Normalise<'_>,
     stats: &mut [f32],
-    running_mean: &mut [f32],
-    running_var: &mut [f32],
-    x: &[f32],
-    x_plane: Plane,
-    gamma: &[f32],
-    beta: &[f32],
+    (running_mean, running_var): (&mut [f32], &mut [f32]),
     channels: usize,
     groups: usize,
     samples: usize,
-    relu: bool,
 ) {
     let (lanes, planes) = (isa.lanes(), groups * channels);
     check_samples(samples, groups, lanes);
     let (mean, rstd) = stats[..2 * channels].split_at_mut(channels);
     isa.run(Forward {
-        y: Target::new(y, y_plane, planes, lanes),
-        x: Source::new(x, x_plane, planes, lanes),
-        lines: Lines::of(&[y_plane, x_plane]),
+        lines: Lines::of(&[y.1, x.1]),
+        y: Target::new(y.0, y.1, planes, lanes),
+        x: Source::new(x.0, x.1, planes, lanes),
         gamma: &gamma[..channels],
         beta: &beta[..channels],
         mean,
@@ -122,26 +112,19 @@ fn move_towards(running: &mut f32, batch: f32) {
     *running = (1.0 - MOMENTUM) * *running + MOMENTUM * batch;
 }
 
-/// y = relu?(gamma * (x - running mean) / sqrt(running variance + eps) + beta), on `[group][channel][row][column][lane]`.
+/// Normalises with the running mean and variance.
 pub fn forward_evaluation(
     isa: Isa,
-    y: &mut [f32],
-    y_plane: Plane,
-    x: &[f32],
-    x_plane: Plane,
-    gamma: &[f32],
-    beta: &[f32],
-    running_mean: &[f32],
-    running_var: &[f32],
+    Normalise { y, x, gamma, beta, relu }: Normalise<'_>,
+    (running_mean, running_var): (&[f32], &[f32]),
     channels: usize,
     groups: usize,
-    relu: bool,
 ) {
     let (lanes, planes) = (isa.lanes(), groups * channels);
     isa.run(Evaluate {
-        y: Target::new(y, y_plane, planes, lanes),
-        x: Source::new(x, x_plane, planes, lanes),
-        lines: Lines::of(&[y_plane, x_plane]),
+        lines: Lines::of(&[y.1, x.1]),
+        y: Target::new(y.0, y.1, planes, lanes),
+        x: Source::new(x.0, x.1, planes, lanes),
         gamma: &gamma[..channels],
         beta: &beta[..channels],
         mean: &running_mean[..channels],
@@ -186,39 +169,26 @@ impl Kernel for Evaluate<'_> {
     }
 }
 
-/// d_x `[group][channel][row][column][lane]` from d_y, through the batch's statistics; d_gamma and d_beta `[channel]`
-/// accumulate.
-///
-/// `d_y` must be zero in lanes without a sample, and `d_x` will be. With `relu_output` the gradient counts only where
-/// that output is positive. The border of `d_x` is cleared.
+/// The gradients through the batch's statistics `stats`. d_x will be zero in lanes without a sample.
 pub fn backward(
     isa: Isa,
-    d_x: &mut [f32],
-    dx_plane: Plane,
-    d_gamma: &mut [f32],
-    d_beta: &mut [f32],
-    d_y: &[f32],
-    dy_plane: Plane,
-    relu_output: Option<(&[f32], Plane)>,
-    x: &[f32],
-    x_plane: Plane,
+    NormGradient { d_x, d_gamma, d_beta, d_y, relu_output, x, gamma }: NormGradient<'_>,
     stats: &[f32],
-    gamma: &[f32],
     channels: usize,
     groups: usize,
     samples: usize,
 ) {
     let (lanes, planes) = (isa.lanes(), groups * channels);
     check_samples(samples, groups, lanes);
-    let y_plane = relu_output.map_or(x_plane, |(_, plane)| plane);
-    clear_border(isa, d_x, dx_plane, planes);
+    let y_plane = relu_output.map_or(x.1, |(_, plane)| plane);
+    clear_border(isa, d_x.0, d_x.1, planes);
     let (mean, rstd) = stats[..2 * channels].split_at(channels);
     isa.run(Backward {
-        d_x: Target::new(d_x, dx_plane, planes, lanes),
-        d_y: Source::new(d_y, dy_plane, planes, lanes),
+        lines: Lines::of(&[d_x.1, d_y.1, y_plane, x.1]),
+        d_x: Target::new(d_x.0, d_x.1, planes, lanes),
+        d_y: Source::new(d_y.0, d_y.1, planes, lanes),
         y: relu_output.map(|(y, plane)| Source::new(y, plane, planes, lanes)),
-        x: Source::new(x, x_plane, planes, lanes),
-        lines: Lines::of(&[dx_plane, dy_plane, y_plane, x_plane]),
+        x: Source::new(x.0, x.1, planes, lanes),
         mean,
         rstd,
         gamma: &gamma[..channels],

@@ -1,11 +1,9 @@
 //! Group normalisation over `[group][channel][row][column][lane]`, statistics per sample.
 
-#![allow(clippy::too_many_arguments, reason = "a kernel takes each buffer with its plane")]
-
 use pulp::Simd;
 
 use crate::lines::{Lines, Source, Target, clear_border, gradient, gradient_sums, moments, normalise};
-use crate::plane::Plane;
+use crate::norm::{NormGradient, Normalise};
 use crate::simd::{Isa, Kernel, fma, load, store};
 
 /// What is added to the variance.
@@ -37,28 +35,21 @@ impl GroupNorm {
     }
 }
 
-/// y = relu?(gamma * (x - mean) * rstd + beta), with y and x `[group][channel][row][column][lane]`.
-///
-/// `stats` `[group][group of channels][2][lane]` gets the mean and the reciprocal standard deviation.
+/// Normalises each sample by itself. `stats` `[group][group of channels][2][lane]` gets the mean and the reciprocal
+/// standard deviation.
 pub fn forward(
     isa: Isa,
-    y: &mut [f32],
-    y_plane: Plane,
+    Normalise { y, x, gamma, beta, relu }: Normalise<'_>,
     stats: &mut [f32],
-    x: &[f32],
-    x_plane: Plane,
-    gamma: &[f32],
-    beta: &[f32],
     norm: GroupNorm,
     groups: usize,
-    relu: bool,
 ) {
     let (lanes, planes) = (isa.lanes(), groups * norm.channels);
     assert!(gamma.len() >= norm.channels && beta.len() >= norm.channels);
     isa.run(Forward {
-        y: Target::new(y, y_plane, planes, lanes),
-        x: Source::new(x, x_plane, planes, lanes),
-        lines: Lines::of(&[y_plane, x_plane]),
+        lines: Lines::of(&[y.1, x.1]),
+        y: Target::new(y.0, y.1, planes, lanes),
+        x: Source::new(x.0, x.1, planes, lanes),
         stats: &mut stats[..norm.stats(groups, lanes)],
         gamma,
         beta,
@@ -126,36 +117,24 @@ fn finish<S: Simd>(simd: S, sum: S::f32s, squares: S::f32s, share: S::f32s, shif
     (simd.add_f32s(mean, shift), simd.div_f32s(simd.splat_f32s(1.0), deviation))
 }
 
-/// d_x `[group][channel][row][column][lane]` from d_y; d_gamma and d_beta `[channel]` accumulate.
-///
-/// `d_y` must be zero in lanes without a sample. With `relu_output` the gradient counts only where that output is
-/// positive. The border of `d_x` is cleared.
+/// The gradients through the statistics `stats`.
 pub fn backward(
     isa: Isa,
-    d_x: &mut [f32],
-    dx_plane: Plane,
-    d_gamma: &mut [f32],
-    d_beta: &mut [f32],
-    d_y: &[f32],
-    dy_plane: Plane,
-    relu_output: Option<(&[f32], Plane)>,
-    x: &[f32],
-    x_plane: Plane,
+    NormGradient { d_x, d_gamma, d_beta, d_y, relu_output, x, gamma }: NormGradient<'_>,
     stats: &[f32],
-    gamma: &[f32],
     norm: GroupNorm,
     groups: usize,
 ) {
     let (lanes, planes) = (isa.lanes(), groups * norm.channels);
     assert!(gamma.len() >= norm.channels);
-    let y_plane = relu_output.map_or(x_plane, |(_, plane)| plane);
-    clear_border(isa, d_x, dx_plane, planes);
+    let y_plane = relu_output.map_or(x.1, |(_, plane)| plane);
+    clear_border(isa, d_x.0, d_x.1, planes);
     isa.run(Backward {
-        d_x: Target::new(d_x, dx_plane, planes, lanes),
-        d_y: Source::new(d_y, dy_plane, planes, lanes),
+        lines: Lines::of(&[d_x.1, d_y.1, y_plane, x.1]),
+        d_x: Target::new(d_x.0, d_x.1, planes, lanes),
+        d_y: Source::new(d_y.0, d_y.1, planes, lanes),
         y: relu_output.map(|(y, plane)| Source::new(y, plane, planes, lanes)),
-        x: Source::new(x, x_plane, planes, lanes),
-        lines: Lines::of(&[dx_plane, dy_plane, y_plane, x_plane]),
+        x: Source::new(x.0, x.1, planes, lanes),
         stats: &stats[..norm.stats(groups, lanes)],
         gamma,
         d_gamma: &mut d_gamma[..norm.channels],

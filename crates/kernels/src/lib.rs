@@ -21,6 +21,7 @@ pub mod lanes;
 pub mod layer_norm;
 mod lines;
 pub mod lstm;
+mod norm;
 mod optimise;
 pub mod peak;
 mod plane;
@@ -32,6 +33,7 @@ mod window;
 
 pub use buffer::Buffer;
 pub use conv::Conv;
+pub use norm::{NormGradient, Normalise};
 pub use peak::peak;
 pub use plane::{Plane, clear_halo};
 pub use simd::Isa;

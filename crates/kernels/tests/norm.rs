@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use fedelity_kernels::group_norm::GroupNorm;
 use fedelity_kernels::reference::{self, Shape, Sharing};
-use fedelity_kernels::{Isa, batch_norm, group_norm};
+use fedelity_kernels::{Isa, NormGradient, Normalise, batch_norm, group_norm};
 use proptest::prelude::*;
 
 /// What both normalisations are tested with.
@@ -75,9 +75,8 @@ proptest! {
             let (x, x_plane) = laid(&case.x, shape, halos[0], isa);
             let (mut y, y_plane) = blank(shape, halos[1], isa);
             let mut stats = vec![CANARY; norm.stats(groups, lanes)];
-            group_norm::forward(
-                isa, &mut y, y_plane, &mut stats, &x, x_plane, &gamma, &beta, norm, groups, relu,
-            );
+            let pass = Normalise { y: (&mut y, y_plane), x: (&x, x_plane), gamma: &gamma, beta: &beta, relu };
+            group_norm::forward(isa, pass, &mut stats, norm, groups);
             close_lanes(&y, y_plane, shape, isa, &case.y, CANARY, "output")?;
             for (set, (mean, variance)) in statistics.iter().enumerate() {
                 let (n, g) = (set / groups_of_channels, set % groups_of_channels);
@@ -91,10 +90,16 @@ proptest! {
             let (y, y_plane) = case.output(shape, halos[3], isa);
             let (mut d_x, dx_plane) = blank(shape, halos[4], isa);
             let (mut d_gamma, mut d_beta) = (vec![OLD; shape.channels], vec![OLD; shape.channels]);
-            group_norm::backward(
-                isa, &mut d_x, dx_plane, &mut d_gamma, &mut d_beta, &d_y, dy_plane,
-                relu.then_some((&y[..], y_plane)), &x, x_plane, &stats, &gamma, norm, groups,
-            );
+            let gradient = NormGradient {
+                d_x: (&mut d_x, dx_plane),
+                d_gamma: &mut d_gamma,
+                d_beta: &mut d_beta,
+                d_y: (&d_y, dy_plane),
+                relu_output: relu.then_some((&y[..], y_plane)),
+                x: (&x, x_plane),
+                gamma: &gamma,
+            };
+            group_norm::backward(isa, gradient, &stats, norm, groups);
             close_lanes(&d_x, dx_plane, shape, isa, &case.d_x, 0.0, "input gradient")?;
             missing_are_zero(&d_x, dx_plane, shape, isa, "input gradient")?;
             close(&double(&d_gamma), &case.d_gamma, "gradient of gamma")?;
@@ -118,10 +123,8 @@ proptest! {
             let (x, x_plane) = laid(&case.x, shape, halos[0], isa);
             let (mut y, y_plane) = blank(shape, halos[1], isa);
             let (mut stats, mut mean, mut var) = (vec![CANARY; 2 * channels], vec![1.0; channels], vec![2.0; channels]);
-            batch_norm::forward_training(
-                isa, &mut y, y_plane, &mut stats, &mut mean, &mut var, &x, x_plane, &gamma, &beta, channels, groups,
-                samples, relu,
-            );
+            let pass = Normalise { y: (&mut y, y_plane), x: (&x, x_plane), gamma: &gamma, beta: &beta, relu };
+            batch_norm::forward_training(isa, pass, &mut stats, (&mut mean, &mut var), channels, groups, samples);
             close_lanes(&y, y_plane, shape, isa, &case.y, CANARY, "output")?;
             for (c, (own_mean, own_var)) in statistics.iter().enumerate() {
                 prop_assert!((f64::from(stats[c]) - own_mean).abs() < 1e-5 * (1.0 + own_mean.abs()), "mean of channel {c}");
@@ -135,10 +138,16 @@ proptest! {
             let (y, y_plane) = case.output(shape, halos[3], isa);
             let (mut d_x, dx_plane) = blank(shape, halos[4], isa);
             let (mut d_gamma, mut d_beta) = (vec![OLD; channels], vec![OLD; channels]);
-            batch_norm::backward(
-                isa, &mut d_x, dx_plane, &mut d_gamma, &mut d_beta, &d_y, dy_plane,
-                relu.then_some((&y[..], y_plane)), &x, x_plane, &stats, &gamma, channels, groups, samples,
-            );
+            let gradient = NormGradient {
+                d_x: (&mut d_x, dx_plane),
+                d_gamma: &mut d_gamma,
+                d_beta: &mut d_beta,
+                d_y: (&d_y, dy_plane),
+                relu_output: relu.then_some((&y[..], y_plane)),
+                x: (&x, x_plane),
+                gamma: &gamma,
+            };
+            batch_norm::backward(isa, gradient, &stats, channels, groups, samples);
             close_lanes(&d_x, dx_plane, shape, isa, &case.d_x, 0.0, "input gradient")?;
             missing_are_zero(&d_x, dx_plane, shape, isa, "input gradient")?;
             close(&double(&d_gamma), &case.d_gamma, "gradient of gamma")?;
@@ -170,10 +179,10 @@ proptest! {
         for isa in Isa::available() {
             let (x, x_plane) = laid(&x, shape, halos[0], isa);
             let (mut y, y_plane) = blank(shape, halos[1], isa);
-            batch_norm::forward_evaluation(
-                isa, &mut y, y_plane, &x, x_plane, &single(&gamma), &single(&beta), &single(&mean),
-                &single(&variance), channels, groups(shape, isa), relu,
-            );
+            let (gamma, beta) = (single(&gamma), single(&beta));
+            let pass = Normalise { y: (&mut y, y_plane), x: (&x, x_plane), gamma: &gamma, beta: &beta, relu };
+            let running = (&single(&mean)[..], &single(&variance)[..]);
+            batch_norm::forward_evaluation(isa, pass, running, channels, groups(shape, isa));
             close_lanes(&y, y_plane, shape, isa, &expected, CANARY, "output")?;
         }
     }
@@ -197,12 +206,13 @@ fn a_large_common_mean_does_not_cancel() {
             let worst = found.iter().zip(&expected).fold(0.0f64, |a, (f, e)| a.max((f - e).abs()));
             assert!(worst < 5e-3, "{isa:?} {sharing:?}: off by {worst}");
         };
-        group_norm::forward(isa, &mut y, plane, &mut stats, &x_lanes, plane, &ones, &zeros, norm, groups, false);
+        let (x, gamma, beta, relu) = ((&x_lanes[..], plane), &ones, &zeros, false);
+        let pass = Normalise { y: (&mut y, plane), x, gamma, beta, relu };
+        group_norm::forward(isa, pass, &mut stats, norm, groups);
         close(&y, Sharing::GroupsOfChannels(2));
         let (mut stats, mut mean, mut var) = (vec![0.0; 8], vec![0.0; 4], vec![0.0; 4]);
-        batch_norm::forward_training(
-            isa, &mut y, plane, &mut stats, &mut mean, &mut var, &x_lanes, plane, &ones, &zeros, 4, groups, 3, false,
-        );
+        let pass = Normalise { y: (&mut y, plane), x, gamma, beta, relu };
+        batch_norm::forward_training(isa, pass, &mut stats, (&mut mean, &mut var), 4, groups, 3);
         close(&y, Sharing::Batch);
     }
 }

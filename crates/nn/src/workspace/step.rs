@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fedelity_kernels::{Isa, Plane, batch_norm, elementwise, group_norm, pool};
+use fedelity_kernels::{NormGradient, Normalise, Plane, batch_norm, elementwise, group_norm, pool};
 
 use super::{Chunk, Mode, Workspace};
 use crate::plan::{Back, Norm, Op, Plan, Target, ValueId};
@@ -29,45 +29,28 @@ impl Workspace {
                 let mut aux = std::mem::take(&mut self.aux[*stats]);
                 let x = self.slice(self.value(x, chunk));
                 let stats_part = &mut aux[range];
+                let (y, x) = ((y, to.plane), (x, from));
                 match norm {
                     Norm::Group(norm) => {
                         let params = mode.params();
                         let (gamma, beta) = (&params[gamma.clone()], &params[beta.clone()]);
-                        group_norm::forward(isa, y, to.plane, stats_part, x, from, gamma, beta, *norm, groups, *relu);
+                        let pass = Normalise { y, x, gamma, beta, relu: *relu };
+                        group_norm::forward(isa, pass, stats_part, *norm, groups);
                     }
                     Norm::Batch { mean, variance } => {
-                        batch_norm_forward(isa, mode, (mean, variance), (gamma, beta), |gamma, beta, running| {
+                        batch_norm_forward(mode, (mean, variance), (gamma, beta), |gamma, beta, running| {
+                            let pass = Normalise { y, x, gamma, beta, relu: *relu };
+                            let (channels, samples) = (to.channels, chunk.samples);
                             match running {
-                                Running::Training(mean, variance) => batch_norm::forward_training(
-                                    isa,
-                                    y,
-                                    to.plane,
-                                    stats_part,
-                                    mean,
-                                    variance,
-                                    x,
-                                    from,
-                                    gamma,
-                                    beta,
-                                    to.channels,
-                                    groups,
-                                    chunk.samples,
-                                    *relu,
-                                ),
-                                Running::Evaluation(mean, variance) => batch_norm::forward_evaluation(
-                                    isa,
-                                    y,
-                                    to.plane,
-                                    x,
-                                    from,
-                                    gamma,
-                                    beta,
-                                    mean,
-                                    variance,
-                                    to.channels,
-                                    groups,
-                                    *relu,
-                                ),
+                                Running::Training(mean, variance) => {
+                                    let running = (mean, variance);
+                                    batch_norm::forward_training(
+                                        isa, pass, stats_part, running, channels, groups, samples,
+                                    );
+                                }
+                                Running::Evaluation(mean, variance) => {
+                                    batch_norm::forward_evaluation(isa, pass, (mean, variance), channels, groups);
+                                }
                             }
                         });
                     }
@@ -131,43 +114,14 @@ impl Workspace {
                 Op::Norm { norm, gamma, beta, stats, relu, .. } => {
                     let stats = &self.aux[*stats][self.aux_range(*stats, chunk)];
                     let (d_gamma, d_beta) = two(grad, gamma, beta);
-                    let (x, from) = view(x);
-                    let relu_output = relu.then(|| view(y));
-                    let gamma = &params[gamma.clone()];
+                    let (relu_output, gamma) = (relu.then(|| view(y)), &params[gamma.clone()]);
+                    let (d_x, d_y, x) = ((&mut buffer[..], dx_plane), (d_y, dy_plane), view(x));
+                    let gradient = NormGradient { d_x, d_gamma, d_beta, d_y, relu_output, x, gamma };
                     match norm {
-                        Norm::Group(norm) => group_norm::backward(
-                            isa,
-                            &mut buffer,
-                            dx_plane,
-                            d_gamma,
-                            d_beta,
-                            d_y,
-                            dy_plane,
-                            relu_output,
-                            x,
-                            from,
-                            stats,
-                            gamma,
-                            *norm,
-                            groups,
-                        ),
-                        Norm::Batch { .. } => batch_norm::backward(
-                            isa,
-                            &mut buffer,
-                            dx_plane,
-                            d_gamma,
-                            d_beta,
-                            d_y,
-                            dy_plane,
-                            relu_output,
-                            x,
-                            from,
-                            stats,
-                            gamma,
-                            channels,
-                            groups,
-                            chunk.samples,
-                        ),
+                        Norm::Group(norm) => group_norm::backward(isa, gradient, stats, *norm, groups),
+                        Norm::Batch { .. } => {
+                            batch_norm::backward(isa, gradient, stats, channels, groups, chunk.samples);
+                        }
                     }
                 }
                 Op::Relu { .. } | Op::Add { relu: true, .. } => {
@@ -215,7 +169,6 @@ enum Running<'a> {
 
 /// Hands the affine parameters and the running statistics to `run`, which come from the same buffer.
 fn batch_norm_forward(
-    _isa: Isa,
     mode: &mut Mode<'_>,
     (mean, variance): (&Range<usize>, &Range<usize>),
     (gamma, beta): (&Range<usize>, &Range<usize>),
