@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 use fedelity_fl::{Federation, Samples, Scaling, Task, Trainer, client, longest_first, sample_clients};
 use fedelity_nn::Params;
+use fedelity_sim::{observed_samples, waiting_bytes};
 
 use crate::config::Method;
 use crate::rehearsal::{Rehearsal, rehearse};
@@ -87,9 +88,11 @@ pub(crate) fn estimate(study: &Study, method: &Method, threads: usize) -> Result
     let per_test = start.elapsed().as_secs_f64() / test.len().max(1) as f64;
 
     let evaluations = settings.rounds.div_ceil(settings.evaluate_every);
-    let tested = (evaluations * pool.dataset.test.len()) as f64;
+    let observed = observed_samples(&study.experiment(method, seed, threads));
+    let tested = (evaluations * pool.dataset.test.len()) as f64 + observed;
     let train = longest_thread(study, threads) * per_sample;
     let weights = 4 * study.model.layout().len() as u64;
+    let waiting = waiting_bytes(threads, study.per_round, study.model.layout().len());
     let worker = resident().zip(before).map(|(after, before)| after.saturating_sub(before));
     let remembered = memory.bytes() * clients.len().min(settings.rounds * study.per_round) as u64;
     Ok(Some(Estimate {
@@ -99,7 +102,7 @@ pub(crate) fn estimate(study: &Study, method: &Method, threads: usize) -> Result
         seconds: train + tested * per_test / threads as f64 + settings.rounds as f64 * server_seconds,
         memory: before
             .zip(worker)
-            .map(|(before, worker)| before + threads as u64 * (worker + 2 * weights) + 4 * weights + remembered),
+            .map(|(before, worker)| before + threads as u64 * worker + waiting + 4 * weights + remembered),
     }))
 }
 

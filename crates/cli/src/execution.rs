@@ -121,7 +121,9 @@ impl Run<'_> {
 fn diverged(error: &Error) -> Status {
     match *error {
         Error::Diverged { round, client, .. } => Status::Diverged { round: round as u64, client: Some(client as u64) },
-        Error::ServerDiverged { round, .. } => Status::Diverged { round: round as u64, client: None },
+        Error::ServerDiverged { round, .. } | Error::GlobalDiverged { round } => {
+            Status::Diverged { round: round as u64, client: None }
+        }
         _ => Status::Finished,
     }
 }

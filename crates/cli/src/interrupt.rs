@@ -1,4 +1,4 @@
-//! Ctrl-C: asked for once, it ends the run after the current round; asked for twice, at once.
+//! Ctrl-C, or a signal to terminate: asked for once, it ends the run after the current round; asked for twice, at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::printer::Printer;
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens to Ctrl-C from now on.
+    /// Listens to both from now on.
     pub(crate) fn listen(printer: &Printer) -> Result<Self> {
         let printer = *printer;
         Self::listen_and(move |text| printer.say(text))

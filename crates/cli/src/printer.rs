@@ -35,6 +35,8 @@ pub(crate) struct Printer {
     verbose: bool,
     colour_out: bool,
     colour_err: bool,
+    /// Whether a bar can be drawn on stderr, and nothing else writes where it is.
+    can_draw: bool,
 }
 
 impl Printer {
@@ -51,7 +53,13 @@ impl Printer {
             verbose,
             colour_out: colour(io::stdout().is_terminal()),
             colour_err: colour(io::stderr().is_terminal()),
+            can_draw: io::stderr().is_terminal() && !dumb,
         }
+    }
+
+    /// The same for a command that prints data all the time: who reads it may write to the same terminal.
+    pub(crate) fn with_data(self) -> Self {
+        Self { can_draw: self.can_draw && io::stdout().is_terminal(), ..self }
     }
 
     /// Whether stdout takes colour.
@@ -61,7 +69,7 @@ impl Printer {
 
     /// Whether a live display makes sense: a terminal that nothing else writes to.
     pub(crate) fn live(&self) -> bool {
-        !self.quiet && !self.verbose && io::stderr().is_terminal()
+        !self.quiet && !self.verbose && self.can_draw
     }
 
     pub(crate) fn verbose(&self) -> bool {

@@ -1,13 +1,18 @@
 //! What a waiting user sees: a bar on a terminal, a few plain lines elsewhere.
 
+use std::fmt;
+use std::time::{Duration, Instant};
+
 use fedelity_record::RoundRecord;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 use crate::printer::Printer;
 use crate::units::{percent, seconds};
 
 /// Plain lines a run, about.
 const LINES: usize = 15;
+/// A plain line comes after this time at the latest.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// The progress of all runs of a study.
 pub(crate) struct Progress<'a> {
@@ -20,16 +25,25 @@ pub(crate) struct Progress<'a> {
     accuracy: Option<f64>,
     loss: Option<f64>,
     elapsed: f64,
+    /// When the last plain line came.
+    told: Instant,
 }
 
 impl<'a> Progress<'a> {
     /// For a number of runs of the same number of rounds.
     pub(crate) fn new(printer: &'a Printer, runs: usize, rounds: usize) -> Self {
         let bar = printer.bar((runs * rounds) as u64);
-        let style = ProgressStyle::with_template("{prefix}  {wide_bar}  {msg}  {eta} left")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = ProgressStyle::with_template("{prefix}  {wide_bar}  {msg}{left}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .with_key("left", |state: &ProgressState, to: &mut dyn fmt::Write| {
+                // Nothing is known before the first round is done.
+                if state.pos() > 0 {
+                    let _ = write!(to, "  {:#} left", HumanDuration(state.eta()));
+                }
+            });
         bar.set_style(style);
-        Self { printer, bar, runs, rounds, run: (0, String::new()), accuracy: None, loss: None, elapsed: 0.0 }
+        let (run, told) = ((0, String::new()), Instant::now());
+        Self { printer, bar, runs, rounds, run, accuracy: None, loss: None, elapsed: 0.0, told }
     }
 
     /// A run begins.
@@ -65,6 +79,7 @@ impl<'a> Progress<'a> {
                 * (self.runs * self.rounds - ((self.run.0 - 1) * self.rounds + round)) as f64;
             let left = if left > 0.0 { format!("  {} left", seconds(left)) } else { String::new() };
             self.printer.say(format_args!("  {text}  {}{left}", seconds(self.elapsed)));
+            self.told = Instant::now();
         }
     }
 
@@ -83,9 +98,10 @@ impl<'a> Progress<'a> {
         if self.runs == 1 { name.clone() } else { format!("run {run} of {}: {name}", self.runs) }
     }
 
-    /// Whether this round gets a plain line: the first, the last and some between.
+    /// Whether this round gets a plain line: the first, the last, some between, and any after a long silence.
     fn is_told(&self, round: usize) -> bool {
         let step = self.rounds.div_ceil(LINES);
-        self.printer.verbose() || round == 1 || round == self.rounds || round.is_multiple_of(step)
+        let some = round == 1 || round == self.rounds || round.is_multiple_of(step);
+        self.printer.verbose() || some || self.told.elapsed() >= SILENCE
     }
 }

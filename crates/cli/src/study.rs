@@ -90,6 +90,10 @@ impl Pool {
                     .map_err(|error| document.error("partition.file", format!("{error}")))?;
                 let (held_out, withheld) = draw(file.seed);
                 let before: usize = file.clients.iter().map(Vec::len).sum();
+                if before < labels.len() {
+                    let nobody = plural(labels.len() - before, "training sample");
+                    file.notes.push(format!("{nobody} of {} belong to no client of {}", labels.len(), path.display()));
+                }
                 for (client, samples) in file.clients.iter_mut().enumerate() {
                     samples.retain(|&i| !withheld[i as usize]);
                     if samples.is_empty() {

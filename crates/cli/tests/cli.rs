@@ -307,6 +307,14 @@ fn a_diverging_run_ends_with_1_and_keeps_its_records() {
     assert!(answer.err.contains("round 1") && answer.err.contains("client"), "{}", answer.err);
     let names = files(&place.path("out"));
     assert!(names.contains(&"rounds.jsonl".to_string()) && names.contains(&"config.toml".to_string()), "{names:?}");
+
+    // One step a client: the loss was finite, the model is not.
+    let sets = ["--set", "optimizer.lr=1e38", "--set", "clients.batch=5000", "--set", "rounds=1"];
+    let answer = place.tiny(&[&sets[..], &["--set", "model.name=mlp", "--output", "one"]].concat());
+    assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
+    assert!(answer.err.contains("round 1"), "{}", answer.err);
+    let summary: Value = serde_json::from_str(&fs::read_to_string(place.path("one/summary.json")).unwrap()).unwrap();
+    assert_eq!((&summary["status"]["kind"], &summary["status"]["round"]), (&"diverged".into(), &1.into()));
 }
 
 /// What should happen: the round in progress ends, everything is written, the exit code is 130.
@@ -378,6 +386,12 @@ fn a_partition_is_written_and_read_back() {
     let answer = place.call(&["run", "--partition", "bad.json"]);
     assert_eq!(answer.code, 2);
     assert!(answer.err.contains("bad.json"), "{}", answer.err);
+    let mut lost: Value = serde_json::from_str(&fs::read_to_string(place.path("p.json")).unwrap()).unwrap();
+    let samples = lost["clients"].as_array_mut().unwrap().pop().unwrap().as_array().unwrap().len();
+    place.write("lost.json", &lost.to_string());
+    let args = ["run", "--partition", "lost.json", "--output", "lost", "--set", "rounds=1"];
+    let answer = place.call(&[&args[..], &more].concat());
+    assert!(answer.err.contains(&format!("{samples} training samples of 6000 belong to no client")), "{}", answer.err);
     let answer = place.call(&["run", "--partition", "p.json", "--set", "clients.per-round=6"]);
     assert_eq!(answer.code, 2);
     assert!(answer.err.contains("at most 5"), "{}", answer.err);

@@ -94,6 +94,12 @@ pub enum Error {
         /// The loss of that step.
         loss: f32,
     },
+    /// The global model left the finite numbers: what it says of test samples has no finite loss.
+    #[error("round {round}: the global model diverged: its loss on the test data is not finite")]
+    GlobalDiverged {
+        /// The round, counted from 1.
+        round: usize,
+    },
     /// A mean was asked for before anything was added, or all weights were 0.
     #[error("nothing to average: the uploads of this round weigh {weight} together")]
     NothingGathered {
@@ -115,6 +121,6 @@ pub enum Error {
 impl Error {
     /// Whether training left the finite numbers: a result of the run, not a mistake in its settings.
     pub fn is_divergence(&self) -> bool {
-        matches!(self, Self::Diverged { .. } | Self::ServerDiverged { .. })
+        matches!(self, Self::Diverged { .. } | Self::ServerDiverged { .. } | Self::GlobalDiverged { .. })
     }
 }

@@ -65,6 +65,10 @@ const LEAST: usize = 200;
 const LEAST_OF_A_CLASS: usize = 5;
 /// With the standard metrics, layers are compared in one of so many evaluations of local models.
 const ALIGN_EVERY: usize = 5;
+/// A pass that compares layers costs this much of a plain one.
+const ALIGNED: f64 = 1.5;
+/// Rounds that stand for all in an estimate.
+const SEEN_ROUNDS: usize = 1_000;
 /// Numbers by class that a record holds for each client, at most.
 const CLASS_COUNTS: usize = 4_000;
 /// Test samples whose features are kept, at most.
@@ -152,6 +156,15 @@ impl Plan {
             class_samples,
         }
     }
+}
+
+/// Samples that models look at in all rounds for what is measured of local models, about.
+pub fn observed_samples(experiment: &Experiment) -> f64 {
+    let plan = Plan::new(experiment);
+    let seen = experiment.rounds.min(SEEN_ROUNDS);
+    let of = |round: usize| plan.indices.len() as f64 * if plan.aligns(round) { ALIGNED } else { 1.0 };
+    let due: f64 = (0..seen).filter(|&round| plan.is_due(round)).map(of).sum();
+    due * (experiment.per_round + 1) as f64 * experiment.rounds as f64 / seen.max(1) as f64
 }
 
 /// The last round of the chosen client, or the last round and its most one-sided client: the one whose largest class

@@ -115,6 +115,9 @@ impl Simulation {
         let confuses = self.plan.confuses(number);
         let due = (number + 1).is_multiple_of(self.experiment.evaluate_every) || self.done() || confuses;
         let evaluation = due.then(|| self.evaluate());
+        if evaluation.as_ref().is_some_and(|found| found.loss().is_none()) && !self.test.is_empty() {
+            return Err(Error::GlobalDiverged { round: number + 1 });
+        }
         let accuracies = evaluation.as_ref().map(Evaluation::class_accuracy);
         let forgetting = accuracies.as_ref().and_then(|accuracies| self.forgetting.push(accuracies));
         let class_cosine = accuracies.as_ref().and_then(|now| cosine(self.classes.as_deref()?, now));

@@ -110,6 +110,17 @@ impl Fold<'_> {
     }
 }
 
+/// Uploads of so many weights that may be there at a time. One worker folds each before it starts the next.
+fn window(threads: usize, weights: usize) -> usize {
+    let fits = WAITING_BYTES / (4 * weights).max(1);
+    if threads == 1 { 1 } else { fits.min(WAITING_MOST).max(2 * threads) }
+}
+
+/// Bytes of the uploads of a round that may be there at a time.
+pub fn waiting_bytes(threads: usize, clients: usize, weights: usize) -> u64 {
+    4 * (window(threads.min(clients).max(1), weights).min(clients) * weights) as u64
+}
+
 /// Runs all clients of a round, one a worker, and folds them. The first error in schedule order comes back.
 pub(crate) fn run(
     clients: &Clients<'_>,
@@ -120,8 +131,7 @@ pub(crate) fn run(
     diversity: &mut Diversity,
 ) -> Result<Tally, Error> {
     let threads = trainers.len().min(clients.schedule.len()).max(1);
-    let fits = WAITING_BYTES / (4 * clients.broadcast.global.len()).max(1);
-    let window = fits.min(WAITING_MOST).max(2 * threads);
+    let window = window(threads, clients.broadcast.global.len());
     // All the memory a round can ask for is taken in the first one, so that later ones do not grow by chance.
     while spare.len() < window.min(clients.schedule.len()) {
         spare.push(Params(clients.broadcast.global.to_vec()));

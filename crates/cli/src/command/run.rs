@@ -87,6 +87,8 @@ struct Line<'a> {
 
 impl Run {
     pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+        let with_data = printer.with_data();
+        let printer = if self.json { &with_data } else { printer };
         let threads = threads(self.threads)?;
         let (document, settings) = self.settings(printer)?;
         let study = Study::load(&document, settings)?;

@@ -23,7 +23,8 @@ use crate::synthetic::Synthetic;
 /// Random images of 3x32x32 and 10 classes. T threads train T clients at once; samples a second are those of all of
 /// them, every epoch counted. A teacher's own pass, once a client and round, is part of the time. Set-up and the first
 /// rounds are not: what the server sends and what clients remember is there before the clock starts. A method that was
-/// published with a projection head gets one.
+/// published with a projection head gets one. The operations of plain convolutions are counted; most take fewer, so the
+/// share of the peak may be above 100 %.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Client {
     /// The model.
