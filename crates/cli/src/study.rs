@@ -55,6 +55,8 @@ impl Pool {
             let withheld = held_out.withheld(labels.len());
             (held_out, withheld)
         };
+        // Samples that a partition file gives to nobody.
+        let mut nobodys = 0;
         let (partition, held_out, removed) = match &settings.partition {
             Source::Made { spec, seed } => {
                 let (held_out, withheld) = draw(*seed);
@@ -90,10 +92,6 @@ impl Pool {
                     .map_err(|error| document.error("partition.file", format!("{error}")))?;
                 let (held_out, withheld) = draw(file.seed);
                 let before: usize = file.clients.iter().map(Vec::len).sum();
-                if before < labels.len() {
-                    let nobody = plural(labels.len() - before, "training sample");
-                    file.notes.push(format!("{nobody} of {} belong to no client of {}", labels.len(), path.display()));
-                }
                 for (client, samples) in file.clients.iter_mut().enumerate() {
                     samples.retain(|&i| !withheld[i as usize]);
                     if samples.is_empty() {
@@ -103,11 +101,16 @@ impl Pool {
                     }
                 }
                 let after: usize = file.clients.iter().map(Vec::len).sum();
+                nobodys = labels.len() - after - withheld.iter().filter(|&&gone| gone).count();
                 (file, held_out, before - after)
             }
         };
         let mut notes = [&partition.notes[..], &held_out.notes].concat();
         notes.extend(dataset.absent());
+        if nobodys > 0 {
+            let nobodys = plural(nobodys, "training sample");
+            notes.push(format!("{nobodys} of {} belong to no client of the partition file", dataset.train.len()));
+        }
         if removed > 0 {
             notes.push(format!(
                 "{} of the partition file went to the server; the file itself is as it was",

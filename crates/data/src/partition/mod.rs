@@ -129,7 +129,7 @@ impl fmt::Display for Spec {
         match &self.kind {
             Kind::Iid => write!(f, "IID over {clients} clients"),
             Kind::Dirichlet { alpha, min_size, .. } => {
-                write!(f, "Dirichlet with alpha {alpha} over {clients} clients, at least {min_size} samples each")
+                write!(f, "Dirichlet with alpha {alpha}, {clients} clients of {min_size} samples or more")
             }
             Kind::DirichletEqual { alpha, .. } => {
                 write!(f, "Dirichlet with alpha {alpha} over {clients} clients, equal sizes")
