@@ -1,0 +1,127 @@
+//! `#[keys]`: a table of keys, or a choice between several.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::parse::Parser;
+use syn::{Data, DataEnum, DataStruct, DeriveInput, Error, Fields, LitStr, Result, meta, parse_quote};
+
+use crate::field::{Description, about, kebab, serde};
+
+pub(crate) fn expand(arguments: TokenStream, mut input: DeriveInput) -> Result<TokenStream> {
+    input.attrs.extend(serde());
+    match input.data.clone() {
+        Data::Struct(data) if arguments.is_empty() => Ok(structure(&mut input, data)?.0),
+        Data::Enum(data) => selection(arguments, input, data),
+        _ => Err(Error::new_spanned(input, "expected a struct without arguments, or an enum with a tag")),
+    }
+}
+
+/// The struct with its keys, and the fields that silence a method.
+pub(crate) fn structure(input: &mut DeriveInput, mut data: DataStruct) -> Result<(TokenStream, Vec<syn::Ident>)> {
+    let (mut keys, mut selectors, mut silencing, mut complete) = (Vec::new(), Vec::new(), Vec::new(), true);
+    for field in &mut data.fields {
+        let description = Description::take(&mut field.attrs)?;
+        if description.flatten {
+            let ty = &field.ty;
+            selectors.push(quote!(<#ty as ::fedelity_keys::Selected>::SELECTOR));
+            field.attrs.push(parse_quote!(#[serde(flatten)]));
+            continue;
+        }
+        keys.push(description.key(field)?);
+        complete &= description.may_be_absent(field);
+        if description.silences {
+            silencing.extend(field.ident.clone());
+        }
+    }
+    let item = &input.ident;
+    let default = complete.then(|| {
+        quote! {
+            impl Default for #item {
+                fn default() -> Self {
+                    ::fedelity_keys::defaults()
+                }
+            }
+        }
+    });
+    let implementation = quote! {
+        impl ::fedelity_keys::Keys for #item {
+            const SCHEMA: &'static ::fedelity_keys::Schema =
+                &::fedelity_keys::Schema { keys: &[#(#keys),*], selectors: &[#(#selectors),*] };
+        }
+        impl ::fedelity_keys::Typed for #item {
+            const TYPE: ::fedelity_keys::ValueType =
+                ::fedelity_keys::ValueType::Table(<Self as ::fedelity_keys::Keys>::SCHEMA);
+        }
+        #default
+    };
+    input.data = Data::Struct(data);
+    Ok((quote!(#input #implementation), silencing))
+}
+
+/// An enum whose tag is a key and whose variants have keys of their own.
+fn selection(arguments: TokenStream, mut input: DeriveInput, mut data: DataEnum) -> Result<TokenStream> {
+    let (mut tag, mut default): (Option<LitStr>, Option<LitStr>) = (None, None);
+    let parser = meta::parser(|meta| {
+        let value = Some(meta.value()?.parse()?);
+        match () {
+            () if meta.path.is_ident("tag") => tag = value,
+            () if meta.path.is_ident("default") => default = value,
+            () => return Err(meta.error("expected tag or default")),
+        }
+        Ok(())
+    });
+    parser.parse2(arguments)?;
+    let tag = tag.ok_or_else(|| Error::new_spanned(&input, "an enum of keys needs tag = \"...\""))?;
+    let default = default.map_or(quote!(None), |default| {
+        let toml = format!("{:?}", default.value());
+        quote!(Some(#toml))
+    });
+    let selector_about = about(&input.attrs);
+    input.attrs.push(parse_quote!(#[serde(tag = #tag, rename_all_fields = "kebab-case")]));
+    let mut variants = Vec::new();
+    for variant in &mut data.variants {
+        let description = Description::take(&mut variant.attrs)?;
+        let about = about(&variant.attrs);
+        let words = match description.words {
+            Some(words) => {
+                variant.attrs.push(parse_quote!(#[serde(untagged)]));
+                quote!(<#words as ::fedelity_keys::Choice>::WORDS)
+            }
+            None => {
+                let name = kebab(&variant.ident.to_string());
+                quote!(&[#name])
+            }
+        };
+        let keys = match &mut variant.fields {
+            Fields::Unit => quote!(&[]),
+            Fields::Unnamed(inner) => match inner.unnamed.first() {
+                Some(field) if inner.unnamed.len() == 1 => {
+                    let ty = &field.ty;
+                    quote!(<#ty as ::fedelity_keys::Keys>::SCHEMA.keys)
+                }
+                _ => return Err(Error::new_spanned(variant, "expected one struct of keys")),
+            },
+            Fields::Named(fields) => {
+                let mut keys = Vec::new();
+                for field in &mut fields.named {
+                    keys.push(Description::take(&mut field.attrs)?.key(field)?);
+                }
+                quote!(&[#(#keys),*])
+            }
+        };
+        variants.push(quote!(::fedelity_keys::Variant { words: #words, about: #about, keys: #keys }));
+    }
+    let item = &input.ident;
+    let implementation = quote! {
+        impl ::fedelity_keys::Selected for #item {
+            const SELECTOR: ::fedelity_keys::Selector = ::fedelity_keys::Selector {
+                name: #tag,
+                about: #selector_about,
+                default: #default,
+                variants: &[#(#variants),*],
+            };
+        }
+    };
+    input.data = Data::Enum(data);
+    Ok(quote!(#input #implementation))
+}

@@ -1,0 +1,280 @@
+//! Checks what a configuration gives, and fills in what it does not.
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use crate::{Bounds, Key, Keys, Schema, Selector, ValueType, nearest};
+
+/// What is wrong with a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyError {
+    /// Its dotted path.
+    pub key: String,
+    /// What is wrong, with the path and the value.
+    pub message: String,
+}
+
+impl std::fmt::Display for KeyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+impl KeyError {
+    pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { key: key.into(), message: message.into() }
+    }
+
+    /// The value of a key is not what is expected.
+    pub fn expected(key: &str, value: impl std::fmt::Display, expected: impl std::fmt::Display) -> Self {
+        Self::new(key, format!("{key} = {value}: expected {expected}"))
+    }
+
+    /// The same error of a table that stands at this path.
+    #[must_use]
+    pub(crate) fn below(self, at: &str) -> Self {
+        let key = path(at, &self.key);
+        let message = match self.message.strip_prefix(&self.key) {
+            Some(rest) => format!("{key}{rest}"),
+            None => self.message,
+        };
+        Self { key, message }
+    }
+}
+
+/// What a table does not know of itself: where its values came from.
+pub trait Context {
+    /// Whether to leave out a key that does not belong to what its selector says now, because the selector was changed
+    /// after the key was written. All three are dotted paths but the last, which is the selector's value.
+    fn leave_out(&mut self, _key: &str, _selector: &str, _chosen: &str) -> bool {
+        false
+    }
+
+    /// The path that a key means.
+    fn locate(&self, _key: &str, path: &str) -> PathBuf {
+        Path::new(path).to_path_buf()
+    }
+}
+
+impl Context for () {}
+
+/// All keys of a table with their values, in the order of the schema.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filled(pub Vec<(&'static str, Value)>);
+
+impl Filled {
+    pub fn table(&self) -> Table {
+        self.0.iter().map(|(key, value)| (key.to_string(), value.clone())).collect()
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    /// The struct with these values.
+    pub(crate) fn parse<T: Keys>(&self, at: &str) -> Result<T, KeyError> {
+        let wrong = |error: toml::de::Error| KeyError::new(at, format!("{at}: {}", error.message().trim()));
+        self.table().try_into().map_err(wrong)
+    }
+}
+
+impl Schema {
+    /// Checks a table whose dotted path is `at` and fills in defaults.
+    pub fn fill(&self, given: &Table, at: &str, context: &mut dyn Context) -> Result<Filled, KeyError> {
+        let mut filled = Vec::new();
+        let mut allowed: Vec<&Key> = self.keys.iter().collect();
+        let mut chosen = Vec::new();
+        for selector in self.selectors {
+            let word = selector.choose(given, at)?;
+            let variant = selector.variants.iter().find(|variant| variant.words.contains(&word));
+            let own = variant.map_or(&[][..], |variant| variant.keys);
+            allowed.splice(0..0, own);
+            chosen.push((selector, word, own));
+            filled.push((selector.name, Value::String(word.to_string())));
+        }
+        let mut given = given.clone();
+        let strangers = given.keys().filter(|name| {
+            !allowed.iter().any(|key| key.name == *name) && !self.selectors.iter().any(|one| one.name == *name)
+        });
+        for name in strangers.cloned().collect::<Vec<String>>() {
+            let full = path(at, &name);
+            let owner = chosen.iter().find(|(selector, ..)| selector.owns(&name));
+            let Some((selector, word, own)) = owner else {
+                let place = if at.is_empty() { "here".to_string() } else { format!("in [{at}]") };
+                let mut names: Vec<&str> = self.selectors.iter().map(|selector| selector.name).collect();
+                names.extend(allowed.iter().map(|key| key.name));
+                return Err(KeyError::new(&full, unknown(&full, &name, &names, &place)));
+            };
+            let selector = path(at, selector.name);
+            if context.leave_out(&full, &selector, word) {
+                given.remove(&name);
+                continue;
+            }
+            let own: Vec<&str> = own.iter().map(|key| key.name).collect();
+            let own = if own.is_empty() { "none".to_string() } else { own.join(", ") };
+            let message = format!("{full}: not a key of {selector} = \"{word}\", whose own keys are {own}");
+            return Err(KeyError::new(&full, message));
+        }
+        for key in allowed {
+            let full = path(at, key.name);
+            let value = match (given.remove(key.name), key.default, key.value) {
+                (Some(value), ..) => key.value.settle(key, &full, value, context)?,
+                (None, Some(default), _) => literal(default),
+                (None, None, ValueType::Table(schema)) if !key.optional => {
+                    Value::Table(schema.fill(&Table::new(), &full, context)?.table())
+                }
+                (None, None, _) if key.optional => continue,
+                (None, None, _) => return Err(self.lacks(at, &full, &chosen)),
+            };
+            filled.push((key.name, value));
+        }
+        Ok(Filled(filled))
+    }
+
+    fn lacks(&self, at: &str, full: &str, chosen: &[(&Selector, &str, &[Key])]) -> KeyError {
+        match chosen.first() {
+            Some((selector, word, _)) => {
+                let selector = path(at, selector.name);
+                KeyError::new(&selector, format!("{selector} = \"{word}\" needs {full}"))
+            }
+            None => KeyError::new(at, format!("{full} is missing")),
+        }
+    }
+}
+
+impl Selector {
+    /// What a table says, or the default.
+    fn choose(&self, given: &Table, at: &str) -> Result<&'static str, KeyError> {
+        let (full, words) = (path(at, self.name), self.words());
+        let expected = || format!("one of {}", words.join(", "));
+        let word = match (given.get(self.name), self.default) {
+            (Some(Value::String(word)), _) => word.clone(),
+            (Some(other), _) => return Err(wrong_type(&full, other, &expected())),
+            (None, Some(default)) => default.trim_matches('"').to_string(),
+            (None, None) => return Err(KeyError::new(at, format!("{full} is missing: expected {}", expected()))),
+        };
+        words.iter().find(|known| **known == word).copied().ok_or_else(|| no_such_word(&full, &word, &words))
+    }
+
+    /// Whether some variant has this key.
+    fn owns(&self, name: &str) -> bool {
+        self.variants.iter().flat_map(|variant| variant.keys).any(|key| key.name == name)
+    }
+}
+
+impl ValueType {
+    /// Checks a value and makes it what serde reads.
+    fn settle(&self, key: &Key, full: &str, value: Value, context: &mut dyn Context) -> Result<Value, KeyError> {
+        match (self, value) {
+            (Self::Table(schema), Value::Table(table)) => Ok(Value::Table(schema.fill(&table, full, context)?.table())),
+            (Self::Table(_), other) if key.what.is_empty() => {
+                let message = format!("{full}: expected a table [{full}], found {}", describe(&other));
+                Err(KeyError::new(full, message))
+            }
+            (Self::Path, Value::String(given)) => {
+                Ok(Value::String(context.locate(full, &given).to_string_lossy().into_owned()))
+            }
+            (Self::Word(words), Value::String(word)) => {
+                let known = words.contains(&word.as_str());
+                if known { Ok(Value::String(word)) } else { Err(no_such_word(full, &word, words)) }
+            }
+            (Self::Either(types), value) => {
+                let one = types.iter().find(|one| one.looks_like(&value));
+                one.map_or_else(
+                    || Err(wrong_type(full, &value, &key.expected())),
+                    |one| one.settle(key, full, value.clone(), context),
+                )
+            }
+            (_, value) if !self.looks_like(&value) => Err(wrong_type(full, &value, &key.expected())),
+            (_, value) if !self.fits(&key.bounds, &value) => {
+                Err(KeyError::expected(full, short(&value), key.expected()))
+            }
+            (_, value) => Ok(value),
+        }
+    }
+
+    /// Whether a value is of this type, whatever it says.
+    fn looks_like(&self, value: &Value) -> bool {
+        match self {
+            Self::Whole => value.is_integer(),
+            Self::Number { .. } => value.is_float() || value.is_integer(),
+            Self::Flag => value.is_bool(),
+            Self::Text | Self::Path | Self::Word(_) => value.is_str(),
+            Self::List { .. } => value.is_array(),
+            Self::Table(_) => value.is_table(),
+            Self::Either(types) => types.iter().any(|one| one.looks_like(value)),
+            Self::Raw => true,
+        }
+    }
+
+    /// Whether a value of this type is in bounds.
+    fn fits(&self, bounds: &Bounds, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Whole, Value::Integer(n)) => usize::try_from(*n).is_ok() && bounds.hold(*n as f64),
+            (Self::Number { single }, value) => {
+                let number = value.as_float().or_else(|| value.as_integer().map(|n| n as f64)).unwrap_or(f64::NAN);
+                let rounded = if *single { f64::from(number as f32) } else { number };
+                rounded.is_finite() && bounds.hold(rounded) && bounds.hold(number)
+            }
+            (Self::List { of, len }, Value::Array(items)) => {
+                len.is_none_or(|len| len == items.len())
+                    && items.iter().all(|item| of.looks_like(item) && of.fits(bounds, item))
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The dotted path of a key of the table at `at`.
+fn path(at: &str, name: &str) -> String {
+    if at.is_empty() || name.is_empty() { format!("{at}{name}") } else { format!("{at}.{name}") }
+}
+
+fn literal(toml: &str) -> Value {
+    let parsed = format!("value = {toml}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
+    parsed.unwrap_or_else(|| panic!("{toml}: a default that is not TOML"))
+}
+
+fn wrong_type(full: &str, value: &Value, expected: &str) -> KeyError {
+    KeyError::new(full, format!("{full}: expected {expected}, found {}", describe(value)))
+}
+
+fn no_such_word(full: &str, word: &str, words: &[&str]) -> KeyError {
+    let guess = nearest(word, words).map_or(String::new(), |word| format!("; did you mean '{word}'?"));
+    KeyError::new(full, format!("{full} = \"{word}\": expected one of {}{guess}", words.join(", ")))
+}
+
+/// The message about an unknown key, with the nearest allowed one and all of them.
+pub fn unknown(full: &str, given: &str, allowed: &[&str], place: &str) -> String {
+    let guess = nearest(given, allowed).map_or(String::new(), |name| {
+        let prefix = full.strip_suffix(given).unwrap_or("");
+        format!(", did you mean '{prefix}{name}'?")
+    });
+    let list = if allowed.is_empty() { "none".to_string() } else { allowed.join(", ") };
+    format!("unknown key '{full}'{guess} (allowed {place}: {list})")
+}
+
+/// What a value is, in words, for messages.
+pub fn describe(value: &Value) -> String {
+    match value {
+        Value::String(_) => format!("the string {value}"),
+        Value::Integer(_) => format!("the integer {value}"),
+        Value::Float(_) => format!("the number {value}"),
+        Value::Boolean(_) => format!("the boolean {value}"),
+        Value::Datetime(_) => format!("the date {value}"),
+        Value::Array(_) => "a list".to_string(),
+        Value::Table(_) => "a table".to_string(),
+    }
+}
+
+/// A value on one line, cut if it is long.
+fn short(value: &Value) -> String {
+    let text = value.to_string().replace('\n', " ");
+    match text.char_indices().nth(60) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text,
+    }
+}

@@ -1,0 +1,263 @@
+//! A key, and the tables keys stand in.
+
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+
+use crate::KeyError;
+
+/// A key of a configuration, for people and for [`Schema::fill`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Key {
+    pub name: &'static str,
+    /// What it does. The first line is the summary.
+    pub about: &'static str,
+    pub value: ValueType,
+    /// Whether it may be absent altogether.
+    pub optional: bool,
+    /// As TOML.
+    pub default: Option<&'static str>,
+    pub bounds: Bounds,
+    /// What is expected, in words, if the type does not say it.
+    pub what: &'static str,
+    /// The symbol in the paper.
+    pub symbol: &'static str,
+    /// The paper's value.
+    pub paper: &'static str,
+    /// What the field says of 0; see [`Key::at_zero`].
+    pub zero: Option<AtZero>,
+}
+
+/// What a value may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ValueType {
+    Whole,
+    /// `single`: it is computed with in single precision, and must be in bounds there too.
+    Number {
+        single: bool,
+    },
+    Flag,
+    Text,
+    Path,
+    /// One of these.
+    Word(&'static [&'static str]),
+    /// `len` values of a type, or any number of them.
+    List {
+        of: &'static ValueType,
+        len: Option<usize>,
+    },
+    Table(&'static Schema),
+    /// One of several types, none of which looks like another.
+    Either(&'static [ValueType]),
+    /// Anything: its reader checks it.
+    Raw,
+}
+
+/// The bounds of a number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    pub min: Option<f64>,
+    pub above: Option<f64>,
+    pub max: Option<f64>,
+    pub below: Option<f64>,
+}
+
+/// What a number does at 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtZero {
+    /// FedAvg, bit for bit, once all keys of the method that say this are 0.
+    FedAvg,
+    /// Something else, in words.
+    Does(&'static str),
+    /// It is out of bounds.
+    Refused,
+    /// There is no 0: it is a word, or a switch that is off.
+    None,
+}
+
+/// The keys of a table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Schema {
+    pub keys: &'static [Key],
+    pub selectors: &'static [Selector],
+}
+
+/// A key whose value decides which further keys there are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Selector {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// As TOML.
+    pub default: Option<&'static str>,
+    pub variants: &'static [Variant],
+}
+
+/// What a selector may say, and the keys that go with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Variant {
+    pub words: &'static [&'static str],
+    pub about: &'static str,
+    pub keys: &'static [Key],
+}
+
+/// A struct that is a table of keys.
+pub trait Keys: DeserializeOwned {
+    const SCHEMA: &'static Schema;
+
+    /// Refuses what no key by itself can: the error names a key of this table.
+    fn check(&self) -> Result<(), KeyError> {
+        Ok(())
+    }
+}
+
+/// An enum that is a selector.
+pub trait Selected {
+    const SELECTOR: Selector;
+}
+
+/// An enum that is one word out of several.
+pub trait Choice {
+    const WORDS: &'static [&'static str];
+}
+
+/// What can be the value of a key.
+pub trait Typed {
+    const TYPE: ValueType;
+    const OPTIONAL: bool = false;
+}
+
+macro_rules! typed {
+    ($($rust:ty => $value:expr),* $(,)?) => {
+        $(impl Typed for $rust {
+            const TYPE: ValueType = $value;
+        })*
+    };
+}
+
+typed! {
+    usize => ValueType::Whole,
+    u64 => ValueType::Whole,
+    f32 => ValueType::Number { single: true },
+    f64 => ValueType::Number { single: false },
+    bool => ValueType::Flag,
+    String => ValueType::Text,
+    PathBuf => ValueType::Path,
+    (usize, usize) => ValueType::List { of: &ValueType::Whole, len: Some(2) },
+    toml::Value => ValueType::Raw,
+}
+
+impl<T: Typed> Typed for Option<T> {
+    const TYPE: ValueType = T::TYPE;
+    const OPTIONAL: bool = true;
+}
+
+impl<T: Typed> Typed for Vec<T> {
+    const TYPE: ValueType = ValueType::List { of: &T::TYPE, len: None };
+}
+
+impl Bounds {
+    pub const NONE: Self = Self { min: None, above: None, max: None, below: None };
+
+    pub fn hold(&self, number: f64) -> bool {
+        self.min.is_none_or(|min| number >= min)
+            && self.above.is_none_or(|above| number > above)
+            && self.max.is_none_or(|max| number <= max)
+            && self.below.is_none_or(|below| number < below)
+    }
+
+    /// In words, with a space before; empty if there are none.
+    fn words(&self) -> String {
+        let part = |words: &str, bound: Option<f64>| bound.map(|bound| format!("{words} {bound}"));
+        let parts = [
+            part("of at least", self.min),
+            part("above", self.above),
+            part("of at most", self.max),
+            part("below", self.below),
+        ];
+        let text =
+            parts.into_iter().flatten().collect::<Vec<_>>().join(" and ").replace("and of at most", "and at most");
+        if text.is_empty() { text } else { format!(" {text}") }
+    }
+}
+
+impl Key {
+    /// What is expected, in words.
+    pub fn expected(&self) -> String {
+        if self.what.is_empty() { self.value.expected(&self.bounds) } else { self.what.to_string() }
+    }
+
+    /// What it does at 0, if it is a number.
+    pub fn at_zero(&self) -> AtZero {
+        let number = match self.value {
+            ValueType::Either(types) => types.iter().any(ValueType::is_number),
+            ref value => value.is_number(),
+        };
+        match self.zero {
+            _ if !number => AtZero::None,
+            Some(zero) => zero,
+            None if self.bounds.hold(0.0) => AtZero::Does(""),
+            None => AtZero::Refused,
+        }
+    }
+
+    /// The summary: the first paragraph of what there is to say about it.
+    pub fn summary(&self) -> &'static str {
+        self.about.lines().next().unwrap_or("")
+    }
+}
+
+impl ValueType {
+    fn is_number(&self) -> bool {
+        matches!(self, Self::Whole | Self::Number { .. })
+    }
+
+    /// What is expected, in words.
+    pub fn expected(&self, bounds: &Bounds) -> String {
+        let range = bounds.words();
+        match self {
+            Self::Whole if *bounds == Bounds::NONE => "a whole number of at least 0".to_string(),
+            Self::Whole => format!("a whole number{range}"),
+            Self::Number { .. } if bounds.max.or(bounds.below).is_some() => format!("a number{range}"),
+            Self::Number { .. } => format!("a finite number{range}"),
+            Self::Flag => "true or false".to_string(),
+            Self::Text => "a text".to_string(),
+            Self::Path => "a path".to_string(),
+            Self::Word(words) => format!("one of {}", words.join(", ")),
+            Self::List { of, len } => {
+                let each = of.expected(bounds);
+                let each = each.strip_prefix("a ").map_or(each.clone(), |each| each.replacen("number", "numbers", 1));
+                len.map_or(format!("a list of {each}"), |len| format!("a list of {len} {each}"))
+            }
+            Self::Table(_) => "a table".to_string(),
+            Self::Either(types) => types.iter().map(|one| one.expected(bounds)).collect::<Vec<_>>().join(", or "),
+            Self::Raw => "a table, or a list of tables".to_string(),
+        }
+    }
+}
+
+impl Schema {
+    /// Every key by its name: selectors first, then those that are always there, then those of all variants.
+    pub fn names(&self) -> Vec<&'static str> {
+        let selectors = self.selectors.iter().map(|selector| selector.name);
+        let own = self.selectors.iter().flat_map(|selector| selector.variants).flat_map(|variant| variant.keys);
+        let mut names: Vec<&'static str> = Vec::new();
+        for name in selectors.chain(self.keys.iter().chain(own).map(|key| key.name)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// A key by its name, among those that are always there.
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+}
+
+impl Selector {
+    /// All it may say.
+    pub fn words(&self) -> Vec<&'static str> {
+        self.variants.iter().flat_map(|variant| variant.words).copied().collect()
+    }
+}
