@@ -9,10 +9,13 @@ use syn::{Attribute, Expr, ExprLit, Field, Lit, LitStr, Meta, Result, Type, pars
 pub(crate) struct Description {
     pub(crate) flatten: bool,
     pub(crate) words: Option<Type>,
+    /// The name of a variant, where it is not its identifier in kebab-case.
+    pub(crate) name: Option<LitStr>,
     /// With it at 0, and all others so marked, a method is FedAvg.
     pub(crate) silences: bool,
     about: String,
     default: Option<Expr>,
+    only: Option<(LitStr, Expr)>,
     bounds: Vec<(&'static str, Expr)>,
     texts: Vec<(&'static str, LitStr)>,
 }
@@ -32,6 +35,14 @@ impl Description {
                     found.flatten = true;
                 } else if name == "words" {
                     found.words = Some(meta.value()?.parse()?);
+                } else if name == "name" {
+                    found.name = Some(meta.value()?.parse()?);
+                } else if name == "only" {
+                    let inner;
+                    syn::parenthesized!(inner in meta.input);
+                    let selector: LitStr = inner.parse()?;
+                    inner.parse::<syn::Token![,]>()?;
+                    found.only = Some((selector, inner.parse()?));
                 } else if name == "default" {
                     found.default = Some(meta.value()?.parse()?);
                 } else if let Some(&bound) = BOUNDS.iter().find(|bound| **bound == name) {
@@ -80,6 +91,10 @@ impl Description {
             None if self.silences => quote!(Some(::fedelity_keys::AtZero::FedAvg)),
             None => quote!(None),
         };
+        let only = match &self.only {
+            Some((selector, fits)) => quote!(Some((#selector, #fits))),
+            None => quote!(None),
+        };
         Ok(quote! {
             ::fedelity_keys::Key {
                 name: #name,
@@ -92,6 +107,7 @@ impl Description {
                 symbol: #symbol,
                 paper: #paper,
                 zero: #zero,
+                only: #only,
             }
         })
     }

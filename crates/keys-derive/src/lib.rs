@@ -20,10 +20,13 @@ use syn::{DeriveInput, parse_macro_input};
 /// - `what = "a path"`: what is expected, in words, where the type does not say it.
 /// - `symbol`, `paper`, `zero`: what a paper calls it, its value there, and what it does at 0 (`zero = fedavg`: with
 ///   this and all others so marked at 0, the method is FedAvg).
+/// - `only("name", f)`: it is there only if `f` says so of the value of another key, which stands before it. Its type is
+///   an `Option`.
 /// - `flatten`: the field is an enum of this kind, whose keys stand in the same table.
 ///
 /// An enum takes `#[keys(tag = "kind", default = "iid")]`; each variant has the keys of its fields, or of the struct in
-/// it. A variant that stands for several words says `#[key(words = Type)]`, where `Type` is a `Choice`.
+/// it. `#[key(name = "fedavgm")]` renames a variant; one that stands for several words says `#[key(words = Type)]`, where
+/// `Type` is a `Choice`.
 #[proc_macro_attribute]
 pub fn keys(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let input = parse_macro_input!(item as DeriveInput);

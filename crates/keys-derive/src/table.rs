@@ -78,17 +78,19 @@ fn selection(arguments: TokenStream, mut input: DeriveInput, mut data: DataEnum)
     });
     let selector_about = about(&input.attrs);
     input.attrs.push(parse_quote!(#[serde(tag = #tag, rename_all_fields = "kebab-case")]));
-    let mut variants = Vec::new();
+    let (mut variants, mut names) = (Vec::new(), Vec::new());
     for variant in &mut data.variants {
         let description = Description::take(&mut variant.attrs)?;
         let about = about(&variant.attrs);
-        let words = match description.words {
-            Some(words) => {
+        let words = match (description.words, description.name) {
+            (Some(words), _) => {
                 variant.attrs.push(parse_quote!(#[serde(untagged)]));
                 quote!(<#words as ::fedelity_keys::Choice>::WORDS)
             }
-            None => {
-                let name = kebab(&variant.ident.to_string());
+            (None, name) => {
+                let name = name.map_or_else(|| kebab(&variant.ident.to_string()), |name| name.value());
+                variant.attrs.push(parse_quote!(#[serde(rename = #name)]));
+                names.push((variant.ident.clone(), name.clone()));
                 quote!(&[#name])
             }
         };
@@ -112,7 +114,22 @@ fn selection(arguments: TokenStream, mut input: DeriveInput, mut data: DataEnum)
         variants.push(quote!(::fedelity_keys::Variant { words: #words, about: #about, keys: #keys }));
     }
     let item = &input.ident;
+    // A variant that stands for several words has no name of its own.
+    let name = (names.len() == data.variants.len()).then(|| {
+        let arms = names.iter().map(|(variant, name)| quote!(Self::#variant { .. } => #name,));
+        quote! {
+            impl #item {
+                /// The name, as a configuration writes it.
+                pub fn name(&self) -> &'static str {
+                    match self {
+                        #(#arms)*
+                    }
+                }
+            }
+        }
+    });
     let implementation = quote! {
+        #name
         impl ::fedelity_keys::Selected for #item {
             const SELECTOR: ::fedelity_keys::Selector = ::fedelity_keys::Selector {
                 name: #tag,

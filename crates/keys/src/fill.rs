@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use crate::{Bounds, Key, Keys, Schema, Selector, ValueType, nearest};
+use crate::{Bounds, Key, Schema, Selector, ValueType, nearest};
 
 /// What is wrong with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,30 +61,10 @@ pub trait Context {
 
 impl Context for () {}
 
-/// All keys of a table with their values, in the order of the schema.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Filled(pub Vec<(&'static str, Value)>);
-
-impl Filled {
-    pub fn table(&self) -> Table {
-        self.0.iter().map(|(key, value)| (key.to_string(), value.clone())).collect()
-    }
-
-    pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0.iter().find(|(key, _)| *key == name).map(|(_, value)| value)
-    }
-
-    /// The struct with these values.
-    pub(crate) fn parse<T: Keys>(&self, at: &str) -> Result<T, KeyError> {
-        let wrong = |error: toml::de::Error| KeyError::new(at, format!("{at}: {}", error.message().trim()));
-        self.table().try_into().map_err(wrong)
-    }
-}
-
 impl Schema {
     /// Checks a table whose dotted path is `at` and fills in defaults.
-    pub fn fill(&self, given: &Table, at: &str, context: &mut dyn Context) -> Result<Filled, KeyError> {
-        let mut filled = Vec::new();
+    pub fn fill(&self, given: &Table, at: &str, context: &mut dyn Context) -> Result<Table, KeyError> {
+        let mut filled = Table::new();
         let mut allowed: Vec<&Key> = self.keys.iter().collect();
         let mut chosen = Vec::new();
         for selector in self.selectors {
@@ -93,7 +73,7 @@ impl Schema {
             let own = variant.map_or(&[][..], |variant| variant.keys);
             allowed.splice(0..0, own);
             chosen.push((selector, word, own));
-            filled.push((selector.name, Value::String(word.to_string())));
+            filled.insert(selector.name.to_string(), Value::String(word.to_string()));
         }
         let mut given = given.clone();
         let strangers = given.keys().filter(|name| {
@@ -118,20 +98,30 @@ impl Schema {
             let message = format!("{full}: not a key of {selector} = \"{word}\", whose own keys are {own}");
             return Err(KeyError::new(&full, message));
         }
-        for key in allowed {
+        for key in allowed.into_iter().filter(|key| chosen.iter().all(|(selector, ..)| selector.name != key.name)) {
             let full = path(at, key.name);
+            if let Some((selector, fits)) = key.only
+                && let Some(word) = filled.get(selector).and_then(Value::as_str)
+                && !fits(word)
+            {
+                let selector = path(at, selector);
+                if given.remove(key.name).is_some() && !context.leave_out(&full, &selector, word) {
+                    return Err(KeyError::new(&full, format!("{full}: not a key of {selector} = \"{word}\"")));
+                }
+                continue;
+            }
             let value = match (given.remove(key.name), key.default, key.value) {
                 (Some(value), ..) => key.value.settle(key, &full, value, context)?,
                 (None, Some(default), _) => literal(default),
                 (None, None, ValueType::Table(schema)) if !key.optional => {
-                    Value::Table(schema.fill(&Table::new(), &full, context)?.table())
+                    Value::Table(schema.fill(&Table::new(), &full, context)?)
                 }
                 (None, None, _) if key.optional => continue,
                 (None, None, _) => return Err(self.lacks(at, &full, &chosen)),
             };
-            filled.push((key.name, value));
+            filled.insert(key.name.to_string(), value);
         }
-        Ok(Filled(filled))
+        Ok(filled)
     }
 
     fn lacks(&self, at: &str, full: &str, chosen: &[(&Selector, &str, &[Key])]) -> KeyError {
@@ -169,7 +159,7 @@ impl ValueType {
     /// Checks a value and makes it what serde reads.
     fn settle(&self, key: &Key, full: &str, value: Value, context: &mut dyn Context) -> Result<Value, KeyError> {
         match (self, value) {
-            (Self::Table(schema), Value::Table(table)) => Ok(Value::Table(schema.fill(&table, full, context)?.table())),
+            (Self::Table(schema), Value::Table(table)) => Ok(Value::Table(schema.fill(&table, full, context)?)),
             (Self::Table(_), other) if key.what.is_empty() => {
                 let message = format!("{full}: expected a table [{full}], found {}", describe(&other));
                 Err(KeyError::new(full, message))

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::KeyError;
 
 /// A key of a configuration, for people and for [`Schema::fill`].
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Key {
     pub name: &'static str,
     /// What it does. The first line is the summary.
@@ -26,10 +26,12 @@ pub struct Key {
     pub paper: &'static str,
     /// What the field says of 0; see [`Key::at_zero`].
     pub zero: Option<AtZero>,
+    /// The key whose value must be such for this one to be there.
+    pub only: Option<(&'static str, fn(&str) -> bool)>,
 }
 
 /// What a value may be.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub enum ValueType {
     Whole,
     /// `single`: it is computed with in single precision, and must be in bounds there too.
@@ -76,14 +78,14 @@ pub enum AtZero {
 }
 
 /// The keys of a table.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Schema {
     pub keys: &'static [Key],
     pub selectors: &'static [Selector],
 }
 
 /// A key whose value decides which further keys there are.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Selector {
     pub name: &'static str,
     pub about: &'static str,
@@ -93,7 +95,7 @@ pub struct Selector {
 }
 
 /// What a selector may say, and the keys that go with it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Variant {
     pub words: &'static [&'static str],
     pub about: &'static str,
@@ -236,12 +238,12 @@ impl ValueType {
 }
 
 impl Schema {
-    /// Every key by its name: selectors first, then those that are always there, then those of all variants.
+    /// Every key by its name: selectors first, then those of their variants, then those that are always there.
     pub fn names(&self) -> Vec<&'static str> {
         let selectors = self.selectors.iter().map(|selector| selector.name);
         let own = self.selectors.iter().flat_map(|selector| selector.variants).flat_map(|variant| variant.keys);
         let mut names: Vec<&'static str> = Vec::new();
-        for name in selectors.chain(self.keys.iter().chain(own).map(|key| key.name)) {
+        for name in selectors.chain(own.chain(self.keys).map(|key| key.name)) {
             if !names.contains(&name) {
                 names.push(name);
             }

@@ -7,20 +7,23 @@
 mod fill;
 mod key;
 mod nearest;
+mod write;
 
 pub use fedelity_keys_derive::{Choice, keys, method};
-pub use fill::{Context, Filled, KeyError, describe, unknown};
+pub use fill::{Context, KeyError, describe, unknown};
 pub use key::{AtZero, Bounds, Choice, Key, Keys, Schema, Selected, Selector, Typed, ValueType, Variant};
 pub use nearest::nearest;
 pub use serde;
 pub use toml;
+pub use write::write;
 
 use toml::Table;
 
 /// Reads a table whose dotted path is `at`: the struct, and all its keys with defaults filled in.
-pub fn read<T: Keys>(given: &Table, at: &str, context: &mut dyn Context) -> Result<(T, Filled), KeyError> {
+pub fn read<T: Keys>(given: &Table, at: &str, context: &mut dyn Context) -> Result<(T, Table), KeyError> {
     let filled = T::SCHEMA.fill(given, at, context)?;
-    let value: T = filled.parse(at)?;
+    let wrong = |error: toml::de::Error| KeyError::new(at, format!("{at}: {}", error.message().trim()));
+    let value: T = filled.clone().try_into().map_err(wrong)?;
     value.check().map_err(|error| error.below(at))?;
     Ok((value, filled))
 }
@@ -31,8 +34,8 @@ pub fn read<T: Keys>(given: &Table, at: &str, context: &mut dyn Context) -> Resu
 ///
 /// If a default is not of its key's type or out of its bounds.
 pub fn defaults<T: Keys>() -> T {
-    let filled = T::SCHEMA.fill(&Table::new(), "", &mut ()).and_then(|filled| filled.parse(""));
-    filled.unwrap_or_else(|error| panic!("{}: a wrong default: {error}", std::any::type_name::<T>()))
+    let filled = read(&Table::new(), "", &mut ());
+    filled.unwrap_or_else(|error| panic!("{}: a wrong default: {error}", std::any::type_name::<T>())).0
 }
 
 /// Whether a coefficient is 0.

@@ -1,9 +1,10 @@
 //! Tables of keys as a configuration has them.
+#![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
 
 use fedelity_keys::toml::Table;
-use fedelity_keys::{AtZero, Choice, Context, KeyError, Keys, Typed, ValueType, keys, read};
+use fedelity_keys::{AtZero, Choice, Context, KeyError, Keys, Typed, ValueType, keys, read, write};
 
 /// How loud.
 #[derive(Clone, Copy, Debug, PartialEq, Choice)]
@@ -69,11 +70,21 @@ struct Section {
     /// Height and width.
     #[key(min = 1)]
     size: Option<(usize, usize)>,
+    /// How loud.
+    #[key(default = "soft")]
+    volume: Volume,
+    /// How long it lasts.
+    #[key(default = 3, only("volume", is_loud))]
+    echo: Option<usize>,
+}
+
+fn is_loud(volume: &str) -> bool {
+    volume != "soft"
 }
 
 fn section(text: &str) -> Result<(Section, String), KeyError> {
     let (section, filled) = read::<Section>(&text.parse::<Table>().unwrap(), "part", &mut ())?;
-    Ok((section, filled.0.iter().map(|(key, value)| format!("{key} = {value}\n")).collect()))
+    Ok((section, write(Section::SCHEMA, &filled)))
 }
 
 fn message(text: &str) -> String {
@@ -85,7 +96,10 @@ fn defaults_are_filled_in_and_written_back() {
     let (found, filled) = section("alpha = 3\nmu = 0.7").unwrap();
     assert_eq!(found.kind, Split::Dirichlet { alpha: 3.0, min_size: 10 });
     assert_eq!((found.mu, found.seeds, found.size), (0.7, vec![1, 2], None));
-    assert_eq!(filled, "kind = \"dirichlet\"\nalpha = 3\nmin-size = 10\nmu = 0.7\nshare = 1.0\nseeds = [1, 2]\n");
+    assert_eq!(
+        filled,
+        "kind = \"dirichlet\"\nalpha = 3\nmin-size = 10\nmu = 0.7\nshare = 1.0\nseeds = [1, 2]\nvolume = \"soft\"\n"
+    );
     assert_eq!(section(&filled).unwrap().1, filled);
 }
 
@@ -105,6 +119,13 @@ fn a_selector_has_its_own_keys() {
         "part.kind = \"dirichlett\": expected one of iid, dirichlet, file, soft, very-loud, 11; did you mean 'dirichlet'?"
     );
     assert!(message("kind = 3").starts_with("part.kind: expected one of iid, "));
+}
+
+#[test]
+fn a_key_may_depend_on_another() {
+    assert_eq!(section("volume = \"11\"").unwrap().0.echo, Some(3));
+    assert_eq!(section("").unwrap().0.echo, None);
+    assert_eq!(message("echo = 2"), "part.echo: not a key of part.volume = \"soft\"");
 }
 
 #[test]
@@ -152,9 +173,9 @@ fn what_people_read_is_what_stands_at_the_field() {
     assert_eq!(Section::SCHEMA.key("share").unwrap().at_zero(), AtZero::Refused);
     assert_eq!(
         Section::SCHEMA.names(),
-        ["kind", "mu", "share", "seeds", "size", "alpha", "min-size", "path", "copies"]
+        ["kind", "alpha", "min-size", "path", "copies", "mu", "share", "seeds", "size", "volume", "echo"]
     );
-    assert_eq!(<Volume as Typed>::TYPE, ValueType::Word(&["soft", "very-loud", "11"]));
+    assert!(matches!(<Volume as Typed>::TYPE, ValueType::Word(["soft", "very-loud", "11"])));
     assert_eq!(Volume::ALL.map(Volume::name), Volume::NAMES);
     assert_eq!(Volume::from_name("soft"), Some(Volume::Soft));
 }
