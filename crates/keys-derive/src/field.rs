@@ -16,6 +16,7 @@ pub(crate) struct Description {
     about: String,
     default: Option<Expr>,
     only: Option<(LitStr, Expr)>,
+    unless: Option<(LitStr, Expr)>,
     bounds: Vec<(&'static str, Expr)>,
     texts: Vec<(&'static str, LitStr)>,
 }
@@ -38,11 +39,9 @@ impl Description {
                 } else if name == "name" {
                     found.name = Some(meta.value()?.parse()?);
                 } else if name == "only" {
-                    let inner;
-                    syn::parenthesized!(inner in meta.input);
-                    let selector: LitStr = inner.parse()?;
-                    inner.parse::<syn::Token![,]>()?;
-                    found.only = Some((selector, inner.parse()?));
+                    found.only = Some(condition(meta.input)?);
+                } else if name == "unless" {
+                    found.unless = Some(condition(meta.input)?);
                 } else if name == "default" {
                     found.default = Some(meta.value()?.parse()?);
                 } else if let Some(&bound) = BOUNDS.iter().find(|bound| **bound == name) {
@@ -91,10 +90,10 @@ impl Description {
             None if self.silences => quote!(Some(::fedelity_keys::AtZero::FedAvg)),
             None => quote!(None),
         };
-        let only = match &self.only {
+        let [only, unless] = [&self.only, &self.unless].map(|condition| match condition {
             Some((selector, fits)) => quote!(Some((#selector, #fits))),
             None => quote!(None),
-        };
+        });
         Ok(quote! {
             ::fedelity_keys::Key {
                 name: #name,
@@ -108,6 +107,7 @@ impl Description {
                 paper: #paper,
                 zero: #zero,
                 only: #only,
+                unless: #unless,
             }
         })
     }
@@ -117,6 +117,15 @@ impl Description {
         let Type::Path(path) = &field.ty else { return self.default.is_some() };
         self.default.is_some() || path.path.segments.last().is_some_and(|last| last.ident == "Option")
     }
+}
+
+/// `("key", predicate)`.
+fn condition(input: syn::parse::ParseStream<'_>) -> Result<(LitStr, Expr)> {
+    let inner;
+    syn::parenthesized!(inner in input);
+    let key = inner.parse()?;
+    inner.parse::<syn::Token![,]>()?;
+    Ok((key, inner.parse()?))
 }
 
 /// The doc comment as one text: lines joined, paragraphs apart, without the final full stop.

@@ -22,7 +22,10 @@ use syn::{DeriveInput, parse_macro_input};
 ///   this and all others so marked at 0, the method is FedAvg).
 /// - `only("name", f)`: it is there only if `f` says so of the value of another key, which stands before it. Its type is
 ///   an `Option`.
+/// - `unless("name", f)`: its default is left out if `f` says so of the value of another key.
 /// - `flatten`: the field is an enum of this kind, whose keys stand in the same table.
+///
+/// `#[keys(check = function)]` names a function that refuses what no key by itself can.
 ///
 /// An enum takes `#[keys(tag = "kind", default = "iid")]`; each variant has the keys of its fields, or of the struct in
 /// it. `#[key(name = "fedavgm")]` renames a variant; one that stands for several words says `#[key(words = Type)]`, where
@@ -46,7 +49,7 @@ pub fn choice(item: TokenStream) -> TokenStream {
 ///
 /// It is [`macro@keys`], and takes `id`, `reference`, `equation` and, where no key says `zero = fedavg`, `identity`: the
 /// case in which the method is FedAvg. The struct's doc comment is its summary. Where keys say `zero = fedavg`,
-/// `is_off()` tells whether all of them are 0.
+/// `is_off()` tells whether all of them are 0. `check` is as for [`macro@keys`].
 #[proc_macro_attribute]
 pub fn method(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let input = parse_macro_input!(item as DeriveInput);

@@ -9,15 +9,16 @@ use crate::field::{about, serde};
 use crate::table::structure;
 
 pub(crate) fn expand(arguments: TokenStream, mut input: DeriveInput) -> Result<TokenStream> {
-    let (mut id, mut reference, mut equation, mut identity): (Option<LitStr>, _, _, Option<Expr>) =
-        (None, None, None, None);
+    let (mut id, mut reference, mut equation): (Option<LitStr>, Option<LitStr>, Option<LitStr>) = (None, None, None);
+    let (mut identity, mut check): (Option<Expr>, Option<Expr>) = (None, None);
     let parser = meta::parser(|meta| {
         match () {
             () if meta.path.is_ident("id") => id = Some(meta.value()?.parse()?),
-            () if meta.path.is_ident("reference") => reference = Some(meta.value()?.parse::<LitStr>()?),
-            () if meta.path.is_ident("equation") => equation = Some(meta.value()?.parse::<LitStr>()?),
+            () if meta.path.is_ident("reference") => reference = Some(meta.value()?.parse()?),
+            () if meta.path.is_ident("equation") => equation = Some(meta.value()?.parse()?),
             () if meta.path.is_ident("identity") => identity = Some(meta.value()?.parse()?),
-            () => return Err(meta.error("expected id, reference, equation or identity")),
+            () if meta.path.is_ident("check") => check = Some(meta.value()?.parse()?),
+            () => return Err(meta.error("expected id, reference, equation, identity or check")),
         }
         Ok(())
     });
@@ -31,7 +32,7 @@ pub(crate) fn expand(arguments: TokenStream, mut input: DeriveInput) -> Result<T
     };
     input.attrs.extend(serde());
     let item = input.ident.clone();
-    let (table, silencing) = structure(&mut input, data)?;
+    let (table, silencing) = structure(&mut input, data, check)?;
     let identity = match identity {
         Some(case) => quote!(crate::registry::Identity::#case),
         None if silencing.is_empty() => {

@@ -3,21 +3,36 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::parse::Parser;
-use syn::{Data, DataEnum, DataStruct, DeriveInput, Error, Fields, LitStr, Result, meta, parse_quote};
+use syn::{Data, DataEnum, DataStruct, DeriveInput, Error, Expr, Fields, LitStr, Result, meta, parse_quote};
 
 use crate::field::{Description, about, kebab, serde};
 
 pub(crate) fn expand(arguments: TokenStream, mut input: DeriveInput) -> Result<TokenStream> {
     input.attrs.extend(serde());
     match input.data.clone() {
-        Data::Struct(data) if arguments.is_empty() => Ok(structure(&mut input, data)?.0),
+        Data::Struct(data) => {
+            let mut check: Option<Expr> = None;
+            let parser = meta::parser(|meta| {
+                if !meta.path.is_ident("check") {
+                    return Err(meta.error("expected check"));
+                }
+                check = Some(meta.value()?.parse()?);
+                Ok(())
+            });
+            parser.parse2(arguments)?;
+            Ok(structure(&mut input, data, check)?.0)
+        }
         Data::Enum(data) => selection(arguments, input, data),
-        _ => Err(Error::new_spanned(input, "expected a struct without arguments, or an enum with a tag")),
+        Data::Union(_) => Err(Error::new_spanned(input, "expected a struct or an enum")),
     }
 }
 
 /// The struct with its keys, and the fields that silence a method.
-pub(crate) fn structure(input: &mut DeriveInput, mut data: DataStruct) -> Result<(TokenStream, Vec<syn::Ident>)> {
+pub(crate) fn structure(
+    input: &mut DeriveInput,
+    mut data: DataStruct,
+    check: Option<Expr>,
+) -> Result<(TokenStream, Vec<syn::Ident>)> {
     let (mut keys, mut selectors, mut silencing, mut complete) = (Vec::new(), Vec::new(), Vec::new(), true);
     for field in &mut data.fields {
         let description = Description::take(&mut field.attrs)?;
@@ -43,10 +58,18 @@ pub(crate) fn structure(input: &mut DeriveInput, mut data: DataStruct) -> Result
             }
         }
     });
+    let check = check.map(|check| {
+        quote! {
+            fn check(&self) -> Result<(), ::fedelity_keys::KeyError> {
+                #check(self)
+            }
+        }
+    });
     let implementation = quote! {
         impl ::fedelity_keys::Keys for #item {
             const SCHEMA: &'static ::fedelity_keys::Schema =
                 &::fedelity_keys::Schema { keys: &[#(#keys),*], selectors: &[#(#selectors),*] };
+            #check
         }
         impl ::fedelity_keys::Typed for #item {
             const TYPE: ::fedelity_keys::ValueType =

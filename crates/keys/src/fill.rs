@@ -100,17 +100,18 @@ impl Schema {
         }
         for key in allowed.into_iter().filter(|key| chosen.iter().all(|(selector, ..)| selector.name != key.name)) {
             let full = path(at, key.name);
+            let word = |selector| filled.get(selector).and_then(Value::as_str).unwrap_or_default();
             if let Some((selector, fits)) = key.only
-                && let Some(word) = filled.get(selector).and_then(Value::as_str)
-                && !fits(word)
+                && !fits(word(selector))
             {
-                let selector = path(at, selector);
+                let (selector, word) = (path(at, selector), word(selector));
                 if given.remove(key.name).is_some() && !context.leave_out(&full, &selector, word) {
                     return Err(KeyError::new(&full, format!("{full}: not a key of {selector} = \"{word}\"")));
                 }
                 continue;
             }
-            let value = match (given.remove(key.name), key.default, key.value) {
+            let default = key.default.filter(|_| key.unless.is_none_or(|(selector, fits)| !fits(word(selector))));
+            let value = match (given.remove(key.name), default, key.value) {
                 (Some(value), ..) => key.value.settle(key, &full, value, context)?,
                 (None, Some(default), _) => literal(default),
                 (None, None, ValueType::Table(schema)) if !key.optional => {

@@ -28,6 +28,8 @@ pub struct Key {
     pub zero: Option<AtZero>,
     /// The key whose value must be such for this one to be there.
     pub only: Option<(&'static str, fn(&str) -> bool)>,
+    /// The key whose value, where it is such, leaves this one without its default.
+    pub unless: Option<(&'static str, fn(&str) -> bool)>,
 }
 
 /// What a value may be.

@@ -51,7 +51,7 @@ struct Known {
     copies: Option<usize>,
 }
 
-#[keys]
+#[keys(check = odd)]
 struct Section {
     /// Who holds what.
     #[key(flatten)]
@@ -76,6 +76,13 @@ struct Section {
     /// How long it lasts.
     #[key(default = 3, only("volume", is_loud))]
     echo: Option<usize>,
+    /// How often it is heard.
+    #[key(default = 5, unless("volume", is_loud))]
+    times: Option<usize>,
+}
+
+fn odd(section: &Section) -> Result<(), KeyError> {
+    if section.times == Some(4) { Err(KeyError::expected("times", 4, "an odd number")) } else { Ok(()) }
 }
 
 fn is_loud(volume: &str) -> bool {
@@ -98,7 +105,7 @@ fn defaults_are_filled_in_and_written_back() {
     assert_eq!((found.mu, found.seeds, found.size), (0.7, vec![1, 2], None));
     assert_eq!(
         filled,
-        "kind = \"dirichlet\"\nalpha = 3\nmin-size = 10\nmu = 0.7\nshare = 1.0\nseeds = [1, 2]\nvolume = \"soft\"\n"
+        "kind = \"dirichlet\"\nalpha = 3\nmin-size = 10\nmu = 0.7\nshare = 1.0\nseeds = [1, 2]\nvolume = \"soft\"\ntimes = 5\n"
     );
     assert_eq!(section(&filled).unwrap().1, filled);
 }
@@ -125,6 +132,9 @@ fn a_selector_has_its_own_keys() {
 fn a_key_may_depend_on_another() {
     assert_eq!(section("volume = \"11\"").unwrap().0.echo, Some(3));
     assert_eq!(section("").unwrap().0.echo, None);
+    assert_eq!(section("volume = \"11\"").unwrap().0.times, None);
+    assert_eq!(section("volume = \"11\"\ntimes = 1").unwrap().0.times, Some(1));
+    assert_eq!(message("times = 4"), "part.times = 4: expected an odd number");
     assert_eq!(message("echo = 2"), "part.echo: not a key of part.volume = \"soft\"");
 }
 
@@ -173,7 +183,7 @@ fn what_people_read_is_what_stands_at_the_field() {
     assert_eq!(Section::SCHEMA.key("share").unwrap().at_zero(), AtZero::Refused);
     assert_eq!(
         Section::SCHEMA.names(),
-        ["kind", "alpha", "min-size", "path", "copies", "mu", "share", "seeds", "size", "volume", "echo"]
+        ["kind", "alpha", "min-size", "path", "copies", "mu", "share", "seeds", "size", "volume", "echo", "times"]
     );
     assert!(matches!(<Volume as Typed>::TYPE, ValueType::Word(["soft", "very-loud", "11"])));
     assert_eq!(Volume::ALL.map(Volume::name), Volume::NAMES);
