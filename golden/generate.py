@@ -15,11 +15,14 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 
-import torch
+try:
+    import torch
 
-import losses
-import rules
-import trajectories
+    import losses
+    import rules
+    import trajectories
+except ImportError as missing:
+    sys.exit(f"{missing}: pip install torch numpy")
 
 FOLDER = Path(__file__).resolve().parent
 FILES = {"losses.json": losses, "rules.json": rules, "trajectories.json": trajectories}

@@ -35,7 +35,7 @@ def fedssd_credibility(predictions, labels, classes):
 
 
 def fedgkd_vote_half_gammas(validation_losses, lambda_):
-    """gamma_m/2 = lambda softmax_m(-L_m / beta), beta = 1/M. FedGKD, below eq. 5."""
+    """gamma_m/2 = lambda softmax_m(-L_m / beta), beta = 1/M. FedGKD-VOTE, unnumbered."""
     powers = [math.exp(-loss * len(validation_losses)) for loss in validation_losses]
     return {"half_gammas": [lambda_ * power / sum(powers) for power in powers]}
 
@@ -87,12 +87,13 @@ def fedcurv_penalty(weights, others_weights, others_fisher, lambda_):
 
 
 def forgetting(class_accuracy_by_round):
-    """F = 1/C sum_c max_{t < T} (A_c^t - A_c^T). FedNTD."""
+    """F = 1/C sum_c max_{t < T} (A_c^t - A_c^T). FedNTD, eq. 5."""
     return {"forgetting": mean([max(before) - last for *before, last in zip(*class_accuracy_by_round)])}
 
 
 def in_out_local(label_counts, class_accuracy):
-    """sum_c p_c A_c and sum_c p~_c A_c, p the client's share of each label, p~_c = (1 - p_c) / (C - 1). FedNTD."""
+    """sum_c p_c A_c and sum_c p~_c A_c, p the client's share of each label, p~_c = (1 - p_c) / (C - 1).
+    FedNTD, eqs. 6 and 7."""
     inside = share(label_counts)
     outside = [(1 - p) / (len(inside) - 1) for p in inside]
     accuracy = {"in_accuracy": dot(inside, class_accuracy), "out_accuracy": dot(outside, class_accuracy)}
@@ -100,13 +101,13 @@ def in_out_local(label_counts, class_accuracy):
 
 
 def gradient_diversity(gradients):
-    """1/K sum_k ||g_k||^2 / ||1/K sum_k g_k||^2."""
+    """1/K sum_k ||g_k||^2 / ||1/K sum_k g_k||^2. FedNTD, eq. 8."""
     middle = [mean(column) for column in zip(*gradients)]
     return {"diversity": mean([dot(g, g) for g in gradients]) / dot(middle, middle)}
 
 
 def class_accuracy_cosine(a, b):
-    """<a, b> / (||a|| ||b||)."""
+    """<a, b> / (||a|| ||b||). FedNTD, Figure 2."""
     return {"cosine": dot(a, b) / math.sqrt(dot(a, a)) / math.sqrt(dot(b, b))}
 
 
