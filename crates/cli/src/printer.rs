@@ -16,7 +16,6 @@ pub(crate) enum When {
     Auto,
     /// Always, also into files and pipes.
     Always,
-    /// Never.
     Never,
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
 use fedelity_record::names;
-use fedelity_report::{Embeddings, Report, Source, Study, waiting};
+use fedelity_report::{FeatureLayouts, LoadedRuns, ReportPage, Results, waiting};
 use tiny_http::{Header, Method, Request, Response};
 
 /// How long a request is waited for before it is looked whether to end.
@@ -20,23 +20,23 @@ const TICK: Duration = Duration::from_millis(100);
 const FAREWELL: Duration = Duration::from_secs(4);
 
 /// A server on this computer alone.
-pub(crate) struct Server {
+pub(crate) struct LiveServer {
     address: String,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl LiveServer {
     /// Serves the runs at or below a folder, on a free port.
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         let http = tiny_http::Server::http("127.0.0.1:0").map_err(|error| anyhow!("cannot listen: {error}"))?;
         let port = http.server_addr().to_ip().ok_or_else(|| anyhow!("cannot listen on this computer"))?.port();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut site = Site {
+        let mut site = FollowedRuns {
             folder: folder.to_path_buf(),
             port,
-            state: State::default(),
-            embeddings: Embeddings::default(),
+            state: PageState::default(),
+            embeddings: FeatureLayouts::default(),
             told: 0,
         };
         let asked = Arc::clone(&stop);
@@ -62,7 +62,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for LiveServer {
     fn drop(&mut self) {
         self.halt();
     }
@@ -70,25 +70,25 @@ impl Drop for Server {
 
 /// The page as it was last made.
 #[derive(Default)]
-struct State {
+struct PageState {
     version: String,
     html: String,
     json: String,
 }
 
-struct Site {
+struct FollowedRuns {
     folder: PathBuf,
     port: u16,
-    state: State,
+    state: PageState,
     /// Runs that ended look the same in every version of the page.
-    embeddings: Embeddings,
+    embeddings: FeatureLayouts,
     /// Requests for news so far.
     told: usize,
 }
 
 type Answer = Response<Cursor<Vec<u8>>>;
 
-impl Site {
+impl FollowedRuns {
     fn serve(&mut self, http: &tiny_http::Server, stop: &AtomicBool) {
         let mut until = None;
         loop {
@@ -142,13 +142,13 @@ impl Site {
         if version == self.state.version {
             return;
         }
-        let report = Source::load(std::slice::from_ref(&self.folder))
-            .and_then(|source| Report::with(&Study::new(source), None, &mut self.embeddings));
+        let report = LoadedRuns::load(std::slice::from_ref(&self.folder))
+            .and_then(|source| ReportPage::with(&Results::new(source), None, &mut self.embeddings));
         let (html, json) = match report {
             Ok(report) => (report.html(true), report.news(&version)),
             Err(error) => waiting(&error.to_string(), &version),
         };
-        self.state = State { version, html, json };
+        self.state = PageState { version, html, json };
     }
 }
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum ExitStatus {
     Done,
     /// It ran, and training left the finite numbers.
     Diverged,
@@ -13,13 +13,13 @@ pub(crate) enum Status {
     Interrupted,
 }
 
-impl From<Status> for ExitCode {
-    fn from(status: Status) -> Self {
+impl From<ExitStatus> for ExitCode {
+    fn from(status: ExitStatus) -> Self {
         match status {
-            Status::Done => Self::SUCCESS,
-            Status::Diverged => Self::from(1),
-            Status::CouldNotRun => Self::from(2),
-            Status::Interrupted => Self::from(130),
+            ExitStatus::Done => Self::SUCCESS,
+            ExitStatus::Diverged => Self::from(1),
+            ExitStatus::CouldNotRun => Self::from(2),
+            ExitStatus::Interrupted => Self::from(130),
         }
     }
 }

@@ -5,37 +5,23 @@ use std::path::Path;
 use csv::ByteRecord;
 
 use crate::csv_file::{CsvFile, field};
-use crate::dataset::{Dataset, Inputs, Normalisation, Shape, Split};
-use crate::error::Error;
-use crate::files::{self, Wanted};
+use crate::dataset::{Dataset, Inputs, Normalisation, Split};
+use crate::error::DataError;
+use crate::request::Request;
 use crate::skipped::Skipped;
 
-/// The official files. A smaller selection for training may be named `train_subset.csv`.
-pub(crate) const FILES: [&str; 2] = ["train.csv", "test.csv"];
-/// The sub folder of the files.
-pub(crate) const FOLDER: &str = "ag_news_csv";
-const NAME: &str = "agnews";
 const CLASSES: [&str; 4] = ["World", "Sports", "Business", "Sci/Tech"];
 
 /// Reads AG News from `dir/ag_news_csv` or `dir`. A text is the title, a space and the description. What
 /// cannot be used is refused or left out, as `skipped` says.
-pub(crate) fn read(dir: &Path, skipped: &mut Skipped) -> Result<Dataset, Error> {
-    let wanted = [
-        Wanted { name: FILES[0], variants: vec![FILES[0].to_string(), "train_subset.csv".to_string()] },
-        Wanted { name: FILES[1], variants: vec![FILES[1].to_string()] },
-    ];
-    let paths = files::locate(NAME, dir, FOLDER, &[], &wanted)?;
-    Ok(Dataset {
-        name: NAME.to_string(),
-        classes: CLASSES.map(String::from).to_vec(),
-        shape: Shape::Text,
-        train: read_split(&paths[0], skipped)?,
-        test: read_split(&paths[1], skipped)?,
-        normalisation: Normalisation::default(),
-    })
+pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {
+    // A smaller selection for training may be named `train_subset.csv`.
+    let paths = request.files(|name| vec![name.to_string(), name.replace("train", "train_subset")])?;
+    let (train, test) = (read_split(&paths[0], request.skipped)?, read_split(&paths[1], request.skipped)?);
+    Ok(request.dataset(&CLASSES, train, test, Normalisation::default()))
 }
 
-fn read_split(path: &Path, skipped: &mut Skipped) -> Result<Split, Error> {
+fn read_split(path: &Path, skipped: &mut Skipped) -> Result<Split, DataError> {
     let mut file = CsvFile::open(path)?;
     let (mut record, mut texts, mut labels) = (ByteRecord::new(), Vec::new(), Vec::new());
     while let Some(line) = file.next(&mut record)? {
@@ -63,12 +49,13 @@ fn row(record: &ByteRecord) -> Result<(u16, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::{SetName, load};
     use std::fs;
 
     #[test]
     fn rows_as_published() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join(FOLDER);
+        let folder = dir.path().join("ag_news_csv");
         fs::create_dir(&folder).unwrap();
         fs::write(
             folder.join("train.csv"),
@@ -76,7 +63,7 @@ mod tests {
         )
         .unwrap();
         fs::write(folder.join("test.csv"), "\"4\",\"x\",\"y\"\n").unwrap();
-        let strict = || read(dir.path(), &mut Skipped::default());
+        let strict = || load("agnews", Some(dir.path()));
         let set = strict().unwrap();
         assert_eq!((set.train.labels.clone(), set.test.labels.clone()), (vec![2, 0], vec![3]));
         let Inputs::Texts(texts) = &set.train.inputs else { panic!("no texts") };
@@ -84,7 +71,10 @@ mod tests {
         fs::write(folder.join("test.csv"), "\"4\",\"x\",\"y\"\n\"5\",\"x\",\"y\"\n").unwrap();
         assert!(strict().unwrap_err().to_string().contains("test.csv:2: class '5': expected 1 to 4; --skip-bad"));
         let mut lax = Skipped::new(true);
-        assert_eq!((read(dir.path(), &mut lax).unwrap().test.len(), lax.count), (1, 1));
+        assert_eq!(
+            (SetName::Agnews.entry().load(Some(dir.path()), None, &mut lax).unwrap().test.len(), lax.count),
+            (1, 1)
+        );
         fs::write(folder.join("test.csv"), "\"4\",\"x\"\n").unwrap();
         assert!(strict().unwrap_err().to_string().contains("test.csv:1: expected class, title"));
         fs::write(folder.join("test.csv"), b"\"4\",\"x\",\"\xff\"\n").unwrap();

@@ -1,20 +1,23 @@
 //! Decoded images in a file, so that a set is decoded once.
 //!
 //! The file is named after the set and starts with a version and a key: a fingerprint of the names, lengths and times of
-//! the images and of how they were read. Another key, another version or a damaged file count as no cache. It is written
-//! aside and renamed. Where it cannot be written there is none, and the images are decoded again.
+//! the images and of how they were read. Another key, another version or a damaged file count as no cache. Where it cannot be
+//! written there is none, and the images are decoded again.
 
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use fedelity_files::Atomic;
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::{ImageShape, Keys, Split};
-use crate::error::Error;
+use crate::dataset::{Dataset, ImageShape, NaturalKeys, Normalisation, Shape, Split};
+use crate::decode::ImageForm;
+use crate::error::DataError;
 use crate::fingerprint::Fingerprint;
-use crate::folder::Listing;
+use crate::folder::{self, Listing};
+use crate::skipped::Skipped;
 
 const MAGIC: &[u8; 16] = b"fedelity images\n";
 const VERSION: u32 = 1;
@@ -23,45 +26,71 @@ const FOLDER: &str = ".fedelity-cache";
 /// The longest head that is read.
 const LONGEST_HEAD: u64 = 1 << 28;
 
-/// Images of one or two splits.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cached {
     pub(crate) shape: ImageShape,
     pub(crate) splits: Vec<Split>,
 }
 
+impl Cached {
+    /// The data set of the two splits.
+    pub(crate) fn dataset(mut self, name: &str, classes: Vec<String>, normalisation: Normalisation) -> Dataset {
+        let test = self.splits.pop().unwrap_or_default();
+        let train = self.splits.pop().unwrap_or_default();
+        Dataset { name: name.to_string(), classes, shape: Shape::Image(self.shape), train, test, normalisation }
+    }
+}
+
+/// The images of these listings below a folder: those of its cache, or decoded, and kept if none was left out.
+pub(crate) fn decoded(
+    dir: &Path,
+    name: &str,
+    options: &str,
+    (listings, form): (&[&Listing], ImageForm),
+    (skipped, before): (&mut Skipped, usize),
+) -> Result<Cached, DataError> {
+    let cache = Cache::new(dir, name, options, listings)?;
+    if let Some(cached) = cache.read() {
+        return Ok(cached);
+    }
+    let made = folder::decode(listings, form, skipped)?;
+    if skipped.count == before {
+        cache.write(&made);
+    }
+    Ok(made)
+}
+
 /// Where a cache is, and what it must be of.
-pub(crate) struct Place {
+struct Cache {
     path: PathBuf,
     key: String,
 }
 
 /// What stands before the bytes.
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct CacheHead {
     version: u32,
     key: String,
     shape: [usize; 3],
-    splits: Vec<HeadSplit>,
+    splits: Vec<CachedSplit>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct HeadSplit {
+struct CachedSplit {
     samples: usize,
     key_names: Option<Vec<String>>,
 }
 
-impl Place {
+impl Cache {
     /// The cache of these images below this folder, read in this way.
-    pub(crate) fn new(dir: &Path, name: &str, options: &str, listings: &[&Listing]) -> Result<Self, Error> {
+    fn new(dir: &Path, name: &str, options: &str, listings: &[&Listing]) -> Result<Self, DataError> {
         let mut print = Fingerprint::new();
         print.bytes(options.as_bytes());
         for listing in listings {
             print.number(listing.paths.len());
             print.labels(&listing.labels);
             for path in &listing.paths {
-                let about =
-                    fs::metadata(path).map_err(|source| Error::Io { action: "look at", source, path: path.clone() })?;
+                let about = fs::metadata(path).map_err(DataError::io("look at", path))?;
                 let time = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
                 let name = path.strip_prefix(dir).unwrap_or(path).as_os_str().as_encoded_bytes();
                 print.number(name.len());
@@ -74,7 +103,7 @@ impl Place {
     }
 
     /// The images, if they are there and whole.
-    pub(crate) fn read(&self) -> Option<Cached> {
+    fn read(&self) -> Option<Cached> {
         let file = File::open(&self.path).ok()?;
         let length = file.metadata().ok()?.len();
         let mut file = BufReader::with_capacity(1 << 16, file);
@@ -87,13 +116,13 @@ impl Place {
         }
         let mut head = vec![0; size as usize];
         file.read_exact(&mut head).ok()?;
-        let head: Head = serde_json::from_slice(&head).ok()?;
+        let head: CacheHead = serde_json::from_slice(&head).ok()?;
         if head.version != VERSION || head.key != self.key {
             return None;
         }
         let [channels, height, width] = head.shape;
         let shape = ImageShape { channels, height, width };
-        let bytes = |split: &HeadSplit| {
+        let bytes = |split: &CachedSplit| {
             let keys = if split.key_names.is_some() { 4 } else { 0 };
             shape.pixels().checked_add(2 + keys)?.checked_mul(split.samples)
         };
@@ -117,7 +146,7 @@ impl Place {
                 Some(names) => {
                     let of = take(4 * split.samples)?;
                     let of = of.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
-                    Some(Keys { of, names })
+                    Some(NaturalKeys { of, names })
                 }
             };
             let mut made = Split::images(take(split.samples * shape.pixels())?, labels);
@@ -130,42 +159,32 @@ impl Place {
     }
 
     /// Writes the images whole or not at all. Failure is not an error: the next run decodes again.
-    pub(crate) fn write(&self, images: &Cached) {
+    fn write(&self, images: &Cached) {
         let Some(folder) = self.path.parent() else { return };
-        // What a killed process left has no lock any more, and is written over.
-        let aside = self.path.with_extension("part");
         let made_folder = !folder.exists();
-        let written = fs::create_dir_all(folder)
-            .and_then(|()| File::options().create(true).write(true).truncate(false).open(&aside))
-            .and_then(|file| match file.try_lock() {
-                Ok(()) => self.write_to(file, images).and_then(|()| fs::rename(&aside, &self.path)),
-                // Another process writes it.
-                Err(_) => Ok(()),
-            });
-        if written.is_err() {
+        let written = fs::create_dir_all(folder).and_then(|()| Atomic::create(&self.path)).and_then(|mut out| {
+            self.write_to(&mut out, images)?;
+            out.commit()
+        });
+        if written.is_err() && made_folder {
             // Nothing is left behind, not even the folder.
-            let _ = fs::remove_file(&aside);
-            if made_folder {
-                let _ = fs::remove_dir(folder);
-            }
+            let _ = fs::remove_dir(folder);
         }
     }
 
-    fn write_to(&self, file: File, images: &Cached) -> std::io::Result<()> {
+    fn write_to(&self, out: &mut Atomic, images: &Cached) -> std::io::Result<()> {
         let shape = images.shape;
-        let split = |split: &Split| HeadSplit {
+        let split = |split: &Split| CachedSplit {
             samples: split.len(),
             key_names: split.keys.as_ref().map(|keys| keys.names.clone()),
         };
-        let head = Head {
+        let head = CacheHead {
             version: VERSION,
             key: self.key.clone(),
             shape: [shape.channels, shape.height, shape.width],
             splits: images.splits.iter().map(split).collect(),
         };
         let head = serde_json::to_vec(&head)?;
-        let mut out = BufWriter::with_capacity(1 << 16, file);
-        out.get_ref().set_len(0)?;
         out.write_all(MAGIC)?;
         out.write_all(&(head.len() as u64).to_le_bytes())?;
         out.write_all(&head)?;
@@ -182,7 +201,6 @@ impl Place {
             put(split.pixels())?;
         }
         let sum = sum.finalize();
-        out.write_all(&sum.to_le_bytes())?;
-        out.into_inner().map_err(|error| error.into_error())?.sync_all()
+        out.write_all(&sum.to_le_bytes())
     }
 }

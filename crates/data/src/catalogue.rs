@@ -2,29 +2,48 @@
 
 use std::path::Path;
 
+use fedelity_keys::Choice;
+
 use crate::dataset::{Dataset, ImageShape, Shape};
 use crate::download::{self, Download};
-use crate::error::Error;
+use crate::error::DataError;
+use crate::request::Request;
 use crate::skipped::Skipped;
 use crate::{agnews, cifar, cinic10, embedded, emnist, femnist, idx, sst5, tiny_imagenet};
 
-/// What is known about a data set without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The name that [`load`] takes.
+/// A data set of the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
+pub enum SetName {
+    FashionMnistMini,
+    Mnist,
+    FashionMnist,
+    EmnistLetters,
+    EmnistBalanced,
+    EmnistByclass,
+    Femnist,
+    Cifar10,
+    Cifar100,
+    Cinic10,
+    TinyImagenet,
+    Agnews,
+    Sst5,
+}
+
+/// What is known about a data set without reading it, and how it is read.
+#[derive(Clone, Copy, Debug)]
+pub struct CatalogueEntry {
     pub name: &'static str,
     /// The name that people use.
     pub title: &'static str,
-    /// What is to be learnt.
     pub task: &'static str,
-    /// The number of classes.
     pub classes: usize,
     /// Samples of the training split, if they are always as many.
     pub train: Option<usize>,
     /// Samples of the test split, if they are always as many.
     pub test: Option<usize>,
-    /// What a sample is.
     pub shape: Shape,
+    /// Whether it is read from image files, which can be scaled.
+    pub scaled: bool,
     /// The licence, as its authors state it.
     pub licence: &'static str,
     /// The home page, as a citation.
@@ -33,11 +52,11 @@ pub struct Entry {
     pub files: &'static [&'static str],
     /// The sub folder that they are looked for in. None for the embedded set.
     pub folder: Option<&'static str>,
-    /// How to get the files.
     pub download: Download,
+    pub read: fn(&mut Request<'_>) -> Result<Dataset, DataError>,
 }
 
-impl Entry {
+impl CatalogueEntry {
     /// Whether the set is part of the program and needs no files.
     pub fn is_embedded(&self) -> bool {
         self.folder.is_none()
@@ -52,240 +71,279 @@ const CIFAR_SOURCE: &str = "Krizhevsky: Learning Multiple Layers of Features fro
 const EMNIST_LICENCE: &str = "none stated; made from NIST Special Database 19, the authors ask for a citation";
 const EMNIST_SOURCE: &str = "Cohen, Afshar, Tapson, van Schaik: EMNIST (2017), \
      https://www.nist.gov/itl/products-and-services/emnist-dataset";
-const GREY: Shape = Shape::Image(idx::SHAPE);
 
-const ENTRIES: [Entry; 13] = [
-    Entry {
-        name: embedded::NAME,
-        title: "Fashion-MNIST, small balanced selection",
-        task: "10 kinds of clothing, grey images",
-        classes: 10,
-        train: Some(6_000),
-        test: Some(1_000),
-        shape: GREY,
-        licence: "MIT, Zalando SE",
-        source: FASHION_SOURCE,
-        files: &[],
-        folder: None,
-        download: Download::NONE,
-    },
-    Entry {
-        name: "mnist",
-        title: "MNIST",
-        task: "10 handwritten digits, grey images",
-        classes: 10,
-        train: Some(60_000),
-        test: Some(10_000),
-        shape: GREY,
-        licence: "CC BY-SA 3.0, Yann LeCun and Corinna Cortes",
-        source: "LeCun, Cortes, Burges: The MNIST database of handwritten digits, \
-                 http://yann.lecun.com/exdb/mnist/",
-        files: &idx::FILES,
-        folder: Some("mnist"),
-        download: download::MNIST,
-    },
-    Entry {
-        name: "fashion-mnist",
-        title: "Fashion-MNIST",
-        task: "10 kinds of clothing, grey images",
-        classes: 10,
-        train: Some(60_000),
-        test: Some(10_000),
-        shape: GREY,
-        licence: "MIT, Zalando SE",
-        source: FASHION_SOURCE,
-        files: &idx::FILES,
-        folder: Some("fashion-mnist"),
-        download: download::FASHION_MNIST,
-    },
-    Entry {
-        name: emnist::LETTERS.name,
-        title: "EMNIST letters",
-        task: "26 handwritten letters, grey images",
-        classes: 26,
-        train: Some(124_800),
-        test: Some(20_800),
-        shape: GREY,
-        licence: EMNIST_LICENCE,
-        source: EMNIST_SOURCE,
-        files: &emnist::LETTERS.files,
-        folder: Some(emnist::FOLDER),
-        download: download::EMNIST,
-    },
-    Entry {
-        name: emnist::BALANCED.name,
-        title: "EMNIST balanced",
-        task: "47 handwritten characters, equally many of each, grey images",
-        classes: 47,
-        train: Some(112_800),
-        test: Some(18_800),
-        shape: GREY,
-        licence: EMNIST_LICENCE,
-        source: EMNIST_SOURCE,
-        files: &emnist::BALANCED.files,
-        folder: Some(emnist::FOLDER),
-        download: download::EMNIST,
-    },
-    Entry {
-        name: emnist::BY_CLASS.name,
-        title: "EMNIST byclass",
-        task: "62 handwritten characters, grey images",
-        classes: 62,
-        train: Some(697_932),
-        test: Some(116_323),
-        shape: GREY,
-        licence: EMNIST_LICENCE,
-        source: EMNIST_SOURCE,
-        files: &emnist::BY_CLASS.files,
-        folder: Some(emnist::FOLDER),
-        download: download::EMNIST,
-    },
-    Entry {
-        name: "femnist",
-        title: "FEMNIST of LEAF",
-        task: "62 handwritten characters by writer, grey images",
-        classes: 62,
-        train: None,
-        test: None,
-        shape: GREY,
-        licence: "none stated; made from NIST Special Database 19, the authors ask for a citation",
-        source: "Caldas et al.: LEAF (2018), https://leaf.cmu.edu",
-        files: &femnist::FILES,
-        folder: Some(femnist::FOLDER),
-        download: download::FEMNIST,
-    },
-    Entry {
-        name: "cifar10",
-        title: "CIFAR-10",
-        task: "10 kinds of animals and vehicles, colour images",
-        classes: 10,
-        train: Some(50_000),
-        test: Some(10_000),
-        shape: Shape::Image(cifar::SHAPE),
-        licence: CIFAR_LICENCE,
-        source: CIFAR_SOURCE,
-        files: &cifar::FILES_10,
-        folder: Some("cifar-10-batches-bin"),
-        download: download::CIFAR10,
-    },
-    Entry {
-        name: "cifar100",
-        title: "CIFAR-100",
-        task: "100 kinds of things, fine labels, colour images",
-        classes: 100,
-        train: Some(50_000),
-        test: Some(10_000),
-        shape: Shape::Image(cifar::SHAPE),
-        licence: CIFAR_LICENCE,
-        source: CIFAR_SOURCE,
-        files: &cifar::FILES_100,
-        folder: Some("cifar-100-binary"),
-        download: download::CIFAR100,
-    },
-    Entry {
-        name: "cinic10",
-        title: "CINIC-10",
-        task: "10 kinds of animals and vehicles, colour images",
-        classes: 10,
-        train: Some(90_000),
-        test: Some(90_000),
-        shape: Shape::Image(cifar::SHAPE),
-        licence: "CC BY 4.0; the images are from CIFAR-10 and ImageNet",
-        source: "Darlow, Crowley, Antoniou, Storkey: CINIC-10 (2018), https://datashare.ed.ac.uk/handle/10283/3192",
-        files: &cinic10::FILES,
-        folder: Some(cinic10::FOLDER),
-        download: download::CINIC10,
-    },
-    Entry {
-        name: "tiny-imagenet",
-        title: "Tiny-ImageNet",
-        task: "200 kinds of things, colour images",
-        classes: 200,
-        train: Some(100_000),
-        test: Some(10_000),
-        shape: Shape::Image(ImageShape { channels: 3, height: 64, width: 64 }),
-        licence: "for research and education, without commerce, as ImageNet",
-        source: "Le, Yang: Tiny ImageNet Visual Recognition Challenge (2015), http://cs231n.stanford.edu",
-        files: &tiny_imagenet::FILES,
-        folder: Some(tiny_imagenet::FOLDER),
-        download: download::TINY_IMAGENET,
-    },
-    Entry {
-        name: "agnews",
-        title: "AG News",
-        task: "4 topics of news, texts",
-        classes: 4,
-        train: Some(120_000),
-        test: Some(7_600),
-        shape: Shape::Text,
-        licence: "for research, without commerce",
-        source: "Zhang, Zhao, LeCun: Character-level Convolutional Networks for Text Classification (2015), \
-                 http://groups.di.unipi.it/~gulli/AG_corpus_of_news_articles.html",
-        files: &agnews::FILES,
-        folder: Some(agnews::FOLDER),
-        download: download::AGNEWS,
-    },
-    Entry {
-        name: "sst5",
-        title: "SST-5",
-        task: "5 degrees of praise in film reviews, texts",
-        classes: 5,
-        train: Some(8_544),
-        test: Some(2_210),
-        shape: Shape::Text,
-        licence: "none stated; the authors ask for a citation",
-        source: "Socher et al.: Recursive Deep Models for Semantic Compositionality (2013), \
-                 https://nlp.stanford.edu/sentiment/",
-        files: &sst5::FILES,
-        folder: Some(sst5::FOLDER),
-        download: download::SST5,
-    },
-];
-
-/// All data sets, the embedded one first.
-pub fn entries() -> &'static [Entry] {
-    &ENTRIES
+/// The official files of a selection of EMNIST: training images and labels, test images and labels.
+macro_rules! emnist_files {
+    ($selection:literal) => {
+        &[
+            concat!("emnist-", $selection, "-train-images-idx3-ubyte"),
+            concat!("emnist-", $selection, "-train-labels-idx1-ubyte"),
+            concat!("emnist-", $selection, "-test-images-idx3-ubyte"),
+            concat!("emnist-", $selection, "-test-labels-idx1-ubyte"),
+        ]
+    };
 }
 
-/// The entry of a name.
-pub fn find(name: &str) -> Result<&'static Entry, Error> {
-    ENTRIES.iter().find(|entry| entry.name == name).ok_or_else(|| Error::UnknownDataset {
-        name: name.to_string(),
-        known: ENTRIES.iter().map(|entry| entry.name).collect(),
-    })
+/// Training images and labels, test images and labels.
+const IDX_FILES: [&str; 4] =
+    ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"];
+
+const MINI: CatalogueEntry = CatalogueEntry {
+    name: SetName::FashionMnistMini.name(),
+    title: "Fashion-MNIST, small balanced selection",
+    train: Some(6_000),
+    test: Some(1_000),
+    files: &[],
+    folder: None,
+    download: Download::NONE,
+    read: embedded::read,
+    ..FASHION_MNIST
+};
+
+const MNIST: CatalogueEntry = CatalogueEntry {
+    name: SetName::Mnist.name(),
+    title: "MNIST",
+    task: "10 handwritten digits, grey images",
+    classes: 10,
+    train: Some(60_000),
+    test: Some(10_000),
+    shape: Shape::Image(idx::SHAPE),
+    scaled: false,
+    licence: "CC BY-SA 3.0, Yann LeCun and Corinna Cortes",
+    source: "LeCun, Cortes, Burges: The MNIST database of handwritten digits, \
+             http://yann.lecun.com/exdb/mnist/",
+    files: &IDX_FILES,
+    folder: Some("mnist"),
+    download: download::MNIST,
+    read: idx::mnist,
+};
+
+const FASHION_MNIST: CatalogueEntry = CatalogueEntry {
+    name: SetName::FashionMnist.name(),
+    title: "Fashion-MNIST",
+    task: "10 kinds of clothing, grey images",
+    licence: "MIT, Zalando SE",
+    source: FASHION_SOURCE,
+    folder: Some("fashion-mnist"),
+    download: download::FASHION_MNIST,
+    read: idx::fashion_mnist,
+    ..MNIST
+};
+
+const EMNIST_LETTERS: CatalogueEntry = CatalogueEntry {
+    name: SetName::EmnistLetters.name(),
+    title: "EMNIST letters",
+    task: "26 handwritten letters, grey images",
+    classes: 26,
+    train: Some(124_800),
+    test: Some(20_800),
+    shape: Shape::Image(idx::SHAPE),
+    scaled: false,
+    licence: EMNIST_LICENCE,
+    source: EMNIST_SOURCE,
+    files: emnist_files!("letters"),
+    folder: Some("emnist"),
+    download: download::EMNIST,
+    read: emnist::letters,
+};
+
+const EMNIST_BALANCED: CatalogueEntry = CatalogueEntry {
+    name: SetName::EmnistBalanced.name(),
+    title: "EMNIST balanced",
+    task: "47 handwritten characters, equally many of each, grey images",
+    classes: 47,
+    train: Some(112_800),
+    test: Some(18_800),
+    files: emnist_files!("balanced"),
+    read: emnist::balanced,
+    ..EMNIST_LETTERS
+};
+
+const EMNIST_BYCLASS: CatalogueEntry = CatalogueEntry {
+    name: SetName::EmnistByclass.name(),
+    title: "EMNIST byclass",
+    task: "62 handwritten characters, grey images",
+    classes: 62,
+    train: Some(697_932),
+    test: Some(116_323),
+    files: emnist_files!("byclass"),
+    read: emnist::by_class,
+    ..EMNIST_LETTERS
+};
+
+const FEMNIST: CatalogueEntry = CatalogueEntry {
+    name: SetName::Femnist.name(),
+    title: "FEMNIST of LEAF",
+    task: "62 handwritten characters by writer, grey images",
+    classes: 62,
+    train: None,
+    test: None,
+    shape: Shape::Image(idx::SHAPE),
+    scaled: false,
+    licence: EMNIST_LICENCE,
+    source: "Caldas et al.: LEAF (2018), https://leaf.cmu.edu",
+    files: &["train/*.json and test/*.json", "or all_data/*.json"],
+    folder: Some("femnist"),
+    download: download::FEMNIST,
+    read: femnist::read,
+};
+
+const CIFAR10: CatalogueEntry = CatalogueEntry {
+    name: SetName::Cifar10.name(),
+    title: "CIFAR-10",
+    task: "10 kinds of animals and vehicles, colour images",
+    classes: 10,
+    train: Some(50_000),
+    test: Some(10_000),
+    shape: Shape::Image(cifar::SHAPE),
+    scaled: false,
+    licence: CIFAR_LICENCE,
+    source: CIFAR_SOURCE,
+    files: &[
+        "data_batch_1.bin",
+        "data_batch_2.bin",
+        "data_batch_3.bin",
+        "data_batch_4.bin",
+        "data_batch_5.bin",
+        "test_batch.bin",
+    ],
+    folder: Some("cifar-10-batches-bin"),
+    download: download::CIFAR10,
+    read: cifar::cifar10,
+};
+
+const CIFAR100: CatalogueEntry = CatalogueEntry {
+    name: SetName::Cifar100.name(),
+    title: "CIFAR-100",
+    task: "100 kinds of things, fine labels, colour images",
+    classes: 100,
+    files: &["train.bin", "test.bin"],
+    folder: Some("cifar-100-binary"),
+    download: download::CIFAR100,
+    read: cifar::cifar100,
+    ..CIFAR10
+};
+
+const CINIC10: CatalogueEntry = CatalogueEntry {
+    name: SetName::Cinic10.name(),
+    title: "CINIC-10",
+    train: Some(90_000),
+    test: Some(90_000),
+    scaled: true,
+    licence: "CC BY 4.0; the images are from CIFAR-10 and ImageNet",
+    source: "Darlow, Crowley, Antoniou, Storkey: CINIC-10 (2018), https://datashare.ed.ac.uk/handle/10283/3192",
+    files: &["train/<class>/*.png", "test/<class>/*.png"],
+    folder: Some("CINIC-10"),
+    download: download::CINIC10,
+    read: cinic10::read,
+    ..CIFAR10
+};
+
+const TINY_IMAGENET: CatalogueEntry = CatalogueEntry {
+    name: SetName::TinyImagenet.name(),
+    title: "Tiny-ImageNet",
+    task: "200 kinds of things, colour images",
+    classes: 200,
+    train: Some(100_000),
+    test: Some(10_000),
+    shape: Shape::Image(ImageShape { channels: 3, height: 64, width: 64 }),
+    scaled: true,
+    licence: "for research and education, without commerce, as ImageNet",
+    source: "Le, Yang: Tiny ImageNet Visual Recognition Challenge (2015), http://cs231n.stanford.edu",
+    files: &["wnids.txt", "words.txt", "train", "val/val_annotations.txt"],
+    folder: Some("tiny-imagenet-200"),
+    download: download::TINY_IMAGENET,
+    read: tiny_imagenet::read,
+};
+
+const AGNEWS: CatalogueEntry = CatalogueEntry {
+    name: SetName::Agnews.name(),
+    title: "AG News",
+    task: "4 topics of news, texts",
+    classes: 4,
+    train: Some(120_000),
+    test: Some(7_600),
+    shape: Shape::Text,
+    scaled: false,
+    licence: "for research, without commerce",
+    source: "Zhang, Zhao, LeCun: Character-level Convolutional Networks for Text Classification (2015), \
+             http://groups.di.unipi.it/~gulli/AG_corpus_of_news_articles.html",
+    files: &["train.csv", "test.csv"],
+    folder: Some("ag_news_csv"),
+    download: download::AGNEWS,
+    read: agnews::read,
+};
+
+const SST5: CatalogueEntry = CatalogueEntry {
+    name: SetName::Sst5.name(),
+    title: "SST-5",
+    task: "5 degrees of praise in film reviews, texts",
+    classes: 5,
+    train: Some(8_544),
+    test: Some(2_210),
+    licence: "none stated; the authors ask for a citation",
+    source: "Socher et al.: Recursive Deep Models for Semantic Compositionality (2013), \
+             https://nlp.stanford.edu/sentiment/",
+    files: &["train.txt", "test.txt"],
+    folder: Some("sst5/trees"),
+    download: download::SST5,
+    read: sst5::read,
+    ..AGNEWS
+};
+
+impl SetName {
+    pub fn entry(self) -> &'static CatalogueEntry {
+        match self {
+            Self::FashionMnistMini => &MINI,
+            Self::Mnist => &MNIST,
+            Self::FashionMnist => &FASHION_MNIST,
+            Self::EmnistLetters => &EMNIST_LETTERS,
+            Self::EmnistBalanced => &EMNIST_BALANCED,
+            Self::EmnistByclass => &EMNIST_BYCLASS,
+            Self::Femnist => &FEMNIST,
+            Self::Cifar10 => &CIFAR10,
+            Self::Cifar100 => &CIFAR100,
+            Self::Cinic10 => &CINIC10,
+            Self::TinyImagenet => &TINY_IMAGENET,
+            Self::Agnews => &AGNEWS,
+            Self::Sst5 => &SST5,
+        }
+    }
+}
+
+/// All data sets, the embedded one first.
+pub fn entries() -> impl Iterator<Item = &'static CatalogueEntry> {
+    SetName::ALL.into_iter().map(SetName::entry)
+}
+
+pub fn find(name: &str) -> Result<&'static CatalogueEntry, DataError> {
+    SetName::from_name(name)
+        .map(SetName::entry)
+        .ok_or_else(|| DataError::UnknownDataset { name: name.to_string(), known: &SetName::NAMES })
 }
 
 /// Loads a data set by name. All but the embedded one need the folder of their files.
-pub fn load(name: &str, data_dir: Option<&Path>) -> Result<Dataset, Error> {
-    load_sized(name, data_dir, None, &mut Skipped::default())
+pub fn load(name: &str, data_dir: Option<&Path>) -> Result<Dataset, DataError> {
+    find(name)?.load(data_dir, None, &mut Skipped::default())
 }
 
-/// As [`load`], with images of another size where they are read from image files. Images and texts that cannot be used
-/// are refused or left out, as `skipped` says.
-pub(crate) fn load_sized(
-    name: &str,
-    data_dir: Option<&Path>,
-    size: Option<(usize, usize)>,
-    skipped: &mut Skipped,
-) -> Result<Dataset, Error> {
-    let entry = find(name)?;
-    let Some(folder) = entry.folder else {
-        return embedded::read();
-    };
-    let dir = data_dir.ok_or(Error::NoFolder { dataset: entry.name, folder, files: entry.files })?;
-    match entry.name {
-        "mnist" => idx::read_mnist(dir),
-        "fashion-mnist" => idx::read_fashion_mnist(dir),
-        "emnist-letters" => emnist::read(dir, &emnist::LETTERS),
-        "emnist-balanced" => emnist::read(dir, &emnist::BALANCED),
-        "emnist-byclass" => emnist::read(dir, &emnist::BY_CLASS),
-        "femnist" => femnist::read(dir),
-        "cinic10" => cinic10::read(dir, size, skipped),
-        "tiny-imagenet" => tiny_imagenet::read(dir, size, skipped),
-        "agnews" => agnews::read(dir, skipped),
-        "sst5" => sst5::read(dir, skipped),
-        "cifar10" => cifar::read_cifar10(dir),
-        _ => cifar::read_cifar100(dir),
+impl CatalogueEntry {
+    /// As [`load`], with images of another size where they are read from image files. Images and texts that cannot be
+    /// used are refused or left out, as `skipped` says.
+    pub(crate) fn load(
+        &'static self,
+        dir: Option<&Path>,
+        size: Option<(usize, usize)>,
+        skipped: &mut Skipped,
+    ) -> Result<Dataset, DataError> {
+        let dir = match (dir, self.folder) {
+            (Some(dir), _) => dir,
+            (None, None) => Path::new(""),
+            (None, Some(folder)) => {
+                return Err(DataError::NoFolder { dataset: self.name, folder, files: self.files });
+            }
+        };
+        (self.read)(&mut Request { entry: self, dir, size, skipped })
     }
 }
 
@@ -293,6 +351,14 @@ pub(crate) fn load_sized(
 mod tests {
     use super::*;
     use std::time::Instant;
+
+    #[test]
+    fn names_are_written_once() {
+        for name in SetName::ALL {
+            assert_eq!(name.entry().name, name.name());
+            assert_eq!(serde_json::to_value(name).unwrap(), name.name());
+        }
+    }
 
     #[test]
     fn the_default_needs_nothing() {
@@ -315,7 +381,7 @@ mod tests {
 
     #[test]
     fn no_folder_says_what_to_do() {
-        for entry in entries().iter().filter(|entry| !entry.is_embedded()) {
+        for entry in entries().filter(|entry| !entry.is_embedded()) {
             let text = load(entry.name, None).unwrap_err().to_string();
             assert!(text.contains("--data-dir"), "{text}");
             assert!(text.contains("FEDELITY_DATA"), "{text}");
@@ -329,9 +395,9 @@ mod tests {
     #[test]
     fn an_empty_folder_says_what_is_missing() {
         let dir = tempfile::tempdir().unwrap();
-        for entry in entries().iter().filter(|entry| !entry.is_embedded()) {
+        for entry in entries().filter(|entry| !entry.is_embedded()) {
             let error = load(entry.name, Some(dir.path())).unwrap_err();
-            assert!(matches!(error, Error::Missing { .. }), "{error}");
+            assert!(matches!(error, DataError::Missing { .. }), "{error}");
             let text = error.to_string();
             assert!(text.contains(entry.files[0]), "{text}");
             assert!(text.contains(entry.folder.unwrap()), "{text}");
@@ -349,7 +415,7 @@ mod tests {
         for entry in entries() {
             let start = Instant::now();
             let set = match load(entry.name, Some(dir)) {
-                Err(Error::Missing { dataset, .. }) => {
+                Err(DataError::Missing { dataset, .. }) => {
                     println!("skipped: no files of {dataset}");
                     continue;
                 }

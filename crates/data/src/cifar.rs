@@ -7,25 +7,12 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::dataset::{Dataset, ImageShape, Normalisation, Shape, Split};
-use crate::error::Error;
-use crate::files::{self, Wanted};
-use crate::idx::names;
+use crate::dataset::{Dataset, ImageShape, Normalisation, Split};
+use crate::error::DataError;
+use crate::files;
+use crate::request::Request;
 
-/// The official files of CIFAR-10: five training batches and the test batch.
-pub const FILES_10: [&str; 6] = [
-    "data_batch_1.bin",
-    "data_batch_2.bin",
-    "data_batch_3.bin",
-    "data_batch_4.bin",
-    "data_batch_5.bin",
-    "test_batch.bin",
-];
-/// The official files of CIFAR-100. `fine_label_names.txt` is read when it is there.
-pub const FILES_100: [&str; 2] = ["train.bin", "test.bin"];
-
-const FOLDER_10: &str = "cifar-10-batches-bin";
-const FOLDER_100: &str = "cifar-100-binary";
+/// Read where it is there.
 const NAMES_100: &str = "fine_label_names.txt";
 
 pub(crate) const SHAPE: ImageShape = ImageShape { channels: 3, height: 32, width: 32 };
@@ -53,71 +40,48 @@ const CLASSES_100: [&str; 100] = [
 ];
 
 /// How records look: the label bytes, which of them counts, and the range of each.
-struct Layout {
+struct RecordLayout {
     label_bytes: usize,
     label_at: usize,
     ranges: &'static [usize],
 }
 
-const LAYOUT_10: Layout = Layout { label_bytes: 1, label_at: 0, ranges: &[10] };
-const LAYOUT_100: Layout = Layout { label_bytes: 2, label_at: 1, ranges: &[20, 100] };
+const LAYOUT_10: RecordLayout = RecordLayout { label_bytes: 1, label_at: 0, ranges: &[10] };
+const LAYOUT_100: RecordLayout = RecordLayout { label_bytes: 2, label_at: 1, ranges: &[20, 100] };
 
 /// Reads CIFAR-10 from `dir/cifar-10-batches-bin` or `dir`.
-pub fn read_cifar10(dir: &Path) -> Result<Dataset, Error> {
-    let paths = find("cifar10", dir, FOLDER_10, &FILES_10)?;
-    let (test, train) = paths.split_last().map_or((&[][..], &[][..]), |(t, r)| (std::slice::from_ref(t), r));
-    Ok(Dataset {
-        name: "cifar10".to_string(),
-        classes: names(&CLASSES_10),
-        shape: Shape::Image(SHAPE),
-        train: read_split(train, 10_000, &LAYOUT_10)?,
-        test: read_split(test, 10_000, &LAYOUT_10)?,
-        normalisation: Normalisation { mean: vec![0.4914, 0.4822, 0.4465], std: vec![0.2470, 0.2435, 0.2616] },
-    })
+pub(crate) fn cifar10(request: &mut Request<'_>) -> Result<Dataset, DataError> {
+    let paths = request.files(|name| vec![name.to_string()])?;
+    let train = read_split(&paths[..5], 10_000, &LAYOUT_10)?;
+    let test = read_split(&paths[5..], 10_000, &LAYOUT_10)?;
+    let normalisation = Normalisation { mean: vec![0.4914, 0.4822, 0.4465], std: vec![0.2470, 0.2435, 0.2616] };
+    Ok(request.dataset(&CLASSES_10, train, test, normalisation))
 }
 
 /// Reads CIFAR-100 with its fine labels from `dir/cifar-100-binary` or `dir`.
-pub fn read_cifar100(dir: &Path) -> Result<Dataset, Error> {
-    let paths = find("cifar100", dir, FOLDER_100, &FILES_100)?;
-    let (train, test) = paths.split_at(paths.len().min(1));
-    let names_path = paths.first().map(|path| path.with_file_name(NAMES_100));
-    let classes = match names_path {
-        Some(path) if path.exists() => read_names(&path, CLASSES_100.len())?,
-        _ => names(&CLASSES_100),
-    };
-    Ok(Dataset {
-        name: "cifar100".to_string(),
-        classes,
-        shape: Shape::Image(SHAPE),
-        train: read_split(train, 50_000, &LAYOUT_100)?,
-        test: read_split(test, 10_000, &LAYOUT_100)?,
-        normalisation: Normalisation { mean: vec![0.5071, 0.4865, 0.4409], std: vec![0.2673, 0.2564, 0.2762] },
-    })
+pub(crate) fn cifar100(request: &mut Request<'_>) -> Result<Dataset, DataError> {
+    let paths = request.files(|name| vec![name.to_string()])?;
+    let names_path = paths[0].with_file_name(NAMES_100);
+    let names = if names_path.exists() { Some(read_names(&names_path, CLASSES_100.len())?) } else { None };
+    let train = read_split(&paths[..1], 50_000, &LAYOUT_100)?;
+    let test = read_split(&paths[1..], 10_000, &LAYOUT_100)?;
+    let normalisation = Normalisation { mean: vec![0.5071, 0.4865, 0.4409], std: vec![0.2673, 0.2564, 0.2762] };
+    let made = request.dataset(&CLASSES_100, train, test, normalisation);
+    Ok(Dataset { classes: names.unwrap_or(made.classes), ..made })
 }
 
-fn find(dataset: &'static str, dir: &Path, sub: &str, files: &[&'static str]) -> Result<Vec<PathBuf>, Error> {
-    let wanted: Vec<Wanted> = files.iter().map(|&name| Wanted { name, variants: vec![name.to_string()] }).collect();
-    files::locate(dataset, dir, sub, &[], &wanted)
-}
-
-/// Class names, one a line. The file is read up to 64 KiB: names need far less.
-fn read_names(path: &Path, classes: usize) -> Result<Vec<String>, Error> {
-    let (file, _) = files::open(path)?;
-    let mut text = String::new();
-    file.take(1 << 16).read_to_string(&mut text).map_err(|source| Error::Io {
-        action: "read",
-        source,
-        path: path.to_path_buf(),
-    })?;
+/// Class names, one per line. The file is read up to 64 KiB: names need far less.
+fn read_names(path: &Path, classes: usize) -> Result<Vec<String>, DataError> {
+    let text = files::read_text(path, 1 << 16)?;
     let found: Vec<String> = text.lines().map(|line| line.trim().to_string()).filter(|line| !line.is_empty()).collect();
     if found.len() != classes {
-        return Err(Error::ClassNames { expected: classes, found: found.len(), path: path.to_path_buf() });
+        return Err(DataError::ClassNames { expected: classes, found: found.len(), path: path.to_path_buf() });
     }
     Ok(found)
 }
 
 /// Reads files of `records` records each, one after the other.
-fn read_split(paths: &[PathBuf], records: usize, layout: &Layout) -> Result<Split, Error> {
+fn read_split(paths: &[PathBuf], records: usize, layout: &RecordLayout) -> Result<Split, DataError> {
     let record = layout.label_bytes + PIXELS;
     let expected = (records * record) as u64;
     // All lengths are checked before any memory is taken.
@@ -134,7 +98,7 @@ fn read_split(paths: &[PathBuf], records: usize, layout: &Layout) -> Result<Spli
         for first in (0..records).step_by(BUFFERED) {
             let bytes = record * BUFFERED.min(records - first);
             let raw = &mut buffer[..bytes];
-            file.read_exact(raw).map_err(|source| Error::Io { action: "read", source, path: path.clone() })?;
+            file.read_exact(raw).map_err(DataError::io("read", path))?;
             split_records(raw, first, path, layout, (&mut pixels, &mut labels))?;
         }
     }
@@ -146,15 +110,15 @@ fn split_records(
     raw: &[u8],
     first: usize,
     path: &Path,
-    layout: &Layout,
+    layout: &RecordLayout,
     (all_pixels, all_labels): (&mut Vec<u8>, &mut Vec<u16>),
-) -> Result<(), Error> {
+) -> Result<(), DataError> {
     let record = layout.label_bytes + PIXELS;
     for (i, bytes) in raw.chunks_exact(record).enumerate() {
         let (labels, pixels) = bytes.split_at(layout.label_bytes);
         for (at, (&label, &classes)) in labels.iter().zip(layout.ranges).enumerate() {
             if usize::from(label) >= classes {
-                return Err(Error::Label {
+                return Err(DataError::Label {
                     offset: ((first + i) * record + at) as u64,
                     label: u16::from(label),
                     first: 0,
@@ -169,12 +133,12 @@ fn split_records(
     Ok(())
 }
 
-fn check_length(path: &Path, expected: u64, found: u64) -> Result<(), Error> {
+fn check_length(path: &Path, expected: u64, found: u64) -> Result<(), DataError> {
     if found < expected {
-        return Err(Error::Truncated { offset: found, expected, found, path: path.to_path_buf() });
+        return Err(DataError::Truncated { offset: found, expected, found, path: path.to_path_buf() });
     }
     if found > expected {
-        return Err(Error::Trailing { offset: expected, expected, found: Some(found), path: path.to_path_buf() });
+        return Err(DataError::Trailing { offset: expected, expected, found: Some(found), path: path.to_path_buf() });
     }
     Ok(())
 }
@@ -182,6 +146,7 @@ fn check_length(path: &Path, expected: u64, found: u64) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::{SetName, load};
     use std::fs;
 
     /// Two records a file, so that tests stay small.
@@ -218,7 +183,7 @@ mod tests {
         let a = file(dir.path(), "a", &records);
         let error = read_split(&[a], BUFFERED + 3, &LAYOUT_10).unwrap_err();
         let at = ((BUFFERED + 1) * 3073) as u64;
-        assert!(matches!(error, Error::Label { offset, .. } if offset == at));
+        assert!(matches!(error, DataError::Label { offset, .. } if offset == at));
     }
 
     #[test]
@@ -229,12 +194,12 @@ mod tests {
         let a = file(dir.path(), "a", &[(&[1, 2], 1), (&[1, 100], 1)]);
         assert!(matches!(
             read_split(&[a], 2, &LAYOUT_100).unwrap_err(),
-            Error::Label { offset: 3075, label: 100, classes: 100, .. }
+            DataError::Label { offset: 3075, label: 100, classes: 100, .. }
         ));
         let a = file(dir.path(), "a", &[(&[20, 0], 1)]);
         assert!(matches!(
             read_split(&[a], 1, &LAYOUT_100).unwrap_err(),
-            Error::Label { offset: 0, label: 20, classes: 20, .. }
+            DataError::Label { offset: 0, label: 20, classes: 20, .. }
         ));
     }
 
@@ -244,22 +209,28 @@ mod tests {
         let a = file(dir.path(), "a", &[(&[3], 0), (&[10], 0)]);
         let paths = [a];
         let error = read_split(&paths, 3, &LAYOUT_10).unwrap_err();
-        assert!(matches!(error, Error::Truncated { offset: 6146, expected: 9219, .. }));
+        assert!(matches!(error, DataError::Truncated { offset: 6146, expected: 9219, .. }));
         let error = read_split(&paths, 1, &LAYOUT_10).unwrap_err();
-        assert!(matches!(error, Error::Trailing { offset: 3073, found: Some(6146), .. }));
+        assert!(matches!(error, DataError::Trailing { offset: 3073, found: Some(6146), .. }));
         let error = read_split(&paths, 2, &LAYOUT_10).unwrap_err();
-        assert!(matches!(error, Error::Label { offset: 3073, .. }));
+        assert!(matches!(error, DataError::Label { offset: 3073, .. }));
         assert!(error.to_string().contains("expected 0 to 9"), "{error}");
     }
 
     #[test]
     fn official_lengths_are_demanded() {
         let dir = tempfile::tempdir().unwrap();
-        for name in FILES_10.iter().chain(&FILES_100) {
+        for name in SetName::Cifar10.entry().files.iter().chain(SetName::Cifar100.entry().files) {
             file(dir.path(), name, &[(&[0], 0)]);
         }
-        assert!(matches!(read_cifar10(dir.path()).unwrap_err(), Error::Truncated { expected: 30_730_000, .. }));
-        assert!(matches!(read_cifar100(dir.path()).unwrap_err(), Error::Truncated { expected: 153_700_000, .. }));
+        assert!(matches!(
+            load("cifar10", Some(dir.path())).unwrap_err(),
+            DataError::Truncated { expected: 30_730_000, .. }
+        ));
+        assert!(matches!(
+            load("cifar100", Some(dir.path())).unwrap_err(),
+            DataError::Truncated { expected: 153_700_000, .. }
+        ));
     }
 
     #[test]
@@ -268,6 +239,6 @@ mod tests {
         let path = dir.path().join(NAMES_100);
         fs::write(&path, "a\nb\n\n").unwrap();
         assert_eq!(read_names(&path, 2).unwrap(), ["a", "b"]);
-        assert!(matches!(read_names(&path, 3).unwrap_err(), Error::ClassNames { expected: 3, found: 2, .. }));
+        assert!(matches!(read_names(&path, 3).unwrap_err(), DataError::ClassNames { expected: 3, found: 2, .. }));
     }
 }

@@ -6,13 +6,12 @@ use std::path::Path;
 
 use csv::ByteRecord;
 
-use crate::error::Error;
+use crate::error::DataError;
 use crate::files;
 
 /// A row of its own behind the last one. Where it is found inside another row, a quote is open.
 const END: &[u8] = b"\n\0fedelity end of file\0";
 
-/// A file that is read.
 pub(crate) struct CsvFile<'a> {
     path: &'a Path,
     reader: csv::Reader<Chain<File, &'static [u8]>>,
@@ -20,7 +19,7 @@ pub(crate) struct CsvFile<'a> {
 
 impl<'a> CsvFile<'a> {
     /// Opens a file of comma-separated values; of tabs, if its name ends in `.tsv`.
-    pub(crate) fn open(path: &'a Path) -> Result<Self, Error> {
+    pub(crate) fn open(path: &'a Path) -> Result<Self, DataError> {
         let (file, _) = files::open(path)?;
         let tabs = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
         let mut builder = csv::ReaderBuilder::new();
@@ -30,8 +29,8 @@ impl<'a> CsvFile<'a> {
     }
 
     /// The next row and its line; none at the end of the file.
-    pub(crate) fn next(&mut self, record: &mut ByteRecord) -> Result<Option<u64>, Error> {
-        let wrong = |line, reason| Error::Unusable { path: self.path.to_path_buf(), line, reason };
+    pub(crate) fn next(&mut self, record: &mut ByteRecord) -> Result<Option<u64>, DataError> {
+        let wrong = |line, reason| DataError::unusable(self.path, line, reason);
         let more = self.reader.read_byte_record(record);
         let more = more.map_err(|error| wrong(error.position().map(csv::Position::line), error.to_string()))?;
         let line = record.position().map_or(0, csv::Position::line);
@@ -48,9 +47,9 @@ impl<'a> CsvFile<'a> {
     }
 
     /// The first row as names of columns, none of them twice.
-    pub(crate) fn header(&mut self) -> Result<Vec<String>, Error> {
+    pub(crate) fn header(&mut self) -> Result<Vec<String>, DataError> {
         let mut record = ByteRecord::new();
-        let wrong = |reason: String| Error::Unusable { path: self.path.to_path_buf(), line: Some(1), reason };
+        let wrong = |reason: String| DataError::unusable(self.path, Some(1), reason);
         if self.next(&mut record)?.is_none() {
             return Err(wrong("there is no row with the names of the columns".to_string()));
         }
@@ -64,7 +63,6 @@ impl<'a> CsvFile<'a> {
     }
 }
 
-/// A field as text.
 pub(crate) fn field<'a>(record: &'a ByteRecord, place: usize, name: &str) -> Result<&'a str, String> {
     std::str::from_utf8(record.get(place).unwrap_or_default())
         .map_err(|error| format!("column '{name}': not UTF-8 from byte {} of the field on", error.valid_up_to()))

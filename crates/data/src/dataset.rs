@@ -1,5 +1,7 @@
 //! A labelled set of samples in memory: images, rows of numbers or texts.
 
+use fedelity_keys::{KeyError, keys};
+
 use crate::fingerprint::Fingerprint;
 
 /// Channels, height and width of every image of a set.
@@ -7,9 +9,7 @@ use crate::fingerprint::Fingerprint;
 pub struct ImageShape {
     /// 1 for grey, 3 for red, green, blue.
     pub channels: usize,
-    /// Rows of pixels.
     pub height: usize,
-    /// Columns of pixels.
     pub width: usize,
 }
 
@@ -23,11 +23,9 @@ impl ImageShape {
 /// What a sample is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
-    /// An image of bytes.
     Image(ImageShape),
     /// A row of this many numbers, each column with mean 0 and standard deviation 1 over the training split.
     Numbers(usize),
-    /// A text.
     Text,
 }
 
@@ -54,15 +52,27 @@ impl std::fmt::Display for Shape {
 /// Mean and standard deviation: per channel, of pixels scaled to 0..1, or per column of numbers. Empty for texts.
 ///
 /// A network sees `(pixel / 255 - mean) / std`. Numbers are stored as `(number - mean) / std`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[keys(check = Normalisation::lengths)]
+#[derive(Default)]
 pub struct Normalisation {
     /// One mean per channel or column.
     pub mean: Vec<f32>,
     /// One standard deviation per channel or column.
+    #[key(above = 0)]
     pub std: Vec<f32>,
 }
 
-/// Texts as numbers of a vocabulary.
+impl Normalisation {
+    fn lengths(&self) -> Result<(), KeyError> {
+        if self.mean.len() == self.std.len() && !self.mean.is_empty() {
+            return Ok(());
+        }
+        let found = format!("{} numbers of mean and {} of std", self.mean.len(), self.std.len());
+        Err(KeyError::new("std", format!("std: expected one number per channel in both, found {found}")))
+    }
+}
+
+/// Texts as token IDs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
     /// The tokens of all samples, one after the other.
@@ -78,30 +88,26 @@ pub enum Inputs {
     Bytes(Vec<u8>),
     /// Rows of numbers one after the other.
     Floats(Vec<f32>),
-    /// Texts as they were read.
     Texts(Vec<String>),
-    /// Texts as numbers of a vocabulary.
+    /// Texts as token IDs.
     Tokens(Tokens),
 }
 
 /// Who a sample comes from: a writer, a user, a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Keys {
+pub struct NaturalKeys {
     /// One key per sample, an index of `names`.
     pub of: Vec<u32>,
-    /// The keys by name.
     pub names: Vec<String>,
 }
 
 /// Samples with their labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
-    /// What a model reads.
     pub inputs: Inputs,
-    /// One label per sample.
     pub labels: Vec<u16>,
     /// Who the samples come from, where that is known.
-    pub keys: Option<Keys>,
+    pub keys: Option<NaturalKeys>,
 }
 
 impl Default for Split {
@@ -117,12 +123,10 @@ impl Split {
         Self { inputs: Inputs::Bytes(pixels), labels, keys: None }
     }
 
-    /// The number of samples.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there is no sample.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
@@ -160,13 +164,7 @@ impl Split {
 
     /// How many samples each of the first `classes` labels has.
     pub fn label_counts(&self, classes: usize) -> Vec<usize> {
-        let mut counts = vec![0; classes];
-        for &label in &self.labels {
-            if let Some(count) = counts.get_mut(usize::from(label)) {
-                *count += 1;
-            }
-        }
-        counts
+        label_counts(&self.labels, classes)
     }
 
     /// Whether the samples are texts that have become tokens.
@@ -212,10 +210,21 @@ impl Split {
             keys: self
                 .keys
                 .as_ref()
-                .map(|keys| Keys { of: pick(&keys.of, 1, second, want), names: keys.names.clone() }),
+                .map(|keys| NaturalKeys { of: pick(&keys.of, 1, second, want), names: keys.names.clone() }),
         };
         (half(false), half(true))
     }
+}
+
+/// How many times each of the first `classes` labels occurs.
+pub fn label_counts<'a>(labels: impl IntoIterator<Item = &'a u16>, classes: usize) -> Vec<usize> {
+    let mut counts = vec![0; classes];
+    for &label in labels {
+        if let Some(count) = counts.get_mut(usize::from(label)) {
+            *count += 1;
+        }
+    }
+    counts
 }
 
 /// A data set: a training split, a test split, and what is known about them.
@@ -225,18 +234,13 @@ pub struct Dataset {
     pub name: String,
     /// The class names; label `k` means `classes[k]`.
     pub classes: Vec<String>,
-    /// What every sample is.
     pub shape: Shape,
-    /// Samples to train on.
     pub train: Split,
-    /// Samples to test on.
     pub test: Split,
-    /// How inputs are normalised.
     pub normalisation: Normalisation,
 }
 
 impl Dataset {
-    /// The training and the test split.
     pub fn splits(&self) -> [&Split; 2] {
         [&self.train, &self.test]
     }
@@ -309,7 +313,7 @@ mod tests {
 
     fn texts() -> Split {
         let texts = ["one two", "", "three"].map(String::from).to_vec();
-        let keys = Keys { of: vec![1, 0, 1], names: vec!["x".to_string(), "y".to_string()] };
+        let keys = NaturalKeys { of: vec![1, 0, 1], names: vec!["x".to_string(), "y".to_string()] };
         Split { inputs: Inputs::Texts(texts), labels: vec![0, 1, 0], keys: Some(keys) }
     }
 

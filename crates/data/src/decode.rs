@@ -12,20 +12,18 @@ use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 
 use crate::dataset::ImageShape;
-use crate::error::Error;
+use crate::error::DataError;
 use crate::files;
 use crate::skipped::Skipped;
 
-/// The greatest side of an image.
 const LARGEST_SIDE: u32 = 16_384;
 /// The greatest number of pixels of an image.
 const LARGEST_AREA: u64 = 1 << 26;
-/// The greatest length of an image file.
 const LARGEST_FILE: u64 = 1 << 28;
 
 /// How images become bytes of one shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Form {
+pub(crate) struct ImageForm {
     /// Height and width to scale to. Without it all images must have the size of the first.
     pub(crate) size: Option<(usize, usize)>,
     /// One channel instead of three.
@@ -43,13 +41,13 @@ pub(crate) struct Decoded {
 
 /// Reads images as bytes of one shape, scaled where they have another size. What cannot be used is refused or left out, as
 /// `skipped` says; beside the bytes of the others, `[image][channel][row][column]`, stands which of the paths they are.
-pub fn images(paths: &[PathBuf], shape: ImageShape, skipped: &mut Skipped) -> Result<(Vec<u8>, Vec<usize>), Error> {
-    let form = Form { size: Some((shape.height, shape.width)), grey: shape.channels == 1 };
+pub fn images(paths: &[PathBuf], shape: ImageShape, skipped: &mut Skipped) -> Result<(Vec<u8>, Vec<usize>), DataError> {
+    let form = ImageForm { size: Some((shape.height, shape.width)), grey: shape.channels == 1 };
     decode(paths, form, skipped).map(|made| (made.pixels, made.kept))
 }
 
-/// Decodes all files. Memory is that of the result and of one image a thread.
-pub(crate) fn decode(paths: &[PathBuf], form: Form, skipped: &mut Skipped) -> Result<Decoded, Error> {
+/// Decodes all files. Memory is that of the result and of one image per thread.
+pub(crate) fn decode(paths: &[PathBuf], form: ImageForm, skipped: &mut Skipped) -> Result<Decoded, DataError> {
     let channels = if form.grey { 1 } else { 3 };
     let mut first = 0;
     let (height, width) = loop {
@@ -85,7 +83,7 @@ pub(crate) fn decode(paths: &[PathBuf], form: Form, skipped: &mut Skipped) -> Re
 
 /// Fills in every image; why not, for those that cannot be used. Without `all`, nothing is started after the first of
 /// these.
-fn fill(paths: &[PathBuf], pixels: &mut [u8], shape: ImageShape, form: Form, all: bool) -> Vec<Option<String>> {
+fn fill(paths: &[PathBuf], pixels: &mut [u8], shape: ImageShape, form: ImageForm, all: bool) -> Vec<Option<String>> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(paths.len()).max(1);
     let work = Mutex::new(pixels.chunks_exact_mut(shape.pixels().max(1)).zip(paths).enumerate());
     let reasons = Mutex::new(vec![None; paths.len()]);
@@ -110,7 +108,7 @@ fn fill(paths: &[PathBuf], pixels: &mut [u8], shape: ImageShape, form: Form, all
     reasons.into_inner().unwrap_or_default()
 }
 
-fn read(path: &Path, bytes: &mut [u8], shape: ImageShape, form: Form) -> Result<(), String> {
+fn read(path: &Path, bytes: &mut [u8], shape: ImageShape, form: ImageForm) -> Result<(), String> {
     let mut image = open(path)?;
     let (height, width) = (shape.height as u32, shape.width as u32);
     if (image.height(), image.width()) != (height, width) {
@@ -140,8 +138,8 @@ fn read(path: &Path, bytes: &mut [u8], shape: ImageShape, form: Form) -> Result<
 /// Decodes one file; its first bytes say whether it is PNG or JPEG.
 fn open(path: &Path) -> Result<DynamicImage, String> {
     let (_, length) = files::open(path).map_err(|error| match error {
-        Error::Io { source, .. } => source.to_string(),
-        Error::NotAFile { .. } => "expected a regular file".to_string(),
+        DataError::Io { source, .. } => source.to_string(),
+        DataError::NotAFile { .. } => "expected a regular file".to_string(),
         other => other.to_string(),
     })?;
     if length > LARGEST_FILE {

@@ -7,8 +7,7 @@
 pub struct Download {
     /// Addresses that are tried in this order: of a folder that holds the files, with a slash at its end, or of the only
     /// file. Another one can take their place.
-    pub homes: &'static [&'static str],
-    /// The files there.
+    pub mirrors: &'static [&'static str],
     pub files: &'static [Remote],
     /// SHA-256 of the content of files of the data set, uncompressed, by their names in its folder.
     pub content: &'static [(&'static str, &'static str)],
@@ -19,20 +18,15 @@ pub struct Download {
 /// A file to download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// Its name.
     pub name: &'static str,
-    /// Its length, if that is known.
     pub bytes: Option<u64>,
-    /// Its checksum, if that is known.
     pub checksum: Option<Checksum>,
-    /// What is done with it.
-    pub form: Form,
+    pub form: RemoteForm,
 }
 
 /// A published checksum of a file, as hex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// SHA-256.
     Sha256(&'static str),
     /// MD5, where nothing better is published: it finds a damaged file, not one that was made to deceive.
     Md5(&'static str),
@@ -47,7 +41,6 @@ impl Checksum {
         }
     }
 
-    /// The checksum itself.
     pub fn hex(self) -> &'static str {
         match self {
             Self::Sha256(hex) | Self::Md5(hex) => hex,
@@ -57,7 +50,7 @@ impl Checksum {
 
 /// What is done with a downloaded file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum RemoteForm {
     /// It is kept as it is.
     File,
     /// It is a tar archive, compressed by gzip. The folder inside that becomes the folder of the data set; all of it
@@ -68,30 +61,29 @@ pub enum Form {
 }
 
 impl Download {
-    /// Nothing to get.
-    pub const NONE: Self = Self { homes: &[], files: &[], content: &[], by_hand: None };
+    pub const NONE: Self = Self { mirrors: &[], files: &[], content: &[], by_hand: None };
 }
 
-const fn remote(name: &'static str, form: Form) -> Remote {
+const fn remote(name: &'static str, form: RemoteForm) -> Remote {
     Remote { name, bytes: None, checksum: None, form }
 }
 
 /// A file whose length and checksum are published.
-const fn known(name: &'static str, form: Form, bytes: u64, checksum: Checksum) -> Remote {
+const fn known(name: &'static str, form: RemoteForm, bytes: u64, checksum: Checksum) -> Remote {
     Remote { name, bytes: Some(bytes), checksum: Some(checksum), form }
 }
 
-// Compressed anew by some mirrors: what is inside is checked.
+// Some mirrors compress them again: what is inside is checked.
 const MNIST_FILES: &[Remote] = &[
-    remote("train-images-idx3-ubyte.gz", Form::File),
-    remote("train-labels-idx1-ubyte.gz", Form::File),
-    remote("t10k-images-idx3-ubyte.gz", Form::File),
-    remote("t10k-labels-idx1-ubyte.gz", Form::File),
+    remote("train-images-idx3-ubyte.gz", RemoteForm::File),
+    remote("train-labels-idx1-ubyte.gz", RemoteForm::File),
+    remote("t10k-images-idx3-ubyte.gz", RemoteForm::File),
+    remote("t10k-labels-idx1-ubyte.gz", RemoteForm::File),
 ];
 
-// The mirrors that torchvision and TensorFlow Datasets use; the first home, yann.lecun.com, has the files no more.
+// The mirrors that torchvision and TensorFlow Datasets use; the first home, yann.lecun.com, no longer has the files.
 pub(crate) const MNIST: Download = Download {
-    homes: &["https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"],
+    mirrors: &["https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"],
     files: MNIST_FILES,
     content: &[
         ("train-images-idx3-ubyte.gz", "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
@@ -104,7 +96,7 @@ pub(crate) const MNIST: Download = Download {
 
 // The authors' server, which torchvision and TensorFlow Datasets use, and their repository.
 pub(crate) const FASHION_MNIST: Download = Download {
-    homes: &[
+    mirrors: &[
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
     ],
@@ -121,10 +113,10 @@ pub(crate) const FASHION_MNIST: Download = Download {
 // The address is torchvision's. Length and checksum as TensorFlow Datasets has them, from an address at www.itl.nist.gov
 // that leads elsewhere now; other public projects found the same checksum here.
 pub(crate) const EMNIST: Download = Download {
-    homes: &["https://biometrics.nist.gov/cs_links/EMNIST/"],
+    mirrors: &["https://biometrics.nist.gov/cs_links/EMNIST/"],
     files: &[known(
         "gzip.zip",
-        Form::Zip(None),
+        RemoteForm::Zip(None),
         561_753_746,
         Checksum::Sha256("fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e"),
     )],
@@ -141,15 +133,15 @@ pub(crate) const FEMNIST: Download = Download {
 };
 
 /// The first leads to the second.
-const CIFAR_HOMES: &[&str] = &["https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/"];
+const CIFAR_MIRRORS: &[&str] = &["https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/"];
 
 // Lengths and checksums of the archives as TensorFlow Datasets has them; MLDatasets.jl and torchvision-ruby have the same
 // checksums, the last one those of the content, too.
 pub(crate) const CIFAR10: Download = Download {
-    homes: CIFAR_HOMES,
+    mirrors: CIFAR_MIRRORS,
     files: &[known(
         "cifar-10-binary.tar.gz",
-        Form::TarGz(Some("cifar-10-batches-bin")),
+        RemoteForm::TarGz(Some("cifar-10-batches-bin")),
         170_052_171,
         Checksum::Sha256("c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),
     )],
@@ -165,10 +157,10 @@ pub(crate) const CIFAR10: Download = Download {
 };
 
 pub(crate) const CIFAR100: Download = Download {
-    homes: CIFAR_HOMES,
+    mirrors: CIFAR_MIRRORS,
     files: &[known(
         "cifar-100-binary.tar.gz",
-        Form::TarGz(Some("cifar-100-binary")),
+        RemoteForm::TarGz(Some("cifar-100-binary")),
         168_513_733,
         Checksum::Sha256("58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"),
     )],
@@ -182,14 +174,14 @@ pub(crate) const CIFAR100: Download = Download {
 // DataShare gives files by number; the old address, which most public code still has, may answer with a page. The MD5 is
 // the server's own ETag and in many public loaders; no public SHA-256 is known.
 pub(crate) const CINIC10: Download = Download {
-    homes: &[
+    mirrors: &[
         "https://datashare.ed.ac.uk/server/api/core/bitstreams/e8e186cc-2688-48f1-aa5a-3fda1a43f8b6/content",
         "https://datashare.ed.ac.uk/bitstreams/e8e186cc-2688-48f1-aa5a-3fda1a43f8b6/download",
         "https://datashare.ed.ac.uk/bitstream/handle/10283/3192/",
     ],
     files: &[known(
         "CINIC-10.tar.gz",
-        Form::TarGz(None),
+        RemoteForm::TarGz(None),
         687_544_992,
         Checksum::Md5("6ee4d0c996905fe93221de577967a372"),
     )],
@@ -198,10 +190,10 @@ pub(crate) const CINIC10: Download = Download {
 
 // Several public projects have this length and checksum; Avalanche has the MD5 of the same file.
 pub(crate) const TINY_IMAGENET: Download = Download {
-    homes: &["https://cs231n.stanford.edu/", "http://cs231n.stanford.edu/"],
+    mirrors: &["https://cs231n.stanford.edu/", "http://cs231n.stanford.edu/"],
     files: &[known(
         "tiny-imagenet-200.zip",
-        Form::Zip(Some("tiny-imagenet-200")),
+        RemoteForm::Zip(Some("tiny-imagenet-200")),
         248_100_043,
         Checksum::Sha256("6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821"),
     )],
@@ -210,17 +202,17 @@ pub(crate) const TINY_IMAGENET: Download = Download {
 
 // The address is torchtext's, which has the MD5 of both files; several public projects have these checksums.
 pub(crate) const AGNEWS: Download = Download {
-    homes: &["https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"],
+    mirrors: &["https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"],
     files: &[
         known(
             "train.csv",
-            Form::File,
+            RemoteForm::File,
             29_470_338,
             Checksum::Sha256("76a0a2d2f92b286371fe4d4044640910a04a803fdd2538e0f3f29a5c6f6b672e"),
         ),
         known(
             "test.csv",
-            Form::File,
+            RemoteForm::File,
             1_857_427,
             Checksum::Sha256("521465c2428ed7f02f8d6db6ffdd4b5447c1c701962353eb2c40d548c3c85699"),
         ),
@@ -230,10 +222,10 @@ pub(crate) const AGNEWS: Download = Download {
 
 // The checksum is that of Flux.jl, when it had data sets; another public project has it with the length.
 pub(crate) const SST5: Download = Download {
-    homes: &["https://nlp.stanford.edu/sentiment/"],
+    mirrors: &["https://nlp.stanford.edu/sentiment/"],
     files: &[known(
         "trainDevTestTrees_PTB.zip",
-        Form::Zip(Some("trees")),
+        RemoteForm::Zip(Some("trees")),
         789_539,
         Checksum::Sha256("5c613a4f673fc74097d523a2c83f38e0cc462984d847b82c7aaf36b01cbbbfcc"),
     )],

@@ -4,15 +4,10 @@
 //! official order. `embedded/make.py` made the files; `embedded/LICENSE-fashion-mnist` is their
 //! licence.
 
-use crate::dataset::{Dataset, Shape, Split};
-use crate::error::Error;
+use crate::dataset::Dataset;
+use crate::error::DataError;
 use crate::idx;
-
-/// The name of the set in the catalogue.
-pub const NAME: &str = "fashion-mnist-mini";
-
-/// The licence of the embedded images and labels.
-pub const LICENCE: &str = include_str!("../embedded/LICENSE-fashion-mnist");
+use crate::request::Request;
 
 const TRAIN_IMAGES: &[u8] = include_bytes!("../embedded/train-images-idx3-ubyte.gz");
 const TRAIN_LABELS: &[u8] = include_bytes!("../embedded/train-labels-idx1-ubyte.gz");
@@ -22,28 +17,20 @@ const TEST_LABELS: &[u8] = include_bytes!("../embedded/t10k-labels-idx1-ubyte.gz
 /// Unpacks the embedded set: 6,000 training and 1,000 test images of 10 classes.
 ///
 /// An error means that the program was built from damaged files.
-pub fn read() -> Result<Dataset, Error> {
-    Ok(Dataset {
-        name: NAME.to_string(),
-        classes: idx::names(&idx::FASHION_CLASSES),
-        shape: Shape::Image(idx::SHAPE),
-        train: split(TRAIN_IMAGES, TRAIN_LABELS, "embedded train images", "embedded train labels")?,
-        test: split(TEST_IMAGES, TEST_LABELS, "embedded test images", "embedded test labels")?,
-        normalisation: idx::fashion_normalisation(),
-    })
-}
-
-fn split(images: &[u8], labels: &[u8], images_name: &str, labels_name: &str) -> Result<Split, Error> {
-    idx::parse_split((images, images_name), (labels, labels_name))
+pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {
+    let train = idx::parse_split((TRAIN_IMAGES, "embedded train images"), (TRAIN_LABELS, "embedded train labels"))?;
+    let test = idx::parse_split((TEST_IMAGES, "embedded test images"), (TEST_LABELS, "embedded test labels"))?;
+    Ok(request.dataset(&idx::FASHION_CLASSES, train, test, idx::fashion_normalisation()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::load;
 
     #[test]
     fn content_is_the_one_made_from_the_official_files() {
-        let set = read().unwrap();
+        let set = load("fashion-mnist-mini", None).unwrap();
         assert_eq!(set.train.len(), 6_000);
         assert_eq!(set.test.len(), 1_000);
         assert_eq!(set.train.label_counts(10), [600; 10]);
@@ -60,14 +47,14 @@ mod tests {
             println!("skipped: FEDELITY_DATA names no folder");
             return;
         };
-        let official = match idx::read_fashion_mnist(std::path::Path::new(&dir)) {
-            Err(Error::Missing { .. }) => {
+        let official = match load("fashion-mnist", Some(std::path::Path::new(&dir))) {
+            Err(DataError::Missing { .. }) => {
                 println!("skipped: no files of fashion-mnist");
                 return;
             }
             other => other.unwrap(),
         };
-        let set = read().unwrap();
+        let set = load("fashion-mnist-mini", None).unwrap();
         for (small, large, per_class) in [(&set.train, &official.train, 600), (&set.test, &official.test, 100)] {
             let mut seen = [0; 10];
             let mut at = 0;
@@ -88,6 +75,6 @@ mod tests {
     fn size_and_licence() {
         let bytes = TRAIN_IMAGES.len() + TRAIN_LABELS.len() + TEST_IMAGES.len() + TEST_LABELS.len();
         assert!(bytes < 4_000_000, "{bytes}");
-        assert!(LICENCE.contains("Zalando SE"));
+        assert!(include_str!("../embedded/LICENSE-fashion-mnist").contains("Zalando SE"));
     }
 }

@@ -1,69 +1,57 @@
 //! Reader of LEAF's FEMNIST: JSON files of writers and their characters.
 //!
 //! A file has `users`, `num_samples` and `user_data`, which maps a writer to `x`, images of 784 numbers from 0 to 1, and
-//! `y`, labels from 0 to 61. Files are read in a stream, so memory is that of the images as bytes.
+//! `y`, labels from 0 to 61. Files are read in a stream, so memory is that of the images as bytes, those of
+//! one file twice.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use crate::dataset::{Dataset, ImageShape, Keys, Shape, Split};
-use crate::emnist::{CHARACTERS, names};
-use crate::error::{Error, Place};
+use crate::dataset::{Dataset, NaturalKeys, Split};
+use crate::emnist::{CHARACTERS, characters};
+use crate::error::DataError;
 use crate::files;
 use crate::folder::measure;
 use crate::partition::hold_out;
+use crate::request::Request;
 
-/// The sub folder of the files.
-pub(crate) const FOLDER: &str = "femnist";
-/// What is looked for in it.
-pub(crate) const FILES: [&str; 2] = ["train/*.json and test/*.json", "or all_data/*.json"];
-const NAME: &str = "femnist";
 const PIXELS: usize = 28 * 28;
 /// The share of each class that is for testing where LEAF has not split the data: LEAF's own.
 const TEST_FRACTION: f64 = 0.1;
 
 /// Reads FEMNIST from `dir/femnist` or `dir`, or from `data` in one of them.
-pub(crate) fn read(dir: &Path) -> Result<Dataset, Error> {
-    let mut places = Vec::new();
-    for folder in [dir.join(FOLDER), dir.join(FOLDER).join("data"), dir.to_path_buf(), dir.join("data")] {
-        let (train, test) = (json_files(&folder.join("train"))?, json_files(&folder.join("test"))?);
-        let all = json_files(&folder.join("all_data"))?;
-        let (train, test) = if !train.is_empty() && !test.is_empty() {
-            (read_files(&train)?, read_files(&test)?)
-        } else if !all.is_empty() {
-            let all = read_files(&all)?;
-            let held = hold_out(&all.labels, TEST_FRACTION);
-            all.divide(&held)
-        } else {
-            places.push(Place { exists: folder.is_dir(), folder, missing: FILES.map(String::from).to_vec() });
-            continue;
-        };
-        return Ok(Dataset {
-            name: NAME.to_string(),
-            classes: names(CHARACTERS),
-            shape: Shape::Image(ImageShape { channels: 1, height: 28, width: 28 }),
-            normalisation: measure(&train, 1),
-            train,
-            test,
-        });
-    }
-    Err(Error::Missing { dataset: NAME, places })
+pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {
+    let files = |root: &Path, part: &str| json_files(&root.join(part)).unwrap_or_default();
+    let is_split = |root: &Path| !files(root, "train").is_empty() && !files(root, "test").is_empty();
+    let root = request.root(&["femnist", "femnist/data", "", "data"], |root| {
+        let found = is_split(root) || !files(root, "all_data").is_empty();
+        if found { Vec::new() } else { request.entry.files.iter().map(|name| name.to_string()).collect() }
+    })?;
+    let read = |part: &str| read_files(&json_files(&root.join(part))?);
+    let (train, test) = if is_split(&root) {
+        (read("train")?, read("test")?)
+    } else {
+        let all = read("all_data")?;
+        let held = hold_out(&all.labels, TEST_FRACTION);
+        all.divide(&held)
+    };
+    let normalisation = measure(&train, 1);
+    Ok(request.dataset(&characters(CHARACTERS), train, test, normalisation))
 }
 
-fn json_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+fn json_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     if !folder.is_dir() {
         return Ok(Vec::new());
     }
-    let failed = |source| Error::Io { action: "read", source, path: folder.to_path_buf() };
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+    for entry in fs::read_dir(folder).map_err(DataError::io("read", folder))? {
+        let path = entry.map_err(DataError::io("read", folder))?.path();
         if path.extension().is_some_and(|end| end == "json") {
             found.push(path);
         }
@@ -77,104 +65,65 @@ fn json_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(found)
 }
 
-/// What is read so far.
-#[derive(Default)]
-struct Gathered {
-    pixels: Vec<u8>,
-    labels: Vec<u16>,
-    keys: Vec<u32>,
-    writers: Vec<String>,
+/// One file of LEAF.
+#[derive(Deserialize)]
+struct LeafFile {
+    users: Option<Vec<String>>,
+    num_samples: Option<Vec<usize>>,
+    user_data: Option<Writers>,
 }
 
-fn read_files(paths: &[PathBuf]) -> Result<Split, Error> {
-    let gathered = RefCell::new(Gathered::default());
+#[derive(Deserialize)]
+struct Writer {
+    #[serde(default)]
+    x: Pixels,
+    #[serde(default)]
+    y: Vec<u16>,
+}
+
+/// Writers in the order of their file.
+#[derive(Default)]
+struct Writers(Vec<(String, Writer)>);
+
+/// Images one after the other, as bytes.
+#[derive(Default)]
+struct Pixels(Vec<u8>);
+
+fn read_files(paths: &[PathBuf]) -> Result<Split, DataError> {
+    let (mut pixels, mut labels, mut keys) = (Vec::new(), Vec::new(), NaturalKeys::default());
     for path in paths {
         let (file, _) = files::open(path)?;
-        let mut reader = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 16, file));
-        let read = FileSeed(&gathered).deserialize(&mut reader).and_then(|()| reader.end());
-        read.map_err(|error| {
-            let line = (error.line() > 0).then_some(error.line() as u64);
-            Error::Unusable { path: path.clone(), line, reason: format!("not LEAF's FEMNIST: {error}") }
-        })?;
+        let unfit = |line: usize, reason: String| {
+            DataError::unusable(path, (line > 0).then_some(line as u64), format!("not LEAF's FEMNIST: {reason}"))
+        };
+        let read: LeafFile = serde_json::from_reader(BufReader::with_capacity(1 << 16, file))
+            .map_err(|error| unfit(error.line(), error.to_string()))?;
+        let writers = read.writers().map_err(|reason| unfit(0, reason))?;
+        for (name, writer) in writers {
+            pixels.extend(writer.x.0);
+            labels.extend(writer.y);
+            keys.of.resize(labels.len(), keys.names.len() as u32);
+            keys.names.push(name);
+        }
     }
-    let Gathered { pixels, labels, keys, writers } = gathered.into_inner();
     let mut split = Split::images(pixels, labels);
-    split.keys = Some(Keys { of: keys, names: writers });
+    split.keys = Some(keys);
     Ok(split)
 }
 
-/// A whole file.
-struct FileSeed<'a>(&'a RefCell<Gathered>);
-/// `user_data`.
-struct WritersSeed<'a>(&'a RefCell<Gathered>);
-/// One writer.
-struct WriterSeed<'a>(&'a RefCell<Gathered>);
-/// `x`.
-struct ImagesSeed<'a>(&'a RefCell<Gathered>);
-/// One image.
-struct ImageSeed<'a>(&'a RefCell<Gathered>);
-
-macro_rules! seed {
-    ($name:ident, $call:ident) => {
-        impl<'de> DeserializeSeed<'de> for $name<'_> {
-            type Value = ();
-            fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-                from.$call(self)
-            }
-        }
-    };
-}
-seed!(FileSeed, deserialize_map);
-seed!(WritersSeed, deserialize_map);
-seed!(WriterSeed, deserialize_map);
-seed!(ImagesSeed, deserialize_seq);
-seed!(ImageSeed, deserialize_seq);
-
-impl<'de> Visitor<'de> for FileSeed<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an object with user_data")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let first = self.0.borrow().writers.len();
-        let (mut found, mut users, mut samples) = (false, None, None);
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "user_data" => {
-                    map.next_value_seed(WritersSeed(self.0))?;
-                    found = true;
-                }
-                "users" => users = Some(map.next_value::<Vec<String>>()?),
-                "num_samples" => samples = Some(map.next_value::<Vec<usize>>()?),
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        if !found {
-            return Err(A::Error::custom("there is no user_data"));
-        }
-        self.0.borrow().check(first, users, samples).map_err(A::Error::custom)
-    }
-}
-
-impl Gathered {
-    /// Whether the writers from `first` on are those that a file lists, with as many images as it says.
-    fn check(&self, first: usize, users: Option<Vec<String>>, samples: Option<Vec<usize>>) -> Result<(), String> {
-        let Some(users) = users else { return Ok(()) };
-        let mut counts: HashMap<&str, usize> = self.writers[first..].iter().map(|name| (name.as_str(), 0)).collect();
-        for &key in self.keys.iter().rev().take_while(|&&key| key as usize >= first) {
-            counts.entry(&self.writers[key as usize]).and_modify(|count| *count += 1);
-        }
+impl LeafFile {
+    /// The writers, if they are those that the file lists, with as many images as it says.
+    fn writers(self) -> Result<Vec<(String, Writer)>, String> {
+        let Writers(writers) = self.user_data.ok_or("there is no user_data")?;
+        let Some(users) = self.users else { return Ok(writers) };
+        let counts: HashMap<&str, usize> = writers.iter().map(|(name, own)| (name.as_str(), own.y.len())).collect();
         if let Some(name) = users.iter().find(|name| !counts.contains_key(name.as_str())) {
             return Err(format!("users lists writer '{name}', who is not in user_data"));
         }
-        if let Some(name) = self.writers[first..].iter().find(|name| !users.contains(name)) {
+        if let Some((name, _)) = writers.iter().find(|(name, _)| !users.contains(name)) {
             return Err(format!("user_data has writer '{name}', who is not in users"));
         }
-        let Some(samples) = samples else { return Ok(()) };
+        let Some(samples) = self.num_samples else { return Ok(writers) };
         if samples.len() != users.len() {
             return Err(format!("num_samples has {} numbers for {} users", samples.len(), users.len()));
         }
@@ -182,104 +131,70 @@ impl Gathered {
             Some((name, said)) => {
                 Err(format!("num_samples says {said} for writer '{name}', who has {}", counts[name.as_str()]))
             }
-            None => Ok(()),
+            None => Ok(writers),
         }
     }
 }
 
-impl<'de> Visitor<'de> for WritersSeed<'_> {
-    type Value = ();
+impl<'de> Deserialize<'de> for Writers {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(Self::default())
+    }
+}
+
+impl<'de> Visitor<'de> for Writers {
+    type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an object of writers")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(writer) = map.next_key::<String>()? {
-            map.next_value_seed(WriterSeed(self.0))?;
-            let mut all = self.0.borrow_mut();
-            let (images, labels) = (all.pixels.len() / PIXELS, all.labels.len());
-            if images != labels {
-                let before = all.keys.len();
-                let (x, y) = (images - before, labels - before);
-                return Err(A::Error::custom(format!("writer '{writer}' has {x} images but {y} labels")));
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Self, A::Error> {
+        while let Some((name, writer)) = map.next_entry::<String, Writer>()? {
+            if let Some(label) = writer.y.iter().find(|&&label| usize::from(label) >= CHARACTERS.len()) {
+                return Err(A::Error::custom(format!("label {label}: expected 0 to {}", CHARACTERS.len() - 1)));
             }
-            let key = all.writers.len() as u32;
-            all.keys.resize(labels, key);
-            all.writers.push(writer);
+            let (x, y) = (writer.x.0.len() / PIXELS, writer.y.len());
+            if x != y {
+                return Err(A::Error::custom(format!("writer '{name}' has {x} images but {y} labels")));
+            }
+            self.0.push((name, writer));
         }
-        Ok(())
+        Ok(self)
     }
 }
 
-impl<'de> Visitor<'de> for WriterSeed<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an object with x and y")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "x" => map.next_value_seed(ImagesSeed(self.0))?,
-                "y" => {
-                    let labels: Vec<u16> = map.next_value()?;
-                    if let Some(label) = labels.iter().find(|&&label| usize::from(label) >= CHARACTERS.len()) {
-                        return Err(A::Error::custom(format!("label {label}: expected 0 to {}", CHARACTERS.len() - 1)));
-                    }
-                    self.0.borrow_mut().labels.extend(labels);
-                }
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(())
+impl<'de> Deserialize<'de> for Pixels {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(Self::default())
     }
 }
 
-impl<'de> Visitor<'de> for ImagesSeed<'_> {
-    type Value = ();
+impl<'de> Visitor<'de> for Pixels {
+    type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a list of images")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut images: A) -> Result<(), A::Error> {
-        while images.next_element_seed(ImageSeed(self.0))?.is_some() {}
-        Ok(())
-    }
-}
-
-impl<'de> Visitor<'de> for ImageSeed<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a list of {PIXELS} numbers")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<(), A::Error> {
-        let mut all = self.0.borrow_mut();
-        let before = all.pixels.len();
-        while let Some(number) = numbers.next_element::<f32>()? {
-            if !(0.0..=1.0).contains(&number) {
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut images: A) -> Result<Self, A::Error> {
+        while let Some(image) = images.next_element::<Vec<f32>>()? {
+            if let Some(number) = image.iter().find(|number| !(0.0..=1.0).contains(*number)) {
                 return Err(A::Error::custom(format!("pixel {number}: expected 0 to 1")));
             }
-            all.pixels.push((number * 255.0).round() as u8);
+            if image.len() != PIXELS {
+                return Err(A::Error::custom(format!("an image of {} numbers, not {PIXELS}", image.len())));
+            }
+            self.0.extend(image.into_iter().map(|number| (number * 255.0).round() as u8));
         }
-        let found = all.pixels.len() - before;
-        if found == PIXELS {
-            Ok(())
-        } else {
-            Err(A::Error::custom(format!("an image of {found} numbers, not {PIXELS}")))
-        }
+        Ok(self)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::load;
 
     fn writer(labels: &[u16], pixel: f32) -> serde_json::Value {
         let x: Vec<Vec<f32>> = labels.iter().map(|_| vec![pixel; PIXELS]).collect();
@@ -303,7 +218,7 @@ mod tests {
         let two = serde_json::json!({"f1": writer(&[0, 35], 0.0), "f2": writer(&[7], 128.0 / 255.0)});
         file(&own, "train/all_data_2_niid_0_keep_0_train_9.json", two);
         file(&own, "test/all_data_0_niid_0_keep_0_test_9.json", serde_json::json!({"f1": writer(&[1], 0.5)}));
-        let set = read(dir.path()).unwrap();
+        let set = load("femnist", Some(dir.path())).unwrap();
         assert_eq!(set.train.labels, [0, 35, 7, 61]);
         let keys = set.train.keys.as_ref().unwrap();
         assert_eq!((&keys.of[..], &keys.names[..]), (&[0, 0, 1, 2][..], &["f1", "f2", "f3"].map(String::from)[..]));
@@ -316,7 +231,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let many: Vec<u16> = (0..40).map(|i| i % 2).collect();
         file(dir.path(), "all_data/all_data_0.json", serde_json::json!({"w": writer(&many, 0.2)}));
-        let set = read(dir.path()).unwrap();
+        let set = load("femnist", Some(dir.path())).unwrap();
         assert_eq!((set.train.len(), set.test.len()), (36, 4));
         assert_eq!(set.train.keys.unwrap().of.len(), 36);
     }
@@ -328,7 +243,7 @@ mod tests {
             let path = dir.path().join("all_data/a.json");
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, content).unwrap();
-            let text = read(dir.path()).unwrap_err().to_string();
+            let text = load("femnist", Some(dir.path())).unwrap_err().to_string();
             assert!(text.contains("a.json:") && text.contains(reason), "{text}");
         };
         bad("{\"users\": []}", "there is no user_data");
@@ -347,6 +262,6 @@ mod tests {
             let json = serde_json::json!({"users": users, "user_data": {"w": one}, "num_samples": samples});
             bad(&json.to_string(), reason);
         }
-        assert!(matches!(read(&dir.path().join("nothing")), Err(Error::Missing { .. })));
+        assert!(matches!(load("femnist", Some(&dir.path().join("nothing"))), Err(DataError::Missing { .. })));
     }
 }

@@ -1,116 +1,71 @@
-//! Finding the official files of a data set below a folder.
+//! Opening and reading files.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 
-use crate::error::{Error, Place};
+use crate::error::DataError;
 
-/// A file that is looked for: the name to show, and every name it may have.
-pub(crate) struct Wanted {
-    pub(crate) name: &'static str,
-    pub(crate) variants: Vec<String>,
-}
-
-/// Looks for all `wanted` files in `dir/sub`, then in `dir`. Gives their paths in order.
-///
-/// `foreign` are folder names of other sets with the same file names: a `dir` so called is
-/// not searched itself, so that one set is never read as the other.
-pub(crate) fn locate(
-    dataset: &'static str,
-    dir: &Path,
-    sub: &str,
-    foreign: &[&str],
-    wanted: &[Wanted],
-) -> Result<Vec<PathBuf>, Error> {
-    let mut folders = vec![dir.join(sub)];
-    let own_name = dir.file_name().and_then(|name| name.to_str());
-    if !own_name.is_some_and(|name| foreign.contains(&name)) {
-        folders.push(dir.to_path_buf());
-    }
-    let mut places = Vec::new();
-    for folder in folders {
-        let mut found = Vec::new();
-        let mut missing = Vec::new();
-        for file in wanted {
-            let hit = file.variants.iter().map(|name| folder.join(name)).find(|path| path.exists());
-            match hit {
-                Some(path) => found.push(path),
-                None => missing.push(file.name.to_string()),
-            }
-        }
-        if missing.is_empty() {
-            return Ok(found);
-        }
-        places.push(Place { exists: folder.is_dir(), folder, missing });
-    }
-    Err(Error::Missing { dataset, places })
-}
+/// The greatest number of bytes of a line.
+const LONGEST: u64 = 1 << 24;
 
 /// Opens a regular file and gives its length.
-pub(crate) fn open(path: &Path) -> Result<(File, u64), Error> {
-    let failed = |source| Error::Io { action: "open", source, path: path.to_path_buf() };
+pub(crate) fn open(path: &Path) -> Result<(File, u64), DataError> {
     // Looked at before opening: opening a pipe would wait for a writer.
-    let about = fs::metadata(path).map_err(failed)?;
+    let about = fs::metadata(path).map_err(DataError::io("open", path))?;
     if !about.is_file() {
-        return Err(Error::NotAFile { path: path.to_path_buf() });
+        return Err(DataError::NotAFile { path: path.to_path_buf() });
     }
-    let file = File::open(path).map_err(failed)?;
+    let file = File::open(path).map_err(DataError::io("open", path))?;
     Ok((file, about.len()))
+}
+
+/// Reads a text, at most `most` bytes of it.
+pub(crate) fn read_text(path: &Path, most: u64) -> Result<String, DataError> {
+    let (file, _) = open(path)?;
+    let mut text = String::new();
+    file.take(most).read_to_string(&mut text).map_err(DataError::io("read", path))?;
+    Ok(text)
+}
+
+/// The lines of a file with their numbers, empty ones left out, until `each` says no.
+pub(crate) fn lines(path: &Path, mut each: impl FnMut(u64, &[u8]) -> Result<bool, DataError>) -> Result<(), DataError> {
+    let (file, _) = open(path)?;
+    let mut reader = BufReader::with_capacity(1 << 16, file);
+    let mut text = Vec::new();
+    let mut number = 0;
+    loop {
+        text.clear();
+        number += 1;
+        let read = (&mut reader).take(LONGEST).read_until(b'\n', &mut text);
+        if read.map_err(DataError::io("read", path))? == 0 {
+            return Ok(());
+        }
+        if text.len() as u64 == LONGEST && text.last() != Some(&b'\n') {
+            let reason = format!("the line is longer than {LONGEST} bytes");
+            return Err(DataError::unusable(path, Some(number), reason));
+        }
+        let line = text.strip_prefix(b"\xef\xbb\xbf").filter(|_| number == 1).unwrap_or(&text).trim_ascii();
+        if !line.is_empty() && !each(number, line)? {
+            return Ok(());
+        }
+    }
+}
+
+/// A line as text.
+pub(crate) fn utf8(line: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(line).map_err(|error| format!("not UTF-8 from byte {} of the line on", error.valid_up_to()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn wanted() -> Vec<Wanted> {
-        vec![
-            Wanted { name: "a", variants: vec!["a".to_string(), "a.gz".to_string()] },
-            Wanted { name: "b", variants: vec!["b".to_string()] },
-        ]
-    }
-
-    #[test]
-    fn sub_folder_then_folder() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("a.gz"), "").unwrap();
-        fs::write(dir.path().join("b"), "").unwrap();
-        let found = locate("set", dir.path(), "sub", &[], &wanted()).unwrap();
-        assert_eq!(found, [dir.path().join("a.gz"), dir.path().join("b")]);
-
-        let sub = dir.path().join("sub");
-        fs::create_dir(&sub).unwrap();
-        fs::write(sub.join("a"), "").unwrap();
-        fs::write(sub.join("b"), "").unwrap();
-        let found = locate("set", dir.path(), "sub", &[], &wanted()).unwrap();
-        assert_eq!(found, [sub.join("a"), sub.join("b")]);
-    }
-
-    #[test]
-    fn missing_names_files_and_folders() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("a"), "").unwrap();
-        let text = locate("set", dir.path(), "sub", &[], &wanted()).unwrap_err().to_string();
-        assert!(text.contains("'set'"), "{text}");
-        assert!(text.contains("sub (no such folder)"), "{text}");
-        assert!(text.contains("(lacks b)"), "{text}");
-    }
-
-    #[test]
-    fn folder_of_another_set_is_not_taken() {
-        let dir = tempfile::tempdir().unwrap();
-        let other = dir.path().join("other");
-        fs::create_dir(&other).unwrap();
-        fs::write(other.join("a"), "").unwrap();
-        fs::write(other.join("b"), "").unwrap();
-        assert!(locate("set", &other, "sub", &[], &wanted()).is_ok());
-        assert!(locate("set", &other, "sub", &["other"], &wanted()).is_err());
-    }
-
     #[test]
     fn a_folder_is_not_a_file() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(open(dir.path()), Err(Error::NotAFile { .. })));
+        assert!(matches!(open(dir.path()), Err(DataError::NotAFile { .. })));
         let nothing = dir.path().join("nothing");
-        assert!(matches!(open(&nothing), Err(Error::Io { .. })));
+        assert!(matches!(open(&nothing), Err(DataError::Io { .. })));
     }
 }

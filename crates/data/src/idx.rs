@@ -5,13 +5,14 @@
 //! length of a plain file, and by the greatest ratio of deflate for a compressed one.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flate2::bufread::GzDecoder;
 
-use crate::dataset::{Dataset, ImageShape, Normalisation, Shape, Split};
-use crate::error::Error;
-use crate::files::{self, Wanted};
+use crate::dataset::{Dataset, ImageShape, Normalisation, Split};
+use crate::error::DataError;
+use crate::files;
+use crate::request::Request;
 
 const MAGIC_LABELS: u32 = 0x0801;
 const MAGIC_IMAGES: u32 = 0x0803;
@@ -21,13 +22,6 @@ const LARGEST_COUNT: u32 = 1_000_000;
 const DEFLATE_RATIO: u64 = 1032;
 const SIDE: usize = 28;
 
-/// The official files, in the order training images, training labels, test images, test labels.
-pub const FILES: [&str; 4] =
-    ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"];
-
-const FOLDER_MNIST: &str = "mnist";
-const FOLDER_FASHION: &str = "fashion-mnist";
-
 pub(crate) const SHAPE: ImageShape = ImageShape { channels: 1, height: SIDE, width: SIDE };
 
 pub(crate) const FASHION_CLASSES: [&str; 10] =
@@ -36,54 +30,36 @@ pub(crate) const FASHION_CLASSES: [&str; 10] =
 const MNIST_CLASSES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
 /// Reads MNIST from `dir/mnist` or `dir`.
-pub fn read_mnist(dir: &Path) -> Result<Dataset, Error> {
-    let paths = find("mnist", dir, FOLDER_MNIST, FOLDER_FASHION)?;
-    Ok(Dataset {
-        name: "mnist".to_string(),
-        classes: names(&MNIST_CLASSES),
-        shape: Shape::Image(SHAPE),
-        train: read_split(&paths[0], &paths[1])?,
-        test: read_split(&paths[2], &paths[3])?,
-        normalisation: Normalisation { mean: vec![0.1307], std: vec![0.3081] },
-    })
+pub(crate) fn mnist(request: &mut Request<'_>) -> Result<Dataset, DataError> {
+    read(request, &MNIST_CLASSES, Normalisation { mean: vec![0.1307], std: vec![0.3081] })
 }
 
 /// Reads Fashion-MNIST from `dir/fashion-mnist` or `dir`.
-pub fn read_fashion_mnist(dir: &Path) -> Result<Dataset, Error> {
-    let paths = find("fashion-mnist", dir, FOLDER_FASHION, FOLDER_MNIST)?;
-    Ok(Dataset {
-        name: "fashion-mnist".to_string(),
-        classes: names(&FASHION_CLASSES),
-        shape: Shape::Image(SHAPE),
-        train: read_split(&paths[0], &paths[1])?,
-        test: read_split(&paths[2], &paths[3])?,
-        normalisation: fashion_normalisation(),
-    })
+pub(crate) fn fashion_mnist(request: &mut Request<'_>) -> Result<Dataset, DataError> {
+    read(request, &FASHION_CLASSES, fashion_normalisation())
 }
 
 pub(crate) fn fashion_normalisation() -> Normalisation {
     Normalisation { mean: vec![0.2860], std: vec![0.3530] }
 }
 
-pub(crate) fn names(classes: &[&str]) -> Vec<String> {
-    classes.iter().map(|name| (*name).to_string()).collect()
-}
-
-fn find(dataset: &'static str, dir: &Path, sub: &str, foreign: &str) -> Result<[PathBuf; 4], Error> {
-    let wanted = FILES.map(|name| {
+fn read(request: &Request<'_>, classes: &[&str], normalisation: Normalisation) -> Result<Dataset, DataError> {
+    let paths = request.files(|name| {
         let dotted = name.replace("-idx", ".idx");
-        Wanted { name, variants: vec![name.to_string(), format!("{name}.gz"), format!("{dotted}.gz"), dotted] }
-    });
-    let found = files::locate(dataset, dir, sub, &[foreign], &wanted)?;
-    <[PathBuf; 4]>::try_from(found).map_err(|_| Error::Missing { dataset, places: Vec::new() })
-}
-
-fn read_split(images_path: &Path, labels_path: &Path) -> Result<Split, Error> {
-    read_labelled(images_path, labels_path, 0, MNIST_CLASSES.len())
+        vec![name.to_string(), format!("{name}.gz"), format!("{dotted}.gz"), dotted]
+    })?;
+    let train = read_labelled(&paths[0], &paths[1], 0, classes.len())?;
+    let test = read_labelled(&paths[2], &paths[3], 0, classes.len())?;
+    Ok(request.dataset(classes, train, test, normalisation))
 }
 
 /// Reads a split whose labels are `classes` numbers from `first` on.
-pub(crate) fn read_labelled(images_path: &Path, labels_path: &Path, first: u8, classes: usize) -> Result<Split, Error> {
+pub(crate) fn read_labelled(
+    images_path: &Path,
+    labels_path: &Path,
+    first: u8,
+    classes: usize,
+) -> Result<Split, DataError> {
     let (images, length) = files::open(images_path)?;
     let pixels = parse(BufReader::with_capacity(1 << 16, images), length, images_path, &IMAGES)?;
     let (labels, length) = files::open(labels_path)?;
@@ -92,7 +68,7 @@ pub(crate) fn read_labelled(images_path: &Path, labels_path: &Path, first: u8, c
 }
 
 /// Reads a split from bytes in memory; `name` stands for the file in errors.
-pub(crate) fn parse_split(images: (&[u8], &str), labels: (&[u8], &str)) -> Result<Split, Error> {
+pub(crate) fn parse_split(images: (&[u8], &str), labels: (&[u8], &str)) -> Result<Split, DataError> {
     let (images_path, labels_path) = (Path::new(images.1), Path::new(labels.1));
     let pixels = parse(images.0, images.0.len() as u64, images_path, &IMAGES)?;
     let labels = parse(labels.0, labels.0.len() as u64, labels_path, &LABELS)?;
@@ -104,10 +80,10 @@ fn join(
     (labels, labels_path): (Vec<u8>, &Path),
     first: u8,
     classes: usize,
-) -> Result<Split, Error> {
+) -> Result<Split, DataError> {
     let images = pixels.len() / (SIDE * SIDE);
     if images != labels.len() {
-        return Err(Error::Counts {
+        return Err(DataError::Counts {
             images: images as u64,
             labels: labels.len() as u64,
             images_path: images_path.to_path_buf(),
@@ -116,7 +92,7 @@ fn join(
     }
     let wrong = |label: u8| label.checked_sub(first).is_none_or(|label| usize::from(label) >= classes);
     if let Some(at) = labels.iter().position(|&label| wrong(label)) {
-        return Err(Error::Label {
+        return Err(DataError::Label {
             offset: LABELS.header() + at as u64,
             label: u16::from(labels[at]),
             first: u16::from(first),
@@ -128,20 +104,20 @@ fn join(
 }
 
 /// What a file must hold after its count: the size of each further dimension.
-struct Layout {
+struct IdxLayout {
     magic: u32,
     count: &'static str,
     sides: &'static [(&'static str, u32)],
 }
 
-const LABELS: Layout = Layout { magic: MAGIC_LABELS, count: "number of labels", sides: &[] };
-const IMAGES: Layout = Layout {
+const LABELS: IdxLayout = IdxLayout { magic: MAGIC_LABELS, count: "number of labels", sides: &[] };
+const IMAGES: IdxLayout = IdxLayout {
     magic: MAGIC_IMAGES,
     count: "number of images",
     sides: &[("number of rows", SIDE as u32), ("number of columns", SIDE as u32)],
 };
 
-impl Layout {
+impl IdxLayout {
     /// Bytes before the content.
     fn header(&self) -> u64 {
         8 + 4 * self.sides.len() as u64
@@ -149,18 +125,18 @@ impl Layout {
 }
 
 /// Reads one file of `length` bytes, plain or gzip, and gives its content after the header.
-fn parse(mut input: impl BufRead, length: u64, path: &Path, layout: &Layout) -> Result<Vec<u8>, Error> {
-    let start = input.fill_buf().map_err(|source| Error::Io { action: "read", source, path: path.to_path_buf() })?;
+fn parse(mut input: impl BufRead, length: u64, path: &Path, layout: &IdxLayout) -> Result<Vec<u8>, DataError> {
+    let start = input.fill_buf().map_err(DataError::io("read", path))?;
     if !start.starts_with(&[0x1f, 0x8b]) {
         return content(&mut input, Some(length), length, path, layout);
     }
     let mut decoder = GzDecoder::new(&mut input);
     let most = length.saturating_mul(DEFLATE_RATIO);
     let bytes = content(&mut decoder, None, most, path, layout)?;
-    let rest = input.fill_buf().map_err(|source| Error::Io { action: "read", source, path: path.to_path_buf() })?;
+    let rest = input.fill_buf().map_err(DataError::io("read", path))?;
     if !rest.is_empty() {
         let end = layout.header() + bytes.len() as u64;
-        return Err(Error::Trailing { offset: end, expected: end, found: None, path: path.to_path_buf() });
+        return Err(DataError::Trailing { offset: end, expected: end, found: None, path: path.to_path_buf() });
     }
     Ok(bytes)
 }
@@ -171,19 +147,19 @@ fn content(
     total: Option<u64>,
     most: u64,
     path: &Path,
-    layout: &Layout,
-) -> Result<Vec<u8>, Error> {
+    layout: &IdxLayout,
+) -> Result<Vec<u8>, DataError> {
     let header = layout.header();
     let mut head = Vec::new();
     fill(input, &mut head, header, 0, path)?;
     if let Some(&[a, b, c, d]) = head.first_chunk::<4>() {
         let found = u32::from_be_bytes([a, b, c, d]);
         if found != layout.magic {
-            return Err(Error::Magic { expected: layout.magic, found, path: path.to_path_buf() });
+            return Err(DataError::Magic { expected: layout.magic, found, path: path.to_path_buf() });
         }
     }
     if (head.len() as u64) < header {
-        return Err(Error::Truncated {
+        return Err(DataError::Truncated {
             offset: head.len() as u64,
             expected: header,
             found: head.len() as u64,
@@ -192,7 +168,7 @@ fn content(
     }
     let numbers: Vec<u32> =
         head.chunks_exact(4).skip(1).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]])).collect();
-    let bad = |field, place: usize, expected: String| Error::Header {
+    let bad = |field, place: usize, expected: String| DataError::Header {
         field,
         offset: 4 + 4 * place as u64,
         expected,
@@ -214,7 +190,7 @@ fn content(
     if expected > most {
         // Nothing is allocated for a count that the file cannot hold.
         return Err(match total {
-            Some(found) => Error::Truncated { offset: found, expected, found, path: path.to_path_buf() },
+            Some(found) => DataError::Truncated { offset: found, expected, found, path: path.to_path_buf() },
             None => bad(layout.count, 0, format!("content of at most {most} bytes, all that this gzip file can hold")),
         });
     }
@@ -222,13 +198,13 @@ fn content(
     let whole = fill(input, &mut body, bytes + 1, header, path)?;
     let found = header + body.len() as u64;
     if found < expected {
-        return Err(Error::Truncated { offset: found, expected, found, path: path.to_path_buf() });
+        return Err(DataError::Truncated { offset: found, expected, found, path: path.to_path_buf() });
     }
     if found > expected {
-        return Err(Error::Trailing { offset: expected, expected, found: total, path: path.to_path_buf() });
+        return Err(DataError::Trailing { offset: expected, expected, found: total, path: path.to_path_buf() });
     }
     if !whole {
-        return Err(Error::Gzip {
+        return Err(DataError::Gzip {
             offset: found,
             reason: "the file ends before its checksum".to_string(),
             path: path.to_path_buf(),
@@ -239,20 +215,25 @@ fn content(
 
 /// Reads up to `most` bytes; fewer when the input ends. `offset` is where it stands.
 /// False means that a compressed input ends in the middle.
-fn fill(input: &mut impl Read, out: &mut Vec<u8>, most: u64, offset: u64, path: &Path) -> Result<bool, Error> {
+fn fill(input: &mut impl Read, out: &mut Vec<u8>, most: u64, offset: u64, path: &Path) -> Result<bool, DataError> {
     match input.take(most).read_to_end(out) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::InvalidData) => {
-            Err(Error::Gzip { offset: offset + out.len() as u64, reason: error.to_string(), path: path.to_path_buf() })
+            Err(DataError::Gzip {
+                offset: offset + out.len() as u64,
+                reason: error.to_string(),
+                path: path.to_path_buf(),
+            })
         }
-        Err(source) => Err(Error::Io { action: "read", source, path: path.to_path_buf() }),
+        Err(error) => Err(DataError::io("read", path)(error)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::{SetName, load};
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use std::fs;
@@ -282,7 +263,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    fn split(images: &[u8], labels: &[u8]) -> Result<Split, Error> {
+    fn split(images: &[u8], labels: &[u8]) -> Result<Split, DataError> {
         parse_split((images, "images"), (labels, "labels"))
     }
 
@@ -303,16 +284,16 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let folder = if sub { dir.path().join("mnist") } else { dir.path().to_path_buf() };
             fs::create_dir_all(&folder).unwrap();
-            for name in FILES {
+            for &name in SetName::Mnist.entry().files {
                 let raw = if name.contains("images") { images(1, 784) } else { labels(&[7]) };
                 let raw = if suffix.is_empty() { raw } else { gz(&raw) };
                 let name = if dotted { name.replace("-idx", ".idx") } else { name.to_string() };
                 fs::write(folder.join(format!("{name}{suffix}")), raw).unwrap();
             }
-            let set = read_mnist(dir.path()).unwrap();
+            let set = load("mnist", Some(dir.path())).unwrap();
             assert_eq!(set.train.labels, [7]);
             assert_eq!(set.test.len(), 1);
-            assert_eq!(read_fashion_mnist(dir.path()).is_ok(), !sub);
+            assert_eq!(load("fashion-mnist", Some(dir.path())).is_ok(), !sub);
         }
     }
 
@@ -323,7 +304,7 @@ mod tests {
         for end in 0..whole.len() {
             let error = split(&whole[..end], &labels(&[0])).unwrap_err();
             match error {
-                Error::Truncated { offset, found, .. } => {
+                DataError::Truncated { offset, found, .. } => {
                     assert_eq!((offset, found), (end as u64, end as u64));
                 }
                 other => panic!("{end}: {other}"),
@@ -331,7 +312,7 @@ mod tests {
         }
         for end in 0..packed.len() {
             let error = split(&packed[..end], &labels(&[0])).unwrap_err();
-            assert!(matches!(error, Error::Truncated { .. } | Error::Gzip { .. }), "{end}: {error}");
+            assert!(matches!(error, DataError::Truncated { .. } | DataError::Gzip { .. }), "{end}: {error}");
         }
     }
 
@@ -348,7 +329,7 @@ mod tests {
     #[test]
     fn wrong_magic() {
         let error = split(&labels(&[0; 20]), &labels(&[0])).unwrap_err();
-        assert!(matches!(error, Error::Magic { expected: MAGIC_IMAGES, found: MAGIC_LABELS, .. }));
+        assert!(matches!(error, DataError::Magic { expected: MAGIC_IMAGES, found: MAGIC_LABELS, .. }));
         assert!(error.to_string().contains("0x00000803"), "{error}");
     }
 
@@ -356,19 +337,19 @@ mod tests {
     fn counts_that_lie() {
         // More than the file has: truncated. Less: trailing.
         let error = split(&images(3, 2 * 784), &labels(&[0, 0])).unwrap_err();
-        assert!(matches!(error, Error::Truncated { expected: 2368, .. }));
+        assert!(matches!(error, DataError::Truncated { expected: 2368, .. }));
         let error = split(&images(1, 2 * 784), &labels(&[0])).unwrap_err();
-        assert!(matches!(error, Error::Trailing { offset: 800, found: Some(1584), .. }));
+        assert!(matches!(error, DataError::Trailing { offset: 800, found: Some(1584), .. }));
         let error = split(&gz(&images(1, 2 * 784)), &labels(&[0])).unwrap_err();
-        assert!(matches!(error, Error::Trailing { offset: 800, .. }));
+        assert!(matches!(error, DataError::Trailing { offset: 800, .. }));
         // Absurd, and none.
         for count in [u32::MAX, LARGEST_COUNT + 1, 0] {
             let error = split(&images(count, 784), &labels(&[0])).unwrap_err();
-            assert!(matches!(error, Error::Header { offset: 4, .. }), "{error}");
+            assert!(matches!(error, DataError::Header { offset: 4, .. }), "{error}");
         }
         // Below the limit, yet more than a gzip file of this length can hold.
         let error = split(&gz(&images(LARGEST_COUNT, 10)), &labels(&[0])).unwrap_err();
-        assert!(matches!(error, Error::Header { offset: 4, .. }), "{error}");
+        assert!(matches!(error, DataError::Header { offset: 4, .. }), "{error}");
         assert!(error.to_string().contains("gzip"), "{error}");
     }
 
@@ -378,7 +359,7 @@ mod tests {
         let mut raw = images(1, 784);
         raw.resize(64 << 20, 0);
         let error = split(&gz(&raw), &labels(&[0])).unwrap_err();
-        assert!(matches!(error, Error::Trailing { expected: 800, .. }));
+        assert!(matches!(error, DataError::Trailing { expected: 800, .. }));
     }
 
     #[test]
@@ -386,7 +367,7 @@ mod tests {
         let mut packed = gz(&images(1, 784));
         packed.push(0);
         let error = split(&packed, &labels(&[0])).unwrap_err();
-        assert!(matches!(error, Error::Trailing { offset: 800, .. }));
+        assert!(matches!(error, DataError::Trailing { offset: 800, .. }));
     }
 
     #[test]
@@ -394,14 +375,14 @@ mod tests {
         let mut raw = images(1, 784);
         raw[11] = 27;
         let error = split(&raw, &labels(&[0])).unwrap_err();
-        assert!(matches!(error, Error::Header { field: "number of rows", offset: 8, found: 27, .. }));
+        assert!(matches!(error, DataError::Header { field: "number of rows", offset: 8, found: 27, .. }));
     }
 
     #[test]
     fn labels_out_of_range_and_of_another_count() {
         let error = split(&images(2, 2 * 784), &labels(&[9, 10])).unwrap_err();
-        assert!(matches!(error, Error::Label { offset: 9, label: 10, .. }));
+        assert!(matches!(error, DataError::Label { offset: 9, label: 10, .. }));
         let error = split(&images(2, 2 * 784), &labels(&[9])).unwrap_err();
-        assert!(matches!(error, Error::Counts { images: 2, labels: 1, .. }));
+        assert!(matches!(error, DataError::Counts { images: 2, labels: 1, .. }));
     }
 }

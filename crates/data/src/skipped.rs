@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::error::Error;
+use crate::error::DataError;
 
 /// What is done with a sample that cannot be used: refused, or left out and counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,14 +25,14 @@ impl Skipped {
     }
 
     /// Counts a sample that cannot be used, or gives the error to stop with.
-    pub(crate) fn bad(&mut self, path: &Path, line: Option<u64>, reason: impl Into<String>) -> Result<(), Error> {
+    pub(crate) fn bad(&mut self, path: &Path, line: Option<u64>, reason: impl Into<String>) -> Result<(), DataError> {
         let (path, reason) = (path.to_path_buf(), reason.into());
         if !self.allowed {
-            return Err(Error::Bad { path, line, reason });
+            return Err(DataError::Bad { path, line, reason });
         }
         self.count += 1;
         if self.first.len() < KEPT {
-            self.first.push(Error::Unusable { path, line, reason }.to_string());
+            self.first.push(DataError::Unusable { path, line, reason }.to_string());
         }
         Ok(())
     }

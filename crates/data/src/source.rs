@@ -2,57 +2,92 @@
 
 use std::path::PathBuf;
 
-use crate::catalogue;
+use fedelity_keys::keys;
+
+use crate::catalogue::SetName;
 use crate::dataset::Dataset;
-use crate::error::Error;
+use crate::error::DataError;
 use crate::folder::{self, Folder};
 use crate::skipped::Skipped;
-use crate::table::{self, Table};
+use crate::table::{self, TableFormat, TableSource};
 
-/// Where data come from.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Source {
-    /// A data set of the catalogue.
-    Named {
-        /// Its name.
-        name: String,
-        /// The folder of its files. The embedded set needs none.
-        dir: Option<PathBuf>,
-        /// Height and width to scale images to, for sets that are read from image files.
-        size: Option<(usize, usize)>,
-    },
+/// The data set: one of the catalogue (`fedelity data list`), or your own as `folder`, `csv` or `jsonl`.
+#[keys(tag = "name", default = "fashion-mnist-mini")]
+pub enum DataSource {
     /// A folder of images.
     Folder(Folder),
-    /// Rows of text or numbers.
-    Table(Table),
+    /// Comma-separated values with a line of column names; tabs in a file that ends in `.tsv`.
+    Csv(TableSource),
+    /// One JSON object per line.
+    Jsonl(TableSource),
+    /// A data set of the catalogue.
+    #[key(words = SetName)]
+    Named(NamedSource),
 }
 
-/// The names of what people bring, beside those of the catalogue.
-pub const OWN: [&str; 3] = ["folder", "csv", "jsonl"];
+/// A data set of the catalogue, and where it is.
+#[keys]
+pub struct NamedSource {
+    /// The data set.
+    pub name: SetName,
+    /// The folder of its official files: `fedelity data fetch`. The embedded set needs none.
+    #[key(what = "the path of a folder")]
+    pub dir: Option<PathBuf>,
+    /// Height and width to scale images to, for sets that are read from image files.
+    #[key(min = 1, max = 4096, what = "[height, width], each 1 to 4096", only("name", DataSource::is_scaled))]
+    pub size: Option<(usize, usize)>,
+}
 
-impl Source {
+impl DataSource {
+    /// The names of what people bring, beside those of the catalogue.
+    pub const OWN: [&str; 3] = ["folder", TableFormat::Csv.name(), TableFormat::Jsonl.name()];
+
+    /// The set of the catalogue, if it is one.
+    pub fn set(&self) -> Option<SetName> {
+        match self {
+            Self::Named(set) => Some(set.name),
+            Self::Folder(_) | Self::Csv(_) | Self::Jsonl(_) => None,
+        }
+    }
+
+    /// The name, as a configuration writes it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Named(set) => set.name.name(),
+            Self::Folder(_) => Self::OWN[0],
+            Self::Csv(_) => TableFormat::Csv.name(),
+            Self::Jsonl(_) => TableFormat::Jsonl.name(),
+        }
+    }
+
+    /// Whether data of this name are read from image files, which can be scaled.
+    pub fn is_scaled(name: &str) -> bool {
+        name == Self::OWN[0] || SetName::from_name(name).is_some_and(|set| set.entry().scaled)
+    }
+
     /// Reads the data. What cannot be used is refused or left out, as `skipped` says; data with nothing to test on are
     /// refused.
-    pub fn load(&self, skipped: &mut Skipped) -> Result<Dataset, Error> {
+    pub fn load(&self, skipped: &mut Skipped) -> Result<Dataset, DataError> {
         let dataset = match self {
-            Self::Named { name, dir, size } => return catalogue::load_sized(name, dir.as_deref(), *size, skipped),
+            Self::Named(set) => return set.name.entry().load(set.dir.as_deref(), set.size, skipped),
             Self::Folder(folder) => folder::read(folder, skipped)?,
-            Self::Table(table) => table::read(table, skipped)?,
+            Self::Csv(table) => table::read(TableFormat::Csv, table, skipped)?,
+            Self::Jsonl(table) => table::read(TableFormat::Jsonl, table, skipped)?,
         };
         if !dataset.test.is_empty() {
             return Ok(dataset);
         }
         let (path, key) = match self {
-            Self::Table(table) => (table.train.clone(), "data.test"),
-            Self::Folder(folder) => (folder.dir.clone(), "folders train and test"),
-            Self::Named { .. } => return Ok(dataset),
+            Self::Csv(table) | Self::Jsonl(table) => (table.train.clone(), "data.test"),
+            Self::Folder(folder) => (folder.path.clone(), "folders train and test"),
+            Self::Named(_) => return Ok(dataset),
         };
         let reason = format!(
             "there is nothing to test on: a class needs two samples to give one, and none of {} has; add samples or \
              give {key}",
             dataset.classes.len()
         );
-        Err(Error::Unusable { path, line: None, reason })
+        Err(DataError::unusable(&path, None, reason))
     }
 }
 
@@ -61,8 +96,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::folder::Layout;
-    use crate::table::Format;
+    use crate::folder::{Colour, FolderLayout};
 
     #[test]
     fn nothing_to_test_on_is_refused() {
@@ -71,8 +105,8 @@ mod tests {
         let table = |test: Option<PathBuf>| {
             let (label, train) = ("label".to_string(), train.clone());
             let (text, features, key) = (None, None, None);
-            let table = Table { format: Format::Csv, train, test, test_fraction: 0.2, label, text, features, key };
-            Source::Table(table).load(&mut Skipped::default())
+            let table = TableSource { train, test, test_fraction: Some(0.2), label, text, features, key };
+            DataSource::Csv(table).load(&mut Skipped::default())
         };
         fs::write(&train, "label,x\na,1\nb,2\n").unwrap();
         let text = table(None).unwrap_err().to_string();
@@ -101,9 +135,10 @@ mod tests {
             fs::create_dir(dir.path().join(class)).unwrap();
             image::GrayImage::new(2, 2).save(dir.path().join(class).join("1.png")).unwrap();
         }
-        let folder = |dir: PathBuf| {
-            let folder = Folder { dir, layout: Layout::Class, size: None, grey: true, test_fraction: 0.5 };
-            Source::Folder(folder).load(&mut Skipped::default()).unwrap_err().to_string()
+        let folder = |path: PathBuf| {
+            let (layout, colour) = (FolderLayout::Class, Colour::Grey);
+            let folder = Folder { path, layout, size: None, colour, test_fraction: 0.5 };
+            DataSource::Folder(folder).load(&mut Skipped::default()).unwrap_err().to_string()
         };
         let text = folder(dir.path().to_path_buf());
         assert!(text.ends_with("none of 2 has; add samples or give folders train and test"), "{text}");

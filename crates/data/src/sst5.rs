@@ -2,54 +2,35 @@
 //!
 //! The label of a sentence is that of its root; its words are the leaves.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use crate::dataset::{Dataset, Inputs, Normalisation, Shape, Split};
-use crate::error::Error;
-use crate::files::{self, Wanted};
+use crate::dataset::{Dataset, Inputs, Normalisation, Split};
+use crate::error::DataError;
+use crate::files::{self, utf8};
+use crate::request::Request;
 use crate::skipped::Skipped;
 
-/// The official files. `dev.txt` is not read.
-pub(crate) const FILES: [&str; 2] = ["train.txt", "test.txt"];
-/// The sub folder of the files.
-pub(crate) const FOLDER: &str = "sst5/trees";
-const NAME: &str = "sst5";
 const CLASSES: [&str; 5] = ["very negative", "negative", "neutral", "positive", "very positive"];
 
 /// Reads SST-5 from `dir/sst5/trees` or `dir`. What cannot be used is refused or left out, as `skipped` says.
-pub(crate) fn read(dir: &Path, skipped: &mut Skipped) -> Result<Dataset, Error> {
-    let wanted = FILES.map(|name| Wanted { name, variants: vec![name.to_string()] });
-    let paths = files::locate(NAME, dir, FOLDER, &[], &wanted)?;
-    Ok(Dataset {
-        name: NAME.to_string(),
-        classes: CLASSES.map(String::from).to_vec(),
-        shape: Shape::Text,
-        train: read_split(&paths[0], skipped)?,
-        test: read_split(&paths[1], skipped)?,
-        normalisation: Normalisation::default(),
-    })
+pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {
+    let paths = request.files(|name| vec![name.to_string()])?;
+    let (train, test) = (read_split(&paths[0], request.skipped)?, read_split(&paths[1], request.skipped)?);
+    Ok(request.dataset(&CLASSES, train, test, Normalisation::default()))
 }
 
-fn read_split(path: &Path, skipped: &mut Skipped) -> Result<Split, Error> {
-    let (file, _) = files::open(path)?;
+fn read_split(path: &Path, skipped: &mut Skipped) -> Result<Split, DataError> {
     let (mut texts, mut labels) = (Vec::new(), Vec::new());
-    for (line, text) in (1..).zip(BufReader::new(file).split(b'\n')) {
-        let text = text.map_err(|source| Error::Io { action: "read", source, path: path.to_path_buf() })?;
-        let text = text.trim_ascii();
-        if text.is_empty() {
-            continue;
-        }
-        let text = std::str::from_utf8(text)
-            .map_err(|error| format!("not UTF-8 from byte {} of the line on", error.valid_up_to()));
-        match text.and_then(tree) {
+    files::lines(path, |line, text| {
+        match utf8(text).and_then(tree) {
             Ok((label, words)) => {
                 labels.push(label);
                 texts.push(words);
             }
             Err(reason) => skipped.bad(path, Some(line), reason)?,
         }
-    }
+        Ok(true)
+    })?;
     Ok(Split { inputs: Inputs::Texts(texts), labels, keys: None })
 }
 
@@ -99,6 +80,7 @@ fn tree(text: &str) -> Result<(u16, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::{SetName, load};
     use std::fs;
 
     #[test]
@@ -124,13 +106,16 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("train.txt"), "(0 (1 bad) (2 film))\n(4 good)\n").unwrap();
         fs::write(folder.join("test.txt"), "(2 so)\n").unwrap();
-        let strict = || read(dir.path(), &mut Skipped::default());
+        let strict = || load("sst5", Some(dir.path()));
         let set = strict().unwrap();
         assert_eq!((set.train.labels.clone(), set.test.labels.clone()), (vec![0, 4], vec![2]));
         fs::write(folder.join("test.txt"), "(2 so)\n(9 so)\n").unwrap();
         assert!(strict().unwrap_err().to_string().contains("test.txt:2: label '9': expected 0 to 4; --skip"));
         let mut lax = Skipped::new(true);
-        assert_eq!((read(dir.path(), &mut lax).unwrap().test.len(), lax.count), (1, 1));
+        assert_eq!(
+            (SetName::Sst5.entry().load(Some(dir.path()), None, &mut lax).unwrap().test.len(), lax.count),
+            (1, 1)
+        );
         fs::write(folder.join("test.txt"), b"(2 \xff)\n").unwrap();
         assert!(strict().unwrap_err().to_string().contains("test.txt:1: not UTF-8 from byte 3 of the line on; --skip"));
     }

@@ -4,96 +4,70 @@
 //! `val/val_annotations.txt` the classes of those in `val/images`, which are for testing: `test` has no labels.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::cache::{self, Cached};
-use crate::dataset::{Dataset, Normalisation, Shape};
-use crate::decode::Form;
-use crate::error::{Error, Place};
+use crate::cache;
+use crate::dataset::{Dataset, Normalisation};
+use crate::decode::ImageForm;
+use crate::error::DataError;
 use crate::files;
 use crate::folder::{self, Listing};
+use crate::request::Request;
 use crate::skipped::Skipped;
 
-/// The sub folder of the files.
-pub(crate) const FOLDER: &str = "tiny-imagenet-200";
-/// What is looked for in it.
-pub(crate) const FILES: [&str; 4] = ["wnids.txt", "words.txt", "train", "val/val_annotations.txt"];
-const NAME: &str = "tiny-imagenet";
 /// The longest text file that is read.
 const LONGEST: u64 = 1 << 26;
 
 /// Reads Tiny-ImageNet from `dir/tiny-imagenet-200`, `dir/tiny-imagenet` or `dir`. Classes are in the order of their ids.
-pub(crate) fn read(dir: &Path, size: Option<(usize, usize)>, skipped: &mut Skipped) -> Result<Dataset, Error> {
-    let mut places = Vec::new();
-    for root in [dir.join(FOLDER), dir.join(NAME), dir.to_path_buf()] {
-        let missing: Vec<String> =
-            FILES.iter().filter(|name| !root.join(name).exists()).map(|name| name.to_string()).collect();
-        if !missing.is_empty() {
-            places.push(Place { exists: root.is_dir(), folder: root, missing });
-            continue;
-        }
-        let mut ids: Vec<String> = text(&root.join("wnids.txt"))?.split_whitespace().map(String::from).collect();
-        ids.sort();
-        ids.dedup();
-        if ids.is_empty() {
-            return Err(unusable(&root.join("wnids.txt"), None, "there is no class".to_string()));
-        }
-        let before = skipped.count;
-        let (train, test) = (train(&root, &ids, skipped)?, test(&root, &ids, skipped)?);
-        let form = Form { size, grey: false };
-        let place = cache::Place::new(&root, NAME, &format!("{form:?}"), &[&train, &test])?;
-        let Cached { shape, mut splits } = match place.read() {
-            Some(cached) => cached,
-            None => {
-                let made = folder::decode(&[&train, &test], form, skipped)?;
-                if skipped.count == before {
-                    place.write(&made);
-                }
-                made
-            }
-        };
-        let test = splits.pop().unwrap_or_default();
-        return Ok(Dataset {
-            name: NAME.to_string(),
-            classes: names(&root, &ids)?,
-            shape: Shape::Image(shape),
-            train: splits.pop().unwrap_or_default(),
-            test,
-            normalisation: Normalisation { mean: vec![0.4802, 0.4481, 0.3975], std: vec![0.2770, 0.2691, 0.2821] },
-        });
+pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {
+    let name = request.entry.name;
+    let root = request.root(&["tiny-imagenet-200", name, ""], |root| {
+        let missing = request.entry.files.iter().filter(|name| !root.join(name).exists());
+        missing.map(|name| name.to_string()).collect()
+    })?;
+    let mut ids: Vec<String> = text(&root.join("wnids.txt"))?.split_whitespace().map(String::from).collect();
+    ids.sort();
+    ids.dedup();
+    if ids.is_empty() {
+        return Err(DataError::unusable(&root.join("wnids.txt"), None, "there is no class"));
     }
-    Err(Error::Missing { dataset: NAME, places })
+    let before = request.skipped.count;
+    let skipped = &mut *request.skipped;
+    let (train, test) = (train(&root, &ids, skipped)?, test(&root, &ids, skipped)?);
+    let form = ImageForm { size: request.size, grey: false };
+    let images = cache::decoded(&root, name, &format!("{form:?}"), (&[&train, &test], form), (skipped, before))?;
+    let normalisation = Normalisation { mean: vec![0.4802, 0.4481, 0.3975], std: vec![0.2770, 0.2691, 0.2821] };
+    Ok(images.dataset(name, names(&root, &ids)?, normalisation))
 }
 
-fn train(root: &Path, ids: &[String], skipped: &mut Skipped) -> Result<Listing, Error> {
+fn train(root: &Path, ids: &[String], skipped: &mut Skipped) -> Result<Listing, DataError> {
     let mut listing = Listing::default();
     for (label, id) in ids.iter().enumerate() {
         let folder = root.join("train").join(id).join("images");
         let before = listing.paths.len();
         folder::images(&folder, skipped, |path| listing.paths.push(path))?;
         if listing.paths.len() == before {
-            return Err(unusable(&folder, None, format!("class '{id}' has no images")));
+            return Err(DataError::unusable(&folder, None, format!("class '{id}' has no images")));
         }
         listing.labels.resize(listing.paths.len(), label as u16);
     }
     Ok(listing)
 }
 
-fn test(root: &Path, ids: &[String], skipped: &mut Skipped) -> Result<Listing, Error> {
+fn test(root: &Path, ids: &[String], skipped: &mut Skipped) -> Result<Listing, DataError> {
     let path = root.join("val/val_annotations.txt");
     let mut listing = Listing::default();
     for (number, line) in (1..).zip(text(&path)?.lines()) {
         // The name, the class and a box.
         let mut fields = line.split('\t');
         let (Some(name), Some(id)) = (fields.next(), fields.next()) else {
-            return Err(unusable(&path, Some(number), "expected a name and a class with tabs between".to_string()));
+            return Err(DataError::unusable(&path, Some(number), "expected a name and a class with tabs between"));
         };
         let Ok(label) = ids.binary_search_by(|known| known.as_str().cmp(id)) else {
-            return Err(unusable(&path, Some(number), format!("class '{id}' is not in wnids.txt")));
+            return Err(DataError::unusable(&path, Some(number), format!("class '{id}' is not in wnids.txt")));
         };
         if name.contains(['/', '\\']) || name == ".." {
-            return Err(unusable(&path, Some(number), format!("'{name}' is not the name of an image")));
+            return Err(DataError::unusable(&path, Some(number), format!("'{name}' is not the name of an image")));
         }
         listing.paths.push(root.join("val/images").join(name));
         listing.labels.push(label as u16);
@@ -110,7 +84,7 @@ fn test(root: &Path, ids: &[String], skipped: &mut Skipped) -> Result<Listing, E
 }
 
 /// The first word of each class; its id where there is none.
-fn names(root: &Path, ids: &[String]) -> Result<Vec<String>, Error> {
+fn names(root: &Path, ids: &[String]) -> Result<Vec<String>, DataError> {
     let words = text(&root.join("words.txt"))?;
     let words: HashMap<&str, &str> = words.lines().filter_map(|line| line.split_once('\t')).collect();
     let name =
@@ -118,30 +92,23 @@ fn names(root: &Path, ids: &[String]) -> Result<Vec<String>, Error> {
     Ok(ids.iter().map(name).collect())
 }
 
-fn text(path: &Path) -> Result<String, Error> {
-    let (file, _) = files::open(path)?;
-    let mut text = String::new();
-    let read = file.take(LONGEST).read_to_string(&mut text);
-    read.map_err(|source| Error::Io { action: "read", source, path: path.to_path_buf() })?;
-    Ok(text)
-}
-
-fn unusable(path: &Path, line: Option<u64>, reason: String) -> Error {
-    Error::Unusable { path: PathBuf::from(path), line, reason }
+fn text(path: &Path) -> Result<String, DataError> {
+    files::read_text(path, LONGEST)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::SetName;
 
-    fn read(dir: &Path, size: Option<(usize, usize)>) -> Result<Dataset, Error> {
-        super::read(dir, size, &mut Skipped::default())
+    fn read(dir: &Path, size: Option<(usize, usize)>) -> Result<Dataset, DataError> {
+        SetName::TinyImagenet.entry().load(Some(dir), size, &mut Skipped::default())
     }
 
     use std::fs;
 
     fn tree(dir: &Path) -> PathBuf {
-        let root = dir.join(FOLDER);
+        let root = dir.join("tiny-imagenet-200");
         let jpeg = include_bytes!("folder/small.jpg");
         for id in ["n02", "n01"] {
             fs::create_dir_all(root.join("train").join(id).join("images")).unwrap();

@@ -8,22 +8,22 @@ use std::time::Duration;
 use ureq::Agent;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
-use crate::Error;
+use crate::FetchError;
 
 /// Names a file of certificates to trust, as it does for OpenSSL.
 const CERTIFICATES: &str = "SSL_CERT_FILE";
 
 /// An agent that gives a silent server up. It goes through the proxy that `HTTPS_PROXY` or `HTTP_PROXY` names.
-pub(crate) fn agent(stall: Duration) -> Result<Agent, Error> {
+pub(crate) fn agent(stall: Duration) -> Result<Agent, FetchError> {
     let mut tls = TlsConfig::builder();
     if let Some(path) = env::var_os(CERTIFICATES).filter(|path| !path.is_empty()).map(PathBuf::from) {
-        let text =
-            fs::read(&path).map_err(|source| Error::Certificates { reason: source.to_string(), path: path.clone() })?;
+        let text = fs::read(&path)
+            .map_err(|source| FetchError::Certificates { reason: source.to_string(), path: path.clone() })?;
         let found: Vec<_> = parse_pem(&text)
             .filter_map(|item| if let Ok(PemItem::Certificate(one)) = item { Some(one) } else { None })
             .collect();
         if found.is_empty() {
-            return Err(Error::Certificates { reason: "no certificate in PEM form is in it".to_string(), path });
+            return Err(FetchError::Certificates { reason: "no certificate in PEM form is in it".to_string(), path });
         }
         tls = tls.root_certs(RootCerts::new_with_certs(&found));
     }

@@ -12,7 +12,7 @@ mod set;
 mod transfer;
 mod unpack;
 
-pub use error::Error;
+pub use error::FetchError;
 pub use set::{Fetched, by_hand, fetch};
 pub use transfer::{Event, Patience};
 pub use unpack::{Limits, tar_gz, zip};

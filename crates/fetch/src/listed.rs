@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use fedelity_data::catalogue::Entry;
+use fedelity_data::catalogue::CatalogueEntry;
 
 /// Bytes of a file that are looked at.
 const START: u64 = 1 << 10;
@@ -13,7 +13,7 @@ pub(crate) const PAGE: &str = "is an HTML page";
 const IMAGES: [&str; 3] = ["png", "jpg", "jpeg"];
 
 /// The first thing that is missing or cannot be data, in words.
-pub(crate) fn lack(entry: &Entry, root: &Path) -> Option<String> {
+pub(crate) fn lack(entry: &CatalogueEntry, root: &Path) -> Option<String> {
     entry.files.iter().find_map(|name| match name.split_once("/<class>/") {
         Some((part, _)) => classes(root, part, entry.classes),
         None if root.join(name).is_dir() => classes(root, name, entry.classes),

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Event};
+use crate::{Event, FetchError};
 
 /// Held until it is dropped, or the process ends in whatever way.
 pub(crate) struct Lock {
@@ -14,20 +14,23 @@ pub(crate) struct Lock {
 
 impl Lock {
     /// Waits for another process that has it.
-    pub(crate) fn take(path: &Path, name: &str, event: &mut dyn FnMut(Event)) -> Result<Self, Error> {
-        let failed = |action| move |source| Error::Io { action, source, path: path.to_path_buf() };
+    pub(crate) fn take(path: &Path, name: &str, event: &mut dyn FnMut(Event)) -> Result<Self, FetchError> {
         loop {
-            let file =
-                OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(failed("open"))?;
+            let file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)
+                .map_err(FetchError::io("open", path))?;
             match file.try_lock() {
                 // A file system without locks has to do without.
                 Ok(()) | Err(TryLockError::Error(_)) => {}
                 Err(TryLockError::WouldBlock) => {
                     event(Event::Waiting { name: name.to_string() });
-                    file.lock().map_err(failed("lock"))?;
+                    file.lock().map_err(FetchError::io("lock", path))?;
                 }
             }
-            if is_at(&file, path).map_err(failed("open"))? {
+            if is_at(&file, path).map_err(FetchError::io("open", path))? {
                 return Ok(Self { path: path.to_path_buf(), _file: file });
             }
         }

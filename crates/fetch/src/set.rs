@@ -5,12 +5,12 @@ use std::io;
 use std::iter;
 use std::path::{Path, PathBuf};
 
-use fedelity_data::catalogue::Entry;
-use fedelity_data::download::{Checksum, Form, Remote};
+use fedelity_data::catalogue::CatalogueEntry;
+use fedelity_data::download::{Checksum, Remote, RemoteForm};
 
 use crate::lock::Lock;
 use crate::transfer::{Event, Patience, Transfer};
-use crate::{Error, Limits, check, listed, unpack};
+use crate::{FetchError, Limits, check, listed, unpack};
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,23 +26,23 @@ pub enum Fetched {
 /// Downloads a data set into its folder below `dir`, from the first of its official addresses that gives it. `mirror`
 /// takes their place: the address of a folder on a server, or a folder of this machine.
 pub fn fetch(
-    entry: &Entry,
+    entry: &CatalogueEntry,
     dir: &Path,
     mirror: Option<&str>,
     patience: Patience,
     event: &mut dyn FnMut(Event),
-) -> Result<Fetched, Error> {
+) -> Result<Fetched, FetchError> {
     let Some(folder) = entry.folder else { return Ok(Fetched::PartOfTheProgram) };
     let home = dir.join(folder);
     if entry.download.by_hand.is_some() {
-        return Err(Error::ByHand { name: entry.name, how: by_hand(entry, dir) });
+        return Err(FetchError::ByHand { name: entry.name, how: by_hand(entry, dir) });
     }
     let set = Set { entry, dir, home: &home, mirror, patience };
     // A folder that cannot be written to is no hindrance if all is there.
     if !set.is_underway() && set.is_there(event)? {
         return Ok(Fetched::WasThere(home));
     }
-    fs::create_dir_all(dir).map_err(|source| io_error("create", dir, source))?;
+    fs::create_dir_all(dir).map_err(FetchError::io("create", dir))?;
     let _lock = Lock::take(&set.hidden("lock"), entry.name, event)?;
     // The lock is this process's: who began to unpack was ended.
     drop(Aside(set.hidden("unpack")));
@@ -62,7 +62,7 @@ pub fn fetch(
 }
 
 /// What to do without a network: which files to get, and where to put them.
-pub fn by_hand(entry: &Entry, dir: &Path) -> String {
+pub fn by_hand(entry: &CatalogueEntry, dir: &Path) -> String {
     let Some(folder) = entry.folder else { return format!("{} is part of the program", entry.name) };
     let home = dir.join(folder);
     if let Some(how) = entry.download.by_hand {
@@ -84,7 +84,7 @@ pub fn by_hand(entry: &Entry, dir: &Path) -> String {
 
 /// A data set on its way.
 struct Set<'a> {
-    entry: &'a Entry,
+    entry: &'a CatalogueEntry,
     dir: &'a Path,
     home: &'a Path,
     mirror: Option<&'a str>,
@@ -94,11 +94,11 @@ struct Set<'a> {
 impl Set<'_> {
     /// Whether the files are kept as they are downloaded.
     fn is_plain(&self) -> bool {
-        self.entry.download.files.iter().all(|remote| remote.form == Form::File)
+        self.entry.download.files.iter().all(|remote| remote.form == RemoteForm::File)
     }
 
     /// Whether the data set is there, and right as far as that is known. Something else in its place is an error.
-    fn is_there(&self, event: &mut dyn FnMut(Event)) -> Result<bool, Error> {
+    fn is_there(&self, event: &mut dyn FnMut(Event)) -> Result<bool, FetchError> {
         if self.is_plain() {
             let files = self.entry.download.files;
             let all = files.iter().all(|remote| self.home.join(remote.name).exists());
@@ -111,7 +111,7 @@ impl Set<'_> {
         match listed::lack(self.entry, self.home) {
             None => self.check_content(self.home, event).map_err(|error| in_the_way(self.home, error)).map(|()| true),
             Some(_) if is_free(self.home) => Ok(false),
-            Some(reason) => Err(Error::InTheWay { path: self.home.to_path_buf(), reason }),
+            Some(reason) => Err(FetchError::InTheWay { path: self.home.to_path_buf(), reason }),
         }
     }
 
@@ -132,7 +132,7 @@ impl Set<'_> {
         self.dir.join(format!("{}-{}.part", self.entry.name, remote.name))
     }
 
-    fn check_kept(&self, remote: &Remote, event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+    fn check_kept(&self, remote: &Remote, event: &mut dyn FnMut(Event)) -> Result<(), FetchError> {
         let place = self.home.join(remote.name);
         self.check(remote, &place, &place, event).map_err(|error| in_the_way(&place, error))
     }
@@ -146,9 +146,9 @@ impl Set<'_> {
     }
 
     /// Gets one file; false if it was there.
-    fn get(&self, remote: &Remote, event: &mut dyn FnMut(Event)) -> Result<bool, Error> {
+    fn get(&self, remote: &Remote, event: &mut dyn FnMut(Event)) -> Result<bool, FetchError> {
         let place = self.home.join(remote.name);
-        if remote.form == Form::File && place.exists() {
+        if remote.form == RemoteForm::File && place.exists() {
             return self.check_kept(remote, event).map(|()| false);
         }
         let part = self.part(remote);
@@ -161,7 +161,7 @@ impl Set<'_> {
                 (kept, _) => return kept.map(|()| true),
             }
         }
-        Err(Error::ByHand { name: self.entry.name, how: by_hand(self.entry, self.dir) })
+        Err(FetchError::ByHand { name: self.entry.name, how: by_hand(self.entry, self.dir) })
     }
 
     /// Gets one file from one address, and puts it into place.
@@ -172,27 +172,27 @@ impl Set<'_> {
         part: &Path,
         place: &Path,
         event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
+    ) -> Result<(), FetchError> {
         let is_page = listed::unlike_data(part).is_ok_and(|reason| reason == Some(listed::PAGE));
-        if is_page || remote.form == Form::File && !self.is_checked(remote) {
+        if is_page || remote.form == RemoteForm::File && !self.is_checked(remote) {
             // A page is no part of a file, and without a checksum nothing would tell that parts do not belong together.
             remove(part)?;
         }
         let (name, expected) = (remote.name, remote.bytes);
         Transfer { url, name, part: part.to_path_buf(), expected, patience: self.patience }.run(event)?;
         let kept = match remote.form {
-            Form::File => self.check(remote, part, place, event).and_then(|()| {
-                fs::create_dir_all(self.home).map_err(|source| io_error("create", self.home, source))?;
-                fs::rename(part, place).map_err(|source| io_error("move into place", place, source))
+            RemoteForm::File => self.check(remote, part, place, event).and_then(|()| {
+                fs::create_dir_all(self.home).map_err(FetchError::io("create", self.home))?;
+                fs::rename(part, place).map_err(FetchError::io("move into place", place))
             }),
-            Form::TarGz(inside) | Form::Zip(inside) => {
+            RemoteForm::TarGz(inside) | RemoteForm::Zip(inside) => {
                 self.check(remote, part, part, event).and_then(|()| self.unpack(remote, part, inside, event))
             }
         };
         match kept {
-            Ok(()) if remote.form != Form::File => remove(part)?,
-            // A wrong file must not be gone on with.
-            Err(Error::Checksum { .. } | Error::NotData { .. } | Error::Archive { .. }) => remove(part)?,
+            Ok(()) if remote.form != RemoteForm::File => remove(part)?,
+            // A wrong file must not be resumed.
+            Err(FetchError::Checksum { .. } | FetchError::NotData { .. } | FetchError::Archive { .. }) => remove(part)?,
             _ => {}
         }
         kept
@@ -208,18 +208,24 @@ impl Set<'_> {
     }
 
     /// Checks a downloaded file that is, or will be, at `place`.
-    fn check(&self, remote: &Remote, file: &Path, place: &Path, event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+    fn check(
+        &self,
+        remote: &Remote,
+        file: &Path,
+        place: &Path,
+        event: &mut dyn FnMut(Event),
+    ) -> Result<(), FetchError> {
         event(Event::Checking { name: remote.name.to_string() });
         if let Some(expected) = remote.checksum {
-            let found = check::alike(file, expected).map_err(|source| io_error("read", file, source))?;
+            let found = check::alike(file, expected).map_err(FetchError::io("read", file))?;
             compare(remote.name, expected, found)?;
         }
         if !self.is_checked(remote)
-            && let Some(reason) = listed::unlike_data(file).map_err(|source| io_error("read", file, source))?
+            && let Some(reason) = listed::unlike_data(file).map_err(FetchError::io("read", file))?
         {
-            return Err(Error::NotData { what: remote.name.to_string(), reason });
+            return Err(FetchError::NotData { what: remote.name.to_string(), reason });
         }
-        if remote.form != Form::File {
+        if remote.form != RemoteForm::File {
             if remote.checksum.is_none() && self.entry.download.content.is_empty() {
                 event(Event::Unchecked { name: remote.name.to_string() });
             }
@@ -249,34 +255,34 @@ impl Set<'_> {
         archive: &Path,
         inside: Option<&str>,
         event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
+    ) -> Result<(), FetchError> {
         event(Event::Unpacking { name: remote.name.to_string() });
         let aside = Aside(self.hidden("unpack"));
-        fs::create_dir(&aside.0).map_err(|source| io_error("create", &aside.0, source))?;
+        fs::create_dir(&aside.0).map_err(FetchError::io("create", &aside.0))?;
         match remote.form {
-            Form::Zip(_) => unpack::zip(archive, &aside.0, Limits::default())?,
+            RemoteForm::Zip(_) => unpack::zip(archive, &aside.0, Limits::default())?,
             _ => unpack::tar_gz(archive, &aside.0, Limits::default())?,
         }
         let root = inside.map_or_else(|| aside.0.clone(), |inside| aside.0.join(inside));
         if !root.is_dir() {
             let reason = format!("there is no folder '{}' in it", inside.unwrap_or_default());
-            return Err(Error::Archive { path: archive.to_path_buf(), reason });
+            return Err(FetchError::Archive { path: archive.to_path_buf(), reason });
         }
         if let Some(reason) = listed::lack(self.entry, &root) {
-            return Err(Error::Archive { path: archive.to_path_buf(), reason });
+            return Err(FetchError::Archive { path: archive.to_path_buf(), reason });
         }
         self.check_content(&root, event)?;
         if let Some(parent) = self.home.parent() {
-            fs::create_dir_all(parent).map_err(|source| io_error("create", parent, source))?;
+            fs::create_dir_all(parent).map_err(FetchError::io("create", parent))?;
         }
         if self.home.exists() {
             // It is empty, or it stays. Not everywhere can a folder take the place of another.
-            fs::remove_dir(self.home).map_err(|source| io_error("replace", self.home, source))?;
+            fs::remove_dir(self.home).map_err(FetchError::io("replace", self.home))?;
         }
-        fs::rename(&root, self.home).map_err(|source| io_error("move into place", self.home, source))
+        fs::rename(&root, self.home).map_err(FetchError::io("move into place", self.home))
     }
 
-    fn check_content(&self, root: &Path, event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+    fn check_content(&self, root: &Path, event: &mut dyn FnMut(Event)) -> Result<(), FetchError> {
         for (name, expected) in self.entry.download.content {
             event(Event::Checking { name: name.to_string() });
             let found = check::content(&root.join(name)).unwrap_or_else(|error| format!("none, {error}"));
@@ -297,27 +303,27 @@ impl Drop for Aside {
 }
 
 /// The official addresses of a file.
-fn addresses(entry: &Entry, remote: &Remote) -> Vec<String> {
+fn addresses(entry: &CatalogueEntry, remote: &Remote) -> Vec<String> {
     let whole = |home: &&str| if home.ends_with('/') { format!("{home}{}", remote.name) } else { home.to_string() };
-    entry.download.homes.iter().map(whole).collect()
+    entry.download.mirrors.iter().map(whole).collect()
 }
 
-fn compare(what: &str, expected: Checksum, found: String) -> Result<(), Error> {
+fn compare(what: &str, expected: Checksum, found: String) -> Result<(), FetchError> {
     if found == expected.hex() {
         return Ok(());
     }
     let (what, expected, kind) = (what.to_string(), expected.hex().to_string(), expected.kind());
-    Err(Error::Checksum { what, kind, expected, found })
+    Err(FetchError::Checksum { what, kind, expected, found })
 }
 
-fn in_the_way(path: &Path, error: Error) -> Error {
+fn in_the_way(path: &Path, error: FetchError) -> FetchError {
     match error {
-        Error::Checksum { what, kind, expected, found } => {
+        FetchError::Checksum { what, kind, expected, found } => {
             let reason = format!("{what} has {kind} {found}, not {expected}");
-            Error::InTheWay { path: path.to_path_buf(), reason }
+            FetchError::InTheWay { path: path.to_path_buf(), reason }
         }
-        Error::NotData { what, reason } => {
-            Error::InTheWay { path: path.to_path_buf(), reason: format!("{what} {reason}") }
+        FetchError::NotData { what, reason } => {
+            FetchError::InTheWay { path: path.to_path_buf(), reason: format!("{what} {reason}") }
         }
         other => other,
     }
@@ -338,13 +344,9 @@ fn quoted(path: &Path) -> String {
     if !text.is_empty() && text.chars().all(plain) { text } else { format!("\"{text}\"") }
 }
 
-fn remove(path: &Path) -> Result<(), Error> {
+fn remove(path: &Path) -> Result<(), FetchError> {
     match fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path, source)),
+        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(FetchError::io("remove", path)(source)),
         _ => Ok(()),
     }
-}
-
-fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
-    Error::Io { action, source, path: path.to_path_buf() }
 }

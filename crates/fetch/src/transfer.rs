@@ -1,4 +1,4 @@
-//! One file over HTTP, into a part file that a later attempt goes on with.
+//! One file over HTTP, into a part file that a later attempt resumes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -9,60 +9,28 @@ use std::time::Duration;
 
 use ureq::Agent;
 
-use crate::{Error, connection};
+use crate::{FetchError, connection};
 
 /// What is going on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// A file is being downloaded: this many bytes are there, of so many if that is known.
-    Bytes {
-        /// The name of the file.
-        name: String,
-        /// Bytes that are there.
-        have: u64,
-        /// Bytes of the file.
-        total: Option<u64>,
-    },
+    Bytes { name: String, have: u64, total: Option<u64> },
     /// The connection was lost; another attempt follows.
-    Again {
-        /// Why.
-        reason: String,
-    },
+    Again { reason: String },
     /// An address did not give the file; the next one is tried.
-    Elsewhere {
-        /// Why.
-        reason: String,
-        /// The next address.
-        url: String,
-    },
+    Elsewhere { reason: String, url: String },
     /// A file or its content is being checked.
-    Checking {
-        /// The name of the file.
-        name: String,
-    },
+    Checking { name: String },
     /// There is no checksum to check this file with.
-    Unchecked {
-        /// The name of the file.
-        name: String,
-    },
+    Unchecked { name: String },
     /// The folder of the data set is there, but nothing is in it; it is fetched.
-    Incomplete {
-        /// The folder.
-        path: PathBuf,
-        /// What is missing first.
-        missing: String,
-    },
+    Incomplete { path: PathBuf, missing: String },
     /// Another process fetches this data set; it is waited for.
-    Waiting {
-        /// The name of the data set.
-        name: String,
-    },
+    Waiting { name: String },
     /// An archive is being unpacked.
-    Unpacking {
-        /// The name of the file.
-        name: String,
-    },
+    Unpacking { name: String },
 }
 
 /// How long to wait and how often to try.
@@ -96,7 +64,7 @@ enum Attempt {
 }
 
 /// Where a file is.
-enum Source {
+enum FileHome {
     Folder(PathBuf),
     Server(Agent),
 }
@@ -122,16 +90,16 @@ pub(crate) struct Transfer<'a> {
 
 impl Transfer<'_> {
     /// Downloads until the file is whole. What there is of it is kept when this fails.
-    pub(crate) fn run(&self, event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+    pub(crate) fn run(&self, event: &mut dyn FnMut(Event)) -> Result<(), FetchError> {
         let source = match local(&self.url) {
             Some(path) => {
                 look(&path)?;
-                Source::Folder(path)
+                FileHome::Folder(path)
             }
-            None => Source::Server(connection::agent(self.patience.stall)?),
+            None => FileHome::Server(connection::agent(self.patience.stall)?),
         };
         let (mut fruitless, mut pause) = (0, self.patience.pause);
-        // The most that there ever was: a server that starts anew again and again brings nothing.
+        // The most that there ever was: a server that starts over again and again brings nothing.
         let mut most = self.have();
         loop {
             match self.attempt(&source, event)? {
@@ -141,7 +109,7 @@ impl Transfer<'_> {
                     most = most.max(self.have());
                     fruitless = if progress { 0 } else { fruitless + 1 };
                     if fruitless >= self.patience.attempts {
-                        return Err(Error::Unreachable { url: self.url.clone(), reason });
+                        return Err(FetchError::Unreachable { url: self.url.clone(), reason });
                     }
                     pause = if progress { self.patience.pause } else { pause };
                     event(Event::Again { reason });
@@ -152,7 +120,7 @@ impl Transfer<'_> {
         }
     }
 
-    fn attempt(&self, source: &Source, event: &mut dyn FnMut(Event)) -> Result<Attempt, Error> {
+    fn attempt(&self, source: &FileHome, event: &mut dyn FnMut(Event)) -> Result<Attempt, FetchError> {
         let have = self.have();
         let answer = match ask(source, &self.url, have) {
             Ok(answer) => answer,
@@ -166,14 +134,14 @@ impl Transfer<'_> {
             }
             416 if have > 0 => {
                 self.remove()?;
-                let reason = "what was there was not a part of this file; it starts anew".to_string();
+                let reason = "what was there was not a part of this file; it starts again".to_string();
                 return Ok(Attempt::Lost(reason));
             }
             408 | 425 | 429 | 500..=599 => {
                 let reason = format!("the server answers {}", answer.status);
                 return Ok(Attempt::Lost(reason));
             }
-            status => return Err(Error::Status { url: self.url.clone(), status }),
+            status => return Err(FetchError::Status { url: self.url.clone(), status }),
         }
         let most = self.expected.unwrap_or(self.patience.most_bytes);
         if let Some(total) = answer.total
@@ -189,9 +157,15 @@ impl Transfer<'_> {
         self.write(start, &answer, most, event)
     }
 
-    fn write(&self, start: u64, answer: &Answer, most: u64, event: &mut dyn FnMut(Event)) -> Result<Attempt, Error> {
-        let failed = |source| Error::Io { action: "write", source, path: self.part.clone() };
-        let mut file = self.open(start).map_err(failed)?;
+    fn write(
+        &self,
+        start: u64,
+        answer: &Answer,
+        most: u64,
+        event: &mut dyn FnMut(Event),
+    ) -> Result<Attempt, FetchError> {
+        let failed = FetchError::io("write", &self.part);
+        let mut file = self.open(start).map_err(&failed)?;
         let mut at = start;
         loop {
             event(Event::Bytes { name: self.name.to_string(), have: at, total: answer.total.or(self.expected) });
@@ -203,7 +177,7 @@ impl Transfer<'_> {
                         self.remove()?;
                         return Err(self.wrong_length(at));
                     }
-                    file.write_all(&block).map_err(failed)?;
+                    file.write_all(&block).map_err(&failed)?;
                 }
                 Ok(Err(reason)) => return lost(reason),
                 Err(RecvTimeoutError::Timeout) => {
@@ -213,7 +187,7 @@ impl Transfer<'_> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        file.sync_all().map_err(failed)?;
+        file.sync_all().map_err(&failed)?;
         match answer.total.or(self.expected) {
             Some(total) if at < total => {
                 let reason = format!("the connection was cut at byte {at} of {total}");
@@ -223,15 +197,14 @@ impl Transfer<'_> {
         }
     }
 
-    fn wrong_length(&self, found: u64) -> Error {
+    fn wrong_length(&self, found: u64) -> FetchError {
         let url = self.url.clone();
         match self.expected {
-            Some(expected) => Error::Length { url, expected, found },
-            None => Error::TooLong { url, most: self.patience.most_bytes, found },
+            Some(expected) => FetchError::Length { url, expected, found },
+            None => FetchError::TooLong { url, most: self.patience.most_bytes, found },
         }
     }
 
-    /// Bytes that are there.
     fn have(&self) -> u64 {
         fs::metadata(&self.part).map_or(0, |about| about.len())
     }
@@ -243,16 +216,16 @@ impl Transfer<'_> {
         File::create(&self.part)
     }
 
-    fn remove(&self) -> Result<(), Error> {
-        fs::remove_file(&self.part).map_err(|source| Error::Io { action: "remove", source, path: self.part.clone() })
+    fn remove(&self) -> Result<(), FetchError> {
+        fs::remove_file(&self.part).map_err(FetchError::io("remove", &self.part))
     }
 }
 
-/// Asks for a file from a byte on. The body is read by a thread of its own, so that a silent server can be left.
-fn ask(source: &Source, url: &str, from: u64) -> Result<Answer, String> {
+/// Asks for a file from this byte. The body is read by a thread of its own, so that a silent server can be left.
+fn ask(source: &FileHome, url: &str, from: u64) -> Result<Answer, String> {
     let agent = match source {
-        Source::Folder(path) => return read_file(path, from),
-        Source::Server(agent) => agent,
+        FileHome::Folder(path) => return read_file(path, from),
+        FileHome::Server(agent) => agent,
     };
     let mut request = agent.get(url).header("Accept-Encoding", "identity");
     if from > 0 {
@@ -282,17 +255,17 @@ fn local(url: &str) -> Option<PathBuf> {
 }
 
 /// Whether a file of this machine can be read.
-fn look(path: &Path) -> Result<(), Error> {
+fn look(path: &Path) -> Result<(), FetchError> {
     let Err(source) = File::open(path) else { return Ok(()) };
     let path = path.to_path_buf();
     let reason = match path.parent() {
         _ if !matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Err(Error::Io { action: "open", source, path });
+            return Err(FetchError::io("open", &path)(source));
         }
         Some(folder) if !folder.is_dir() => format!("there is no folder {}", folder.display()),
         _ => "there is no such file".to_string(),
     };
-    Err(Error::NotHere { path, reason })
+    Err(FetchError::NotHere { path, reason })
 }
 
 fn read_file(path: &Path, from: u64) -> Result<Answer, String> {
@@ -319,7 +292,7 @@ fn blocks(mut body: impl Read + Send + 'static) -> Receiver<Result<Vec<u8>, Stri
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
                 Err(error) => {
-                    // Who gave up does not listen.
+                    // Nobody listens any more.
                     let _ = sender.send(Err(error.to_string()));
                     return;
                 }

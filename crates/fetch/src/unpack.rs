@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use flate2::bufread::MultiGzDecoder;
 use tar::EntryType;
 
-use crate::Error;
+use crate::FetchError;
 
 /// What an archive may come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +39,10 @@ struct Unpacked<'a> {
 }
 
 /// Unpacks a tar archive that is compressed by gzip.
-pub fn tar_gz(archive: &Path, into: &Path, limits: Limits) -> Result<(), Error> {
+pub fn tar_gz(archive: &Path, into: &Path, limits: Limits) -> Result<(), FetchError> {
     let mut unpacked = Unpacked { archive, into, left: limits };
     let damaged =
-        |error: io::Error| Error::Archive { path: archive.to_path_buf(), reason: format!("damaged: {error}") };
+        |error: io::Error| FetchError::Archive { path: archive.to_path_buf(), reason: format!("damaged: {error}") };
     let file = open(archive)?;
     // A head that promises more than all files together is not read to its end.
     let mut tar = tar::Archive::new(MultiGzDecoder::new(BufReader::new(file)).take(limits.bytes.saturating_mul(2)));
@@ -62,15 +62,16 @@ pub fn tar_gz(archive: &Path, into: &Path, limits: Limits) -> Result<(), Error> 
     // The checksum of the compressed stream stands at its end.
     let rest = io::copy(&mut tar.into_inner().take(LONGEST_END), &mut io::sink()).map_err(damaged)?;
     if rest == LONGEST_END {
-        return Err(damaged(io::Error::other("it goes on after its end")));
+        return Err(damaged(io::Error::other("it has bytes after its end")));
     }
     Ok(())
 }
 
 /// Unpacks a zip archive.
-pub fn zip(archive: &Path, into: &Path, limits: Limits) -> Result<(), Error> {
+pub fn zip(archive: &Path, into: &Path, limits: Limits) -> Result<(), FetchError> {
     let mut unpacked = Unpacked { archive, into, left: limits };
-    let damaged = |reason: String| Error::Archive { path: archive.to_path_buf(), reason: format!("damaged: {reason}") };
+    let damaged =
+        |reason: String| FetchError::Archive { path: archive.to_path_buf(), reason: format!("damaged: {reason}") };
     let mut zip = zip::ZipArchive::new(BufReader::new(open(archive)?)).map_err(|error| damaged(error.to_string()))?;
     for i in 0..zip.len() {
         let mut entry = zip.by_index(i).map_err(|error| damaged(error.to_string()))?;
@@ -89,18 +90,18 @@ pub fn zip(archive: &Path, into: &Path, limits: Limits) -> Result<(), Error> {
     Ok(())
 }
 
-fn open(archive: &Path) -> Result<File, Error> {
-    File::open(archive).map_err(|source| Error::Io { action: "open", source, path: archive.to_path_buf() })
+fn open(archive: &Path) -> Result<File, FetchError> {
+    File::open(archive).map_err(FetchError::io("open", archive))
 }
 
 impl Unpacked<'_> {
-    fn refuse(&self, name: &Path, what: &str) -> Error {
+    fn refuse(&self, name: &Path, what: &str) -> FetchError {
         let reason = format!("the entry '{}' {what}", name.display());
-        Error::Archive { path: self.archive.to_path_buf(), reason }
+        FetchError::Archive { path: self.archive.to_path_buf(), reason }
     }
 
     /// Where an entry goes: below the folder, whatever its name says.
-    fn place(&mut self, name: &Path) -> Result<PathBuf, Error> {
+    fn place(&mut self, name: &Path) -> Result<PathBuf, FetchError> {
         self.left.entries = self
             .left
             .entries
@@ -115,19 +116,19 @@ impl Unpacked<'_> {
         Ok(self.into.join(name.components().filter(|part| matches!(part, Component::Normal(_))).collect::<PathBuf>()))
     }
 
-    fn folder(&mut self, name: &Path) -> Result<(), Error> {
+    fn folder(&mut self, name: &Path) -> Result<(), FetchError> {
         let path = self.place(name)?;
-        fs::create_dir_all(&path).map_err(|source| Error::Io { action: "create", source, path })
+        fs::create_dir_all(&path).map_err(FetchError::io("create", &path))
     }
 
-    fn file(&mut self, name: &Path, length: u64, content: &mut dyn Read) -> Result<(), Error> {
+    fn file(&mut self, name: &Path, length: u64, content: &mut dyn Read) -> Result<(), FetchError> {
         let path = self.place(name)?;
         if length > self.left.bytes {
             return Err(self.refuse(name, "is larger than an archive may be"));
         }
-        let failed = |source| Error::Io { action: "write", source, path: path.clone() };
+        let failed = FetchError::io("write", &path);
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(failed)?;
+            fs::create_dir_all(folder).map_err(&failed)?;
         }
         let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => self.refuse(name, "comes twice"),
@@ -147,12 +148,12 @@ impl Unpacked<'_> {
             if written > self.left.bytes {
                 return Err(self.refuse(name, "is larger than an archive may be"));
             }
-            out.write_all(&buffer[..n]).map_err(failed)?;
+            out.write_all(&buffer[..n]).map_err(&failed)?;
         }
         if written != length {
             return Err(self.refuse(name, &format!("has {written} bytes, but says {length}")));
         }
         self.left.bytes -= written;
-        out.flush().map_err(failed)
+        out.flush().map_err(&failed)
     }
 }

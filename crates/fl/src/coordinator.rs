@@ -1,93 +1,55 @@
 //! The server's side of a round.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fedelity_data::Dataset;
-use fedelity_nn::{Model, Params};
+use fedelity_nn::Params;
 
+use crate::payload::all_finite;
 use crate::rng::{Purpose, stream};
-use crate::settings::at_least;
-use crate::{Error, Gather, Method, Payload, Result, Samples, Scaling, Server, Trainer, Training, Upload, Weighting};
-
-/// Samples that the server holds, from a training split.
-#[derive(Clone, Debug)]
-pub struct Held {
-    data: Arc<Dataset>,
-    indices: Vec<u32>,
-    scaling: Scaling,
-}
-
-impl Held {
-    /// These training samples of a data set.
-    pub fn new(data: Arc<Dataset>, indices: Vec<u32>) -> Self {
-        let scaling = Scaling::from(&data.normalisation);
-        Self { data, indices, scaling }
-    }
-
-    /// The samples.
-    pub fn samples(&self) -> Samples<'_> {
-        Samples { split: &self.data.train, indices: &self.indices, scaling: &self.scaling }
-    }
-}
-
-/// What the server holds besides the model.
-#[derive(Clone, Debug, Default)]
-pub struct ServerData {
-    /// Labelled auxiliary samples.
-    pub auxiliary: Option<Held>,
-    /// Labelled validation samples.
-    pub validation: Option<Held>,
-    /// Samples whose labels nobody reads.
-    pub unlabelled: Option<Held>,
-}
-
-/// What a federation agrees on before its first round.
-#[derive(Clone, Debug)]
-pub struct Federation {
-    /// The model.
-    pub model: Arc<Model>,
-    /// The method.
-    pub method: Arc<dyn Method>,
-    /// How clients train.
-    pub training: Training,
-    /// How uploads are weighted.
-    pub weighting: Weighting,
-    /// The number of clients.
-    pub clients: usize,
-    /// The seed of the run.
-    pub seed: u64,
-    /// What the server holds.
-    pub server_data: ServerData,
-}
+use crate::{Extra, Federation, FlError, Gather, Held, Payload, Received, Rejection, Result, Server, Trainer, Upload};
 
 /// What the server sends to every client of a round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broadcast {
     /// The round, counted from 0.
     pub round: usize,
-    /// The weights.
     pub global: Arc<Params>,
     /// What the method adds.
     pub payload: Payload,
 }
 
 impl Broadcast {
-    /// Bytes on the wire to one client: 4 a number.
+    /// Bytes on the wire to one client: 4 per number.
     pub fn bytes(&self) -> u64 {
         4 * self.global.len() as u64 + self.payload.bytes()
     }
 }
 
+/// What a server carries from one round to the next.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerState {
+    /// The rounds that are closed; also the number of the next one, counted from 0.
+    pub round: usize,
+    pub global: Arc<Params>,
+    /// What the method keeps.
+    pub state: Payload,
+}
+
 /// The server: opens a round, folds uploads in, closes the round.
+///
+/// Until a round is closed nothing of it is kept, so it can be [given up](Self::abandon) without a trace.
 #[derive(Debug)]
 pub struct Coordinator {
     federation: Federation,
-    trainer: Trainer,
-    global: Arc<Params>,
-    state: Payload,
+    kept: ServerState,
+    /// The clients of the open round, and whether their uploads are in.
+    clients: Option<BTreeMap<usize, bool>>,
+    spoiled: bool,
     gather: Gather,
-    round: usize,
-    open: bool,
+    scratch: Payload,
+    trainer: Trainer,
+    sends: Vec<Extra>,
     each_upload: bool,
 }
 
@@ -95,135 +57,185 @@ impl Coordinator {
     /// A federation before its first round, with fresh weights.
     pub fn new(federation: Federation) -> Result<Self> {
         let global = federation.model.init(&mut stream(federation.seed, Purpose::Init, 0, 0, 0));
-        let mut new = Self::resume(federation, 0, global, Payload::new())?;
+        let fresh = ServerState { round: 0, global: Arc::new(global), state: Payload::new() };
+        let mut new = Self::resume(federation, fresh)?;
         let method = new.federation.method.clone();
-        let mut server = server(&new.federation, &mut new.trainer, 0);
-        new.state = method.init(&mut server, &new.global)?;
+        new.kept.state = method.init(&mut new.server().0)?;
         Ok(new)
     }
 
-    /// A federation before its next round (counted from 0), with the weights and the state it had.
-    pub fn resume(federation: Federation, round: usize, global: Params, state: Payload) -> Result<Self> {
+    /// A federation before its next round, as an earlier [`ServerState`] left it.
+    pub fn resume(federation: Federation, kept: ServerState) -> Result<Self> {
         federation.check()?;
-        federation.fits("the weights", global.len())?;
-        let each_upload = federation.method.needs().each_upload;
-        let trainer = Trainer::new(federation.model.clone());
-        let (global, gather) = (Arc::new(global), Gather::default());
-        Ok(Self { federation, trainer, global, state, gather, round, open: false, each_upload })
+        federation.fits("the weights", kept.global.len())?;
+        Ok(Self {
+            kept,
+            clients: None,
+            spoiled: false,
+            gather: Gather::default(),
+            scratch: Payload::new(),
+            trainer: Trainer::new(federation.model.clone()),
+            sends: federation.method.sends(&federation.model),
+            each_upload: federation.method.needs().each_upload,
+            federation,
+        })
     }
 
-    /// What the federation agreed on.
     pub fn federation(&self) -> &Federation {
         &self.federation
     }
 
-    /// The global weights: those that the last closed round made.
-    pub fn global(&self) -> &Arc<Params> {
-        &self.global
+    /// What the last closed round left.
+    pub fn kept(&self) -> &ServerState {
+        &self.kept
     }
 
-    /// The method's state on the server.
+    /// The global weights: those that the last closed round made.
+    pub fn global(&self) -> &Arc<Params> {
+        &self.kept.global
+    }
+
     pub fn state(&self) -> &Payload {
-        &self.state
+        &self.kept.state
     }
 
     /// The rounds that are closed; also the number, counted from 0, of the next or open one.
     pub fn rounds(&self) -> usize {
-        self.round
+        self.kept.round
     }
 
-    /// Opens the next round: what all its clients receive.
-    pub fn open(&mut self) -> Result<Broadcast> {
+    /// Opens the next round for these clients: what all of them receive.
+    pub fn open(&mut self, clients: &[usize]) -> Result<Broadcast> {
         self.expect("opening a round", false)?;
-        let mut server = server(&self.federation, &mut self.trainer, self.round);
-        let payload = self.federation.method.prepare(&mut server, &mut self.state, &self.global)?;
-        self.gather.clear();
-        self.open = true;
-        Ok(Broadcast { round: self.round, global: self.global.clone(), payload })
+        let expected: BTreeMap<usize, bool> = clients.iter().map(|&client| (client, false)).collect();
+        let known = clients.iter().all(|&client| client < self.federation.clients);
+        if !known || expected.len() != clients.len() {
+            return Err(FlError::Clients { round: self.kept.round + 1, clients: self.federation.clients });
+        }
+        self.abandon();
+        let method = self.federation.method.clone();
+        let payload = method.prepare(&mut self.server().0)?;
+        self.clients = Some(expected);
+        Ok(Broadcast { round: self.kept.round, global: self.kept.global.clone(), payload })
     }
 
-    /// Folds one upload in. The order of calls is the order of summation.
+    /// Folds one upload in, or says why not; the round does not notice an upload that is rejected. The order of calls is
+    /// the order of summation.
     ///
-    /// Memory that is no longer needed comes back for the next upload.
-    pub fn accept(&mut self, mut upload: Upload) -> Result<Option<Params>> {
+    /// Memory that is no longer needed comes back for the next upload. After an error the round can only be given up.
+    pub fn accept(&mut self, upload: Upload) -> Result<Result<Option<Params>, Rejection>> {
         self.expect("accepting an upload", true)?;
-        self.federation.fits("an upload", upload.params.len())?;
-        upload.weight = self.federation.weighting.weight(upload.examples);
-        let mut server = server(&self.federation, &mut self.trainer, self.round);
-        let method = &self.federation.method;
-        method.collect(&mut server, &mut self.state, &self.global, &mut self.gather, &upload)?;
-        if self.each_upload {
-            self.gather.uploads.push(upload);
-            return Ok(None);
+        if let Err(rejection) = self.check(&upload) {
+            return Ok(Err(rejection));
         }
-        Ok(Some(upload.params))
+        let weight = self.federation.weighting.weight(upload.examples);
+        let received = Received { upload, weight };
+        let method = self.federation.method.clone();
+        let (mut server, gather) = self.server();
+        let collected = method.collect(&mut server, gather, &received);
+        self.spoiled = collected.is_err();
+        collected?;
+        if let Some(clients) = &mut self.clients {
+            clients.insert(received.client, true);
+        }
+        if self.each_upload {
+            self.gather.uploads.push(received);
+            return Ok(Ok(None));
+        }
+        Ok(Ok(Some(received.upload.params)))
+    }
+
+    /// [`accept`](Self::accept) for clients that are trusted: a rejection is an error.
+    pub fn fold(&mut self, upload: Upload) -> Result<Option<Params>> {
+        let (round, client) = (self.kept.round + 1, upload.client);
+        self.accept(upload)?.map_err(|reason| FlError::Rejected { round, client, reason })
     }
 
     /// Closes the round: the method makes the new global weights. Gives the clients whose uploads were left out.
     ///
     /// Only now is an upload accepted for good, and only now may the other clients of the round keep what they have to
-    /// remember.
+    /// remember. After an error the round can only be given up.
     pub fn close(&mut self) -> Result<Vec<usize>> {
         self.expect("closing a round", true)?;
-        let mut server = server(&self.federation, &mut self.trainer, self.round);
-        let method = &self.federation.method;
-        let global = method.conclude(&mut server, &mut self.state, &self.global, &mut self.gather)?;
+        self.spoiled = true;
+        let (method, mut state) = (self.federation.method.clone(), self.kept.state.clone());
+        let (mut server, gather) = self.server();
+        let global = method.conclude(&mut server, gather, &mut state)?;
         self.federation.fits("the new weights", global.len())?;
-        self.gather.uploads.clear();
-        self.global = Arc::new(global);
-        self.round += 1;
-        self.open = false;
-        Ok(std::mem::take(&mut self.gather.refused))
+        self.kept = ServerState { round: self.kept.round + 1, global: Arc::new(global), state };
+        let refused = std::mem::take(&mut self.gather.refused);
+        self.abandon();
+        Ok(refused)
+    }
+
+    /// Gives the open round up: everything is as before it was opened.
+    pub fn abandon(&mut self) {
+        self.gather.clear();
+        self.scratch = Payload::new();
+        (self.clients, self.spoiled) = (None, false);
+    }
+
+    /// Why an upload does not belong in the open round, if so.
+    fn check(&self, upload: &Upload) -> Result<(), Rejection> {
+        let (client, expected) = (upload.client, self.kept.round);
+        if upload.round != expected {
+            return Err(Rejection::Round { expected: expected + 1, found: upload.round.saturating_add(1) });
+        }
+        match self.clients.as_ref().and_then(|clients| clients.get(&client)) {
+            None => return Err(Rejection::Stranger { client }),
+            Some(true) => return Err(Rejection::Twice { client }),
+            Some(false) => {}
+        }
+        if upload.examples > u32::MAX as usize {
+            return Err(Rejection::Samples { found: upload.examples, most: u32::MAX });
+        }
+        let (expected, found) = (self.kept.global.len(), upload.params.len());
+        if found != expected {
+            return Err(Rejection::Weights { expected, found });
+        }
+        Extra::check(&self.sends, &upload.extra)?;
+        let broken = |what: &str| Rejection::NotFinite { what: what.to_string() };
+        if !upload.terms.iter().all(|(_, mean)| mean.is_finite()) {
+            return Err(broken("loss"));
+        }
+        if !all_finite(&upload.params) {
+            return Err(broken("weights"));
+        }
+        match upload.extra.iter().find(|(_, values)| !all_finite(values)) {
+            Some((name, _)) => Err(broken(&format!("array '{name}'"))),
+            None => Ok(()),
+        }
     }
 
     fn expect(&self, what: &'static str, open: bool) -> Result<()> {
-        if self.open != open {
-            let state = if self.open { "open" } else { "not open" };
-            return Err(Error::Order { what, round: self.round + 1, state });
-        }
-        Ok(())
-    }
-}
-
-impl Federation {
-    /// Whether the settings are in range and the method has what it needs.
-    pub fn check(&self) -> Result<()> {
-        self.training.check()?;
-        at_least("clients", self.clients, 1)?;
-        let (needs, data) = (self.method.needs(), &self.server_data);
-        let wants = [
-            (needs.auxiliary, data.auxiliary.is_some(), "labelled auxiliary samples on the server"),
-            (needs.validation, data.validation.is_some(), "labelled validation samples on the server"),
-            (needs.unlabelled, data.unlabelled.is_some(), "unlabelled samples on the server"),
-        ];
-        for (needed, given, what) in wants {
-            if needed && !given {
-                return Err(Error::Needs { method: self.method.name(), what });
-            }
+        let state = match (self.spoiled, self.clients.is_some()) {
+            (true, _) => "spoiled by an error",
+            (false, true) => "open",
+            (false, false) => "not open",
+        };
+        if self.spoiled || self.clients.is_some() != open {
+            return Err(FlError::Order { what, round: self.kept.round + 1, state });
         }
         Ok(())
     }
 
-    fn fits(&self, what: &str, found: usize) -> Result<()> {
-        let expected = self.model.layout().len();
-        if found != expected {
-            return Err(Error::Length { what: what.to_string(), expected, found });
-        }
-        Ok(())
-    }
-}
-
-fn server<'a>(federation: &'a Federation, trainer: &'a mut Trainer, round: usize) -> Server<'a> {
-    let data = &federation.server_data;
-    Server {
-        model: &federation.model,
-        training: &federation.training,
-        clients: federation.clients,
-        round,
-        seed: federation.seed,
-        auxiliary: data.auxiliary.as_ref().map(Held::samples),
-        validation: data.validation.as_ref().map(Held::samples),
-        unlabelled: data.unlabelled.as_ref().map(Held::samples),
-        trainer,
+    /// What a method sees of the server, and what it gathers.
+    fn server(&mut self) -> (Server<'_>, &mut Gather) {
+        let (federation, data) = (&self.federation, &self.federation.server_data);
+        let server = Server {
+            model: &federation.model,
+            training: &federation.training,
+            clients: federation.clients,
+            round: self.kept.round,
+            seed: federation.seed,
+            global: &self.kept.global,
+            state: &self.kept.state,
+            scratch: &mut self.scratch,
+            auxiliary: data.auxiliary.as_ref().map(Held::samples),
+            validation: data.validation.as_ref().map(Held::samples),
+            unlabelled: data.unlabelled.as_ref().map(Held::samples),
+            trainer: &mut self.trainer,
+        };
+        (server, &mut self.gather)
     }
 }

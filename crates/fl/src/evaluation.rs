@@ -5,15 +5,9 @@ use fedelity_nn::Outputs;
 /// Samples that are evaluated together. Boundaries are fixed, so threads cannot change a sum.
 pub const CHUNK: usize = 128;
 
-/// The class with the largest logit. Equal logits go to the lower class.
-pub(crate) fn largest(logits: &[f32]) -> usize {
-    let mut best = 0;
-    for (class, &logit) in logits.iter().enumerate() {
-        if logit > logits[best] {
-            best = class;
-        }
-    }
-    best
+/// Where the largest value stands. Of equal ones the first counts.
+pub fn largest<T: PartialOrd>(values: &[T]) -> usize {
+    (1..values.len()).fold(0, |best, at| if values[at] > values[best] { at } else { best })
 }
 
 /// Counts and sums over labelled samples.
@@ -67,7 +61,6 @@ impl Evaluation {
         }
     }
 
-    /// The number of samples.
     pub fn samples(&self) -> u64 {
         self.totals.iter().sum()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fedelity_nn::Params;
 
-use crate::{Error, Result, Upload};
+use crate::{FlError, Received, Result};
 
 /// A weighted mean that is built one vector at a time.
 ///
@@ -39,7 +39,6 @@ impl Mean {
         self.weight
     }
 
-    /// How many vectors were added.
     pub fn added(&self) -> usize {
         self.added
     }
@@ -53,7 +52,7 @@ impl Mean {
     pub fn finish(&self) -> Result<Params> {
         let weight = self.weight;
         if self.added == 0 || !(weight.is_finite() && weight != 0.0) {
-            return Err(Error::NothingGathered { weight });
+            return Err(FlError::NothingGathered { weight });
         }
         Ok(Params(self.sums.iter().map(|&sum| (sum / weight) as f32).collect()))
     }
@@ -67,7 +66,7 @@ impl Mean {
 
     fn same_length(&self, found: usize) -> Result<()> {
         if found != self.sums.len() {
-            return Err(Error::Length { what: "a vector of a mean".into(), expected: self.sums.len(), found });
+            return Err(FlError::Length { what: "a vector of a mean".into(), expected: self.sums.len(), found });
         }
         Ok(())
     }
@@ -79,7 +78,7 @@ pub struct Gather {
     /// The mean of the weights.
     pub mean: Mean,
     /// Uploads by themselves, in folding order. Empty unless the method [needs](crate::Needs::each_upload) them.
-    pub uploads: Vec<Upload>,
+    pub uploads: Vec<Received>,
     /// The clients whose uploads the server leaves out. They remember what they remembered before the round.
     pub refused: Vec<usize>,
     means: BTreeMap<&'static str, Mean>,
@@ -115,7 +114,7 @@ mod tests {
     #[test]
     fn weights_and_reuse() {
         let mut gather = Gather::default();
-        assert!(matches!(gather.mean.finish(), Err(Error::NothingGathered { .. })));
+        assert!(matches!(gather.mean.finish(), Err(FlError::NothingGathered { .. })));
         gather.mean.add(1.0, &[1.0, 2.0]).unwrap();
         gather.mean.add(3.0, &[5.0, 2.0]).unwrap();
         assert!(gather.mean.add(1.0, &[1.0]).is_err());

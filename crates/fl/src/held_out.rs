@@ -29,7 +29,6 @@ pub struct HoldOut {
 pub struct HeldOut {
     /// Labelled auxiliary samples, class by class.
     pub auxiliary: Vec<u32>,
-    /// Labelled validation samples.
     pub validation: Vec<u32>,
     /// Samples whose labels nobody reads.
     pub unlabelled: Vec<u32>,

@@ -2,9 +2,9 @@
 
 use std::fmt::Debug;
 
-use fedelity_nn::{Params, loss};
+use fedelity_nn::{Model, Params};
 
-use crate::{Gather, Local, Outbox, Payload, Result, Server, Step, Teacher, Terms, Trained, Upload};
+use crate::{Extra, Gather, Local, Outbox, Payload, Received, Result, Server, Step, Teacher, Terms, Trained};
 
 /// What a method asks of the federation. It is checked before the first round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,32 +23,45 @@ pub struct Needs {
     pub label_counts_leave_client: bool,
     /// The method was published with a projection head before the classifier.
     pub projection: bool,
-    /// Forward passes a training step beyond the student's own, without the teacher cache.
+    /// Forward passes per training step beyond the student's own, without the teacher cache.
     pub extra_passes: usize,
+}
+
+/// What a configuration calls a method.
+pub trait Named {
+    /// The id, as a configuration writes it.
+    fn name(&self) -> &'static str;
 }
 
 /// A federated method: its hyper-parameters and these hooks. All hooks have defaults that make FedAvg.
 ///
-/// A method holds no state. The server's is in `state`, a client's in `local.memory`, and the engine owns both, so
-/// that checkpoints, byte counts and deployment work for every method. Rounds are counted from 0.
-pub trait Method: Debug + Send + Sync {
-    /// The id, as a configuration writes it.
-    fn name(&self) -> &'static str;
-
-    /// What it asks of the federation.
+/// A method holds no state. The server's is in `server.state`, a client's in `local.memory`, and the engine owns both,
+/// so that checkpoints, byte counts and deployment work for every method. Only [`conclude`](Self::conclude) changes the
+/// server's state, so a round that is given up before it leaves no trace. Rounds are counted from 0.
+pub trait Method: Named + Debug + Send + Sync {
     fn needs(&self) -> Needs {
         Needs::default()
+    }
+
+    /// What clients send beyond the weights. Uploads are checked against it.
+    fn sends(&self, _model: &Model) -> Vec<Extra> {
+        Vec::new()
+    }
+
+    /// What clients receive beyond the weights. Broadcasts are checked against it.
+    fn receives(&self, _model: &Model) -> Vec<Extra> {
+        Vec::new()
     }
 
     // On the server, once and then before each round.
 
     /// The server's state before the first round.
-    fn init(&self, _server: &mut Server<'_>, _global: &Params) -> Result<Payload> {
+    fn init(&self, _server: &mut Server<'_>) -> Result<Payload> {
         Ok(Payload::new())
     }
 
     /// What all clients of this round receive beyond the weights.
-    fn prepare(&self, _server: &mut Server<'_>, _state: &mut Payload, _global: &Params) -> Result<Payload> {
+    fn prepare(&self, _server: &mut Server<'_>) -> Result<Payload> {
         Ok(Payload::new())
     }
 
@@ -61,8 +74,7 @@ pub trait Method: Debug + Send + Sync {
 
     /// The loss of one batch. It adds gradients to `step.d_logits` and, where it needs them, `step.d_features()`.
     fn loss(&self, _local: &mut Local<'_>, step: &mut Step<'_>) -> Result<Terms> {
-        let ce = loss::cross_entropy(step.student.logits, step.labels, step.classes, 1.0, step.d_logits);
-        Ok(Terms::of("ce", ce))
+        Ok(step.cross_entropy())
     }
 
     /// The part of the loss that is a function of the weights alone: its terms, whose gradient it adds to the one of
@@ -79,25 +91,12 @@ pub trait Method: Debug + Send + Sync {
     // On the server, after each upload and after each round.
 
     /// Folds one upload in. Uploads come in a fixed order, whatever finished first.
-    fn collect(
-        &self,
-        _server: &mut Server<'_>,
-        _state: &mut Payload,
-        _global: &Params,
-        gather: &mut Gather,
-        upload: &Upload,
-    ) -> Result<()> {
+    fn collect(&self, _server: &mut Server<'_>, gather: &mut Gather, upload: &Received) -> Result<()> {
         gather.mean.add(upload.weight, &upload.params)
     }
 
-    /// The new global weights.
-    fn conclude(
-        &self,
-        _server: &mut Server<'_>,
-        _state: &mut Payload,
-        _global: &Params,
-        gather: &mut Gather,
-    ) -> Result<Params> {
+    /// The new global weights. `state` starts as `server.state` and is what the next round finds there.
+    fn conclude(&self, _server: &mut Server<'_>, gather: &mut Gather, _state: &mut Payload) -> Result<Params> {
         gather.mean.finish()
     }
 }

@@ -1,9 +1,4 @@
-//! Numbers that say how a federation does, from accuracies and gradients.
-
-/// The first round, counted from 1, whose accuracy reaches the target.
-pub fn rounds_to_target(accuracy_by_round: &[f64], target: f64) -> Option<usize> {
-    accuracy_by_round.iter().position(|&accuracy| accuracy >= target).map(|at| at + 1)
-}
+//! Numbers that say how a federation does, from accuracies.
 
 /// Forgetting (FedNTD): the mean over classes of how far the accuracy is below its best in earlier rounds.
 ///
@@ -45,12 +40,6 @@ impl Forgetting {
     }
 }
 
-/// Forgetting after the last of these rounds; `None` before the second. See [`Forgetting`].
-pub fn forgetting(class_accuracy_by_round: &[Vec<Option<f64>>]) -> Option<f64> {
-    let mut so_far = Forgetting::default();
-    class_accuracy_by_round.iter().map(|round| so_far.push(round)).last().flatten()
-}
-
 /// Accuracy of a local model inside and outside its own distribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InOut {
@@ -83,26 +72,6 @@ pub fn class_accuracy_cosine(a: &[f64], b: &[f64]) -> Option<f64> {
     (length > 0.0).then(|| dot(a, b) / length)
 }
 
-/// Gradient diversity: the mean squared norm over the squared norm of the mean. 1 if all agree.
-///
-/// `None` without gradients, if their lengths differ or if their mean is zero.
-pub fn gradient_diversity<G: AsRef<[f64]>>(gradients: &[G]) -> Option<f64> {
-    let first = gradients.first()?.as_ref();
-    let mut mean = vec![0.0; first.len()];
-    let mut squares = 0.0;
-    for gradient in gradients.iter().map(AsRef::as_ref) {
-        if gradient.len() != first.len() {
-            return None;
-        }
-        squares += dot(gradient, gradient);
-        for (mean, g) in mean.iter_mut().zip(gradient) {
-            *mean += g / gradients.len() as f64;
-        }
-    }
-    let of_mean = dot(&mean, &mean);
-    (of_mean > 0.0).then(|| squares / gradients.len() as f64 / of_mean)
-}
-
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
@@ -112,19 +81,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_passage() {
-        assert_eq!(rounds_to_target(&[0.1, 0.6, 0.5, 0.7], 0.6), Some(2));
-        assert_eq!(rounds_to_target(&[0.1], 0.6), None);
-        assert_eq!(rounds_to_target(&[], 0.0), None);
-    }
-
-    #[test]
     fn forgetting_of_progress_is_negative_and_absent_classes_do_not_count() {
-        let rounds = [vec![Some(0.25), None, Some(0.5)], vec![Some(0.5), None, Some(0.75)]];
-        assert_eq!(forgetting(&rounds), Some(-0.25));
-        assert_eq!(forgetting(&rounds[..1]), None);
-        assert_eq!(forgetting(&[]), None);
-        assert_eq!(forgetting(&[vec![None], vec![None]]), None);
+        let mut so_far = Forgetting::default();
+        assert_eq!(so_far.push(&[Some(0.25), None, Some(0.5)]), None);
+        assert_eq!(so_far.push(&[Some(0.5), None, Some(0.75)]), Some(-0.25));
+        let mut nothing = Forgetting::default();
+        assert_eq!((nothing.push(&[None]), nothing.push(&[None])), (None, None));
     }
 
     #[test]
@@ -132,8 +94,5 @@ mod tests {
         assert_eq!(in_out_local(&[0, 0], &[0.5, 0.5]), None);
         assert_eq!(in_out_local(&[1], &[0.5]), None);
         assert_eq!(class_accuracy_cosine(&[0.0], &[1.0]), None);
-        assert_eq!(gradient_diversity::<Vec<f64>>(&[]), None);
-        assert_eq!(gradient_diversity(&[vec![1.0], vec![-1.0]]), None);
-        assert_eq!(gradient_diversity(&[vec![2.0], vec![2.0]]), Some(1.0));
     }
 }

@@ -36,7 +36,6 @@ pub fn subset(labels: &[u16], classes: usize, n: usize, seed: u64) -> Vec<u32> {
 pub struct Portrait {
     /// The class it predicts for each; [`NO_CLASS`] if its logits are no numbers.
     pub predictions: Vec<u16>,
-    /// Counts and losses.
     pub evaluation: Evaluation,
     /// For each layer, by name, the class that each unit prefers: the one with the largest mean activation. Empty unless
     /// it was asked for.
@@ -54,9 +53,9 @@ impl Trainer {
             self.labels.clear();
             self.labels.extend(chunk.labels());
             let (outputs, found) = if layers {
-                self.workspace.evaluate_layers(params, &chunk.batch())
+                self.session.evaluate_layers(params, &chunk.batch())
             } else {
-                (self.workspace.evaluate(params, &chunk.batch()), Vec::new())
+                (self.session.evaluate(params, &chunk.batch()), Vec::new())
             };
             all.evaluation.add(&outputs, &self.labels);
             all.predictions.extend(outputs.logits.chunks_exact(classes).map(predicted));
@@ -91,13 +90,8 @@ fn preferred(sums: &[f64], totals: &[u64]) -> Vec<u16> {
     let seen: Vec<usize> = (0..totals.len()).filter(|&class| totals[class] > 0).collect();
     (0..width)
         .map(|unit| {
-            let mut best = seen[0];
-            for &class in &seen[1..] {
-                if mean(class, unit) > mean(best, unit) {
-                    best = class;
-                }
-            }
-            best as u16
+            let means: Vec<f64> = seen.iter().map(|&class| mean(class, unit)).collect();
+            seen[largest(&means)] as u16
         })
         .collect()
 }
@@ -124,7 +118,7 @@ pub fn confusion(labels: impl Iterator<Item = u16>, predictions: &[u16], classes
 
 /// What one client's training changed on test samples.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct LocalChange {
     /// By class: samples that were predicted right before and are not any more.
     pub forgot: Vec<u64>,
     /// By class: samples that are predicted right now and were not before.
@@ -136,7 +130,7 @@ pub struct Change {
 }
 
 /// Compares a local model with the one it started from, on the same samples. `counts` are the client's labels.
-pub fn change(samples: Samples<'_>, before: &[u16], after: &Portrait, counts: &[usize]) -> Change {
+pub fn change(samples: Samples<'_>, before: &[u16], after: &Portrait, counts: &[usize]) -> LocalChange {
     let classes = counts.len();
     let (mut forgot, mut learnt) = (vec![0; classes], vec![0; classes]);
     for ((label, &before), &after) in samples.labels().zip(before).zip(&after.predictions) {
@@ -154,7 +148,7 @@ pub fn change(samples: Samples<'_>, before: &[u16], after: &Portrait, counts: &[
     let after: Vec<f64> = seen.iter().zip(&now).map(|(&class, &now)| share(now, class)).collect();
     let before: Vec<f64> = seen.iter().zip(&now).map(|(&class, &now)| share(right(class, now), class)).collect();
     let pair = in_out_local(&own, &before).zip(in_out_local(&own, &after));
-    Change {
+    LocalChange {
         inside: pair.as_ref().map(|(before, after)| (before.in_accuracy, after.in_accuracy)),
         outside: pair.as_ref().map(|(before, after)| (before.out_accuracy, after.out_accuracy)),
         forgot,

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{Error, Result};
+use crate::{FlError, Result};
 
 /// Named arrays of f32, in name order. Arrays are shared, so a clone copies no numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Payload(BTreeMap<String, Arc<[f32]>>);
 
 impl Payload {
-    /// An empty payload.
     pub fn new() -> Self {
         Self::default()
     }
@@ -31,14 +30,14 @@ impl Payload {
     pub fn get(&self, name: &str) -> Result<&Arc<[f32]>> {
         self.0
             .get(name)
-            .ok_or_else(|| Error::Missing { name: name.to_string(), keys: self.0.keys().cloned().collect() })
+            .ok_or_else(|| FlError::Missing { name: name.to_string(), keys: self.0.keys().cloned().collect() })
     }
 
     /// An array that must be there with this length.
     pub fn get_sized(&self, name: &str, len: usize) -> Result<&Arc<[f32]>> {
         let values = self.get(name)?;
         if values.len() != len {
-            return Err(Error::Length { what: format!("the array '{name}'"), expected: len, found: values.len() });
+            return Err(FlError::Length { what: format!("the array '{name}'"), expected: len, found: values.len() });
         }
         Ok(values)
     }
@@ -57,12 +56,10 @@ impl Payload {
         Arc::make_mut(values)
     }
 
-    /// Takes an array out.
     pub fn remove(&mut self, name: &str) -> Option<Arc<[f32]>> {
         self.0.remove(name)
     }
 
-    /// The names, in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -72,20 +69,24 @@ impl Payload {
         self.0.iter().map(|(name, values)| (name.as_str(), values))
     }
 
-    /// The number of arrays.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is no array.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What it weighs on the wire: 4 bytes a number. Names are not counted.
+    /// What it weighs on the wire: 4 bytes per number. Names are not counted.
     pub fn bytes(&self) -> u64 {
         self.0.values().map(|values| 4 * values.len() as u64).sum()
     }
+}
+
+/// Whether there is neither an infinity nor a NaN.
+pub(crate) fn all_finite(values: &[f32]) -> bool {
+    // Zero times a finite number is zero; anything else is NaN and stays in the sum.
+    values.chunks(256).all(|part| part.iter().map(|value| value * 0.0).sum::<f32>() == 0.0)
 }
 
 #[cfg(test)]

@@ -6,9 +6,7 @@ use fedelity_nn::Batch;
 /// What turns a pixel into the number a network sees: `pixel * scale + shift`, per channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaling {
-    /// One factor per channel.
     pub scale: Vec<f32>,
-    /// One summand per channel.
     pub shift: Vec<f32>,
 }
 
@@ -23,24 +21,27 @@ impl From<&Normalisation> for Scaling {
     }
 }
 
+/// How many labels there are of each class.
+pub fn label_counts(labels: impl Iterator<Item = u16>, classes: usize) -> Vec<usize> {
+    let mut counts = vec![0; classes];
+    labels.for_each(|label| counts[usize::from(label)] += 1);
+    counts
+}
+
 /// Some samples of a split: a client's own, or those the server holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Samples<'a> {
-    /// Inputs and labels.
     pub split: &'a Split,
-    /// Which of them.
     pub indices: &'a [u32],
     /// How pixels become numbers.
     pub scaling: &'a Scaling,
 }
 
 impl<'a> Samples<'a> {
-    /// The number of samples.
     pub fn len(&self) -> usize {
         self.indices.len()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.indices.is_empty()
     }
@@ -61,6 +62,11 @@ impl<'a> Samples<'a> {
             // A model takes texts as tokens; others are refused before training.
             Inputs::Texts(_) => Batch::Floats { rows: &[] },
         }
+    }
+
+    /// How many there are of each class.
+    pub fn label_counts(&self, classes: usize) -> Vec<usize> {
+        label_counts(self.labels(), classes)
     }
 
     /// The labels, in order.

@@ -1,16 +1,17 @@
 //! How clients train and how uploads are weighted.
 
 use fedelity_data::Augmentation;
+use fedelity_keys::Choice;
 use fedelity_nn::OptimizerKind;
 
-use crate::{Error, Result};
+use crate::{FlError, Result};
 
 /// How one client trains in one round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
     /// Passes over the local samples. 0 sends the weights back untouched.
     pub epochs: usize,
-    /// Samples a step. The last step of an epoch takes what is left.
+    /// Samples per step. The last step of an epoch takes what is left.
     pub batch: usize,
     /// The optimiser. Its state starts anew for each client and round.
     pub optimizer: OptimizerKind,
@@ -22,7 +23,7 @@ pub struct Training {
     pub lr_decay: f32,
     /// The largest gradient norm, if there is one.
     pub clip: Option<f32>,
-    /// Whether teachers run once a client and round instead of once a step. It never changes a bit of the result.
+    /// Whether teachers run once per client and round instead of once per step. It never changes a bit of the result.
     pub teacher_cache: bool,
     /// Random changes of the clients' images. With them teachers run on each batch, and see what the student sees.
     pub augmentation: Augmentation,
@@ -78,7 +79,7 @@ impl Training {
 }
 
 /// How much an upload counts in the mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Choice)]
 pub enum Weighting {
     /// By the number of samples of the client, as FedAvg.
     #[default]
@@ -88,26 +89,6 @@ pub enum Weighting {
 }
 
 impl Weighting {
-    /// The names of all, as a configuration writes them.
-    pub const NAMES: [&'static str; 2] = ["size", "uniform"];
-
-    /// By its name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "size" => Some(Self::Size),
-            "uniform" => Some(Self::Uniform),
-            _ => None,
-        }
-    }
-
-    /// The name, one of [`Weighting::NAMES`].
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Size => "size",
-            Self::Uniform => "uniform",
-        }
-    }
-
     /// The weight of a client with this many samples.
     pub fn weight(self, examples: usize) -> f64 {
         match self {
@@ -120,14 +101,14 @@ impl Weighting {
 /// Refuses a whole number below `least`.
 pub(crate) fn at_least(key: &'static str, value: usize, least: usize) -> Result<()> {
     if value < least {
-        return Err(Error::Setting { key, value: value.to_string(), allowed: format!("{least} or more") });
+        return Err(FlError::Setting { key, value: value.to_string(), allowed: format!("{least} or more") });
     }
     Ok(())
 }
 
 fn number(key: &'static str, value: f32, fits: bool, allowed: &str) -> Result<()> {
     if !(value.is_finite() && fits) {
-        return Err(Error::Setting { key, value: value.to_string(), allowed: format!("a finite number {allowed}") });
+        return Err(FlError::Setting { key, value: value.to_string(), allowed: format!("a finite number, {allowed}") });
     }
     Ok(())
 }
@@ -152,8 +133,8 @@ mod tests {
             change(&mut training);
             training.check().unwrap_err().to_string()
         };
-        assert_eq!(bad(|t| t.batch = 0), "batch = 0: allowed is 1 or more");
-        assert_eq!(bad(|t| t.lr = f32::NAN), "lr = NaN: allowed is a finite number 0 or more");
+        assert_eq!(bad(|t| t.batch = 0), "batch = 0: expected 1 or more");
+        assert_eq!(bad(|t| t.lr = f32::NAN), "lr = NaN: expected a finite number, 0 or more");
         assert!(bad(|t| t.optimizer = OptimizerKind::Sgd { momentum: 1.0 }).starts_with("momentum = 1"));
         assert!(bad(|t| t.clip = Some(0.0)).starts_with("clip = 0"));
         assert!(bad(|t| t.lr_decay = f32::INFINITY).starts_with("lr-decay = inf"));
@@ -164,9 +145,5 @@ mod tests {
     fn weights() {
         assert_eq!(Weighting::Size.weight(7), 7.0);
         assert_eq!(Weighting::Uniform.weight(7), 1.0);
-        for name in Weighting::NAMES {
-            assert_eq!(Weighting::from_name(name).unwrap().name(), name);
-        }
-        assert_eq!(Weighting::from_name("x"), None);
     }
 }

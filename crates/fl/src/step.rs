@@ -1,10 +1,11 @@
 //! One mini-batch as a method sees it.
 
+use fedelity_nn::loss::{self, Kl};
 use fedelity_nn::{Model, Outputs};
 use rand_chacha::ChaCha8Rng;
 
-use crate::Frozen;
 use crate::teacher::TeacherOutputs;
+use crate::{Frozen, Terms};
 
 /// Scratch for heads that are run apart from the model.
 #[derive(Debug, Default)]
@@ -13,23 +14,20 @@ pub(crate) struct HeadScratch {
     d_logits: Vec<f32>,
 }
 
-/// One mini-batch: read outputs, add gradients. Matrices are rows, one a sample.
+/// One mini-batch: read outputs, add gradients. Matrices are rows, one per sample.
 pub struct Step<'a> {
     /// The local epoch, counted from 0.
     pub epoch: usize,
     /// The step of this client in this round, counted from 0.
     pub step: usize,
-    /// The labels of the batch.
     pub labels: &'a [u16],
-    /// The columns of logits.
     pub classes: usize,
-    /// The columns of features.
     pub features: usize,
     /// What the model in training says.
     pub student: Outputs<'a>,
     /// The gradient of the loss by the student's logits. Losses add to it.
     pub d_logits: &'a mut [f32],
-    /// The method's own randomness, one stream a client, round and epoch.
+    /// The method's own randomness, one stream per client, round and epoch.
     pub rng: &'a mut ChaCha8Rng,
     pub(crate) model: &'a Model,
     pub(crate) params: &'a [f32],
@@ -42,12 +40,10 @@ pub struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// The samples of this batch.
     pub fn samples(&self) -> usize {
         self.labels.len()
     }
 
-    /// How many teachers there are.
     pub fn teachers(&self) -> usize {
         self.frozen.len()
     }
@@ -61,6 +57,21 @@ impl<'a> Step<'a> {
         assert!(k < self.frozen.len(), "teacher {k} of {}", self.frozen.len());
         let all: &'a TeacherOutputs = self.outputs;
         all.outputs(k)
+    }
+
+    /// The mean cross-entropy of the student with the labels, as the term `ce`; adds its gradient.
+    pub fn cross_entropy(&mut self) -> Terms {
+        let ce = loss::cross_entropy(self.student.logits, self.labels, self.classes, 1.0, self.d_logits);
+        Terms::of("ce", ce)
+    }
+
+    /// The divergence of the student's logits from those of teacher `k`; adds its gradient.
+    ///
+    /// # Panics
+    ///
+    /// If there is no teacher `k`.
+    pub fn distil(&mut self, k: usize, how: &Kl<'_>) -> f32 {
+        loss::kl(self.student.logits, self.teacher(k).logits, self.classes, how, self.d_logits)
     }
 
     /// The gradient of the loss by the student's features, beyond what comes through the logits. Losses add to it.

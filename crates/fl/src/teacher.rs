@@ -2,37 +2,28 @@
 
 use std::sync::Arc;
 
-use fedelity_nn::{Batch, Outputs, Workspace};
+use fedelity_nn::{Batch, Outputs, Session};
 
-use crate::{CHUNK, Samples};
-
-/// Which weights teach.
-#[derive(Clone, Debug)]
-pub enum Weights {
-    /// The weights received this round.
-    Global,
-    /// Others: from the broadcast, from the client's memory, from an upload.
-    Given(Arc<[f32]>),
-}
+use crate::payload::all_finite;
+use crate::{CHUNK, Rejection, Samples};
 
 /// A teacher that a method declares. The engine runs it in evaluation mode.
 #[derive(Clone, Debug)]
 pub struct Teacher {
-    /// Its weights.
-    pub weights: Weights,
+    /// Its weights, from the broadcast or the client's memory; without them, those received this round.
+    weights: Option<Arc<[f32]>>,
     /// Whether the loss reads its features too. Logits are always there.
-    pub features: bool,
+    features: bool,
 }
 
 impl Teacher {
     /// The weights received this round.
     pub fn global() -> Self {
-        Self { weights: Weights::Global, features: false }
+        Self { weights: None, features: false }
     }
 
-    /// Given weights.
     pub fn given(weights: impl Into<Arc<[f32]>>) -> Self {
-        Self { weights: Weights::Given(weights.into()), features: false }
+        Self { weights: Some(weights.into()), features: false }
     }
 
     /// The same teacher with its features.
@@ -41,33 +32,37 @@ impl Teacher {
         Self { features: true, ..self }
     }
 
-    /// The weights themselves, when these are the global ones.
-    pub fn resolve<'a>(&'a self, global: &'a [f32]) -> Frozen<'a> {
-        let weights = match &self.weights {
-            Weights::Global => global,
-            Weights::Given(weights) => weights,
-        };
-        Frozen { weights, features: self.features }
+    /// The weights themselves, when these are the global ones. What was given is checked: it came over the wire or
+    /// from a disk.
+    pub fn resolve<'a>(&'a self, global: &'a [f32]) -> Result<Frozen<'a>, Rejection> {
+        let weights = self.weights.as_deref().unwrap_or(global);
+        let (expected, found) = (global.len(), weights.len());
+        if found != expected {
+            return Err(Rejection::Weights { expected, found });
+        }
+        if self.weights.is_some() && !all_finite(weights) {
+            return Err(Rejection::NotFinite { what: "weights".to_string() });
+        }
+        Ok(Frozen { weights, features: self.features })
     }
 }
 
 /// A teacher as the training loop takes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Frozen<'a> {
-    /// Its weights.
     pub weights: &'a [f32],
     /// Whether its features are read.
     pub features: bool,
 }
 
-/// Rows of one teacher.
+/// TeacherRows of one teacher.
 #[derive(Debug, Default)]
-struct Rows {
+struct TeacherRows {
     logits: Vec<f32>,
     features: Vec<f32>,
 }
 
-impl Rows {
+impl TeacherRows {
     fn clear(&mut self) {
         self.logits.clear();
         self.features.clear();
@@ -84,24 +79,24 @@ impl Rows {
 /// The outputs of all teachers: of the current batch and, with the cache, of all samples.
 #[derive(Debug, Default)]
 pub(crate) struct TeacherOutputs {
-    all: Vec<Rows>,
-    batch: Vec<Rows>,
+    all: Vec<TeacherRows>,
+    batch: Vec<TeacherRows>,
     samples: usize,
 }
 
 impl TeacherOutputs {
     /// Makes room for this many teachers.
     pub(crate) fn start(&mut self, teachers: usize) {
-        self.all.resize_with(self.all.len().max(teachers), Rows::default);
-        self.batch.resize_with(self.batch.len().max(teachers), Rows::default);
+        self.all.resize_with(self.all.len().max(teachers), TeacherRows::default);
+        self.batch.resize_with(self.batch.len().max(teachers), TeacherRows::default);
     }
 
     /// Runs every teacher over all samples.
-    pub(crate) fn fill(&mut self, workspace: &mut Workspace, teachers: &[Frozen<'_>], samples: Samples<'_>) {
+    pub(crate) fn fill(&mut self, session: &mut dyn Session, teachers: &[Frozen<'_>], samples: Samples<'_>) {
         for (teacher, rows) in teachers.iter().zip(&mut self.all) {
             rows.clear();
             for indices in samples.indices.chunks(CHUNK) {
-                let outputs = workspace.evaluate(teacher.weights, &samples.at(indices).batch());
+                let outputs = session.evaluate(teacher.weights, &samples.at(indices).batch());
                 rows.push(&outputs, teacher.features);
             }
         }
@@ -123,10 +118,10 @@ impl TeacherOutputs {
     }
 
     /// Runs every teacher over one batch.
-    pub(crate) fn run(&mut self, workspace: &mut Workspace, teachers: &[Frozen<'_>], batch: &Batch<'_>) {
+    pub(crate) fn run(&mut self, session: &mut dyn Session, teachers: &[Frozen<'_>], batch: &Batch<'_>) {
         for (teacher, rows) in teachers.iter().zip(&mut self.batch) {
             rows.clear();
-            let outputs = workspace.evaluate(teacher.weights, batch);
+            let outputs = session.evaluate(teacher.weights, batch);
             self.samples = outputs.samples;
             rows.push(&outputs, teacher.features);
         }

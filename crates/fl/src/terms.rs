@@ -1,5 +1,7 @@
 //! Named parts of a loss.
 
+use std::borrow::Cow;
+
 /// The most terms a loss can have.
 const MOST: usize = 8;
 
@@ -11,7 +13,6 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// One term.
     pub fn of(name: &'static str, value: f32) -> Self {
         Self::default().with(name, value)
     }
@@ -51,14 +52,27 @@ impl Terms {
 }
 
 /// Terms averaged over many samples.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TermMeans {
-    items: [(&'static str, f64); MOST],
+    items: [(Cow<'static, str>, f64); MOST],
     len: usize,
     samples: f64,
 }
 
 impl TermMeans {
+    pub(crate) const MOST: usize = MOST;
+
+    /// From what [`sums`](Self::sums) and [`divisor`](Self::divisor) gave.
+    ///
+    /// # Panics
+    ///
+    /// With the ninth name.
+    pub(crate) fn from_sums(sums: impl IntoIterator<Item = (String, f64)>, samples: f64) -> Self {
+        let mut means = Self { samples, ..Self::default() };
+        sums.into_iter().for_each(|(name, sum)| means.put(Cow::Owned(name), sum));
+        means
+    }
+
     /// Adds the terms of a batch of this many samples.
     ///
     /// # Panics
@@ -66,20 +80,20 @@ impl TermMeans {
     /// With the ninth name.
     pub fn add(&mut self, terms: &Terms, samples: usize) {
         for (name, value) in terms.iter() {
-            self.put(name, f64::from(value) * samples as f64);
+            self.put(Cow::Borrowed(name), f64::from(value) * samples as f64);
         }
         self.samples += samples as f64;
     }
 
     /// Adds the means of other samples.
     pub fn merge(&mut self, other: &Self) {
-        for &(name, sum) in &other.items[..other.len] {
-            self.put(name, sum);
+        for (name, sum) in &other.items[..other.len] {
+            self.put(name.clone(), *sum);
         }
         self.samples += other.samples;
     }
 
-    fn put(&mut self, name: &'static str, sum: f64) {
+    fn put(&mut self, name: Cow<'static, str>, sum: f64) {
         match self.items[..self.len].iter_mut().find(|(known, _)| *known == name) {
             Some((_, total)) => *total += sum,
             None => {
@@ -91,8 +105,18 @@ impl TermMeans {
     }
 
     /// Names and means, in the order the names first came up.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
-        self.items[..self.len].iter().map(|&(name, sum)| (name, sum / self.samples))
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.sums().map(|(name, sum)| (name, sum / self.samples))
+    }
+
+    /// Names and sums over all samples, in the same order.
+    pub(crate) fn sums(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.items[..self.len].iter().map(|(name, sum)| (&**name, *sum))
+    }
+
+    /// What the sums are divided by.
+    pub(crate) fn divisor(&self) -> f64 {
+        self.samples
     }
 
     /// The mean loss; `None` if no sample was seen.
@@ -100,7 +124,7 @@ impl TermMeans {
         (self.samples > 0.0).then(|| self.iter().map(|(_, mean)| mean).sum())
     }
 
-    /// The samples seen, counted once an epoch.
+    /// The samples seen, counted once per epoch.
     pub fn samples(&self) -> u64 {
         self.samples as u64
     }

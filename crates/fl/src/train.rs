@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use fedelity_data::Inputs;
-use fedelity_nn::{Batch, Model, Optimizer, OptimizerKind, Outputs, Workspace, clip_norm};
+use fedelity_nn::{Batch, Model, Optimizer, OptimizerKind, Outputs, Session};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 
 use crate::augmented::Augmented;
+use crate::payload::all_finite;
 use crate::rng::{Purpose, SERVER, shuffle, stream};
 use crate::step::{HeadScratch, Step};
 use crate::teacher::{Frozen, TeacherOutputs};
-use crate::{CHUNK, Error, Evaluation, Result, Samples, TermMeans, Terms, Training};
+use crate::{CHUNK, Evaluation, FlError, Result, Samples, TermMeans, Terms, Training};
 
 /// What is minimised. A client's is its method's loss; a server that trains brings its own.
 pub trait Objective {
@@ -48,38 +49,32 @@ impl Judge<'_> {
 
 /// Where training runs. It chooses the random streams and is named if training diverges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// On this client.
+pub enum Site {
     Client(usize),
-    /// On the server.
     Server,
 }
 
 /// What to train on and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Job<'a> {
-    /// The samples.
+pub struct Fit<'a> {
     pub samples: Samples<'a>,
     /// Epochs, batch, optimiser and the rest.
     pub training: &'a Training,
     /// Frozen weights whose outputs the objective reads.
     pub teachers: &'a [Frozen<'a>],
-    /// The seed of the run.
     pub seed: u64,
     /// The round, counted from 0.
     pub round: usize,
-    /// Where this runs.
-    pub place: Place,
+    pub site: Site,
 }
 
 /// What training did.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Fitted {
-    /// Optimiser steps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FitReport {
     pub steps: usize,
     /// The terms of the loss, averaged over all samples of all epochs.
     pub terms: TermMeans,
-    /// Samples that went through teachers, counted once a teacher.
+    /// Samples that went through teachers, counted once per teacher.
     pub teacher_passes: u64,
 }
 
@@ -87,7 +82,7 @@ pub struct Fitted {
 /// client, it allocates nothing.
 pub struct Trainer {
     pub(crate) model: Arc<Model>,
-    pub(crate) workspace: Workspace,
+    pub(crate) session: Box<dyn Session>,
     optimizer: Option<(OptimizerKind, f32, Optimizer)>,
     grad: Vec<f32>,
     d_logits: Vec<f32>,
@@ -98,7 +93,6 @@ pub struct Trainer {
     order: Vec<u32>,
     indices: Vec<u32>,
     pub(crate) labels: Vec<u16>,
-    pub(crate) counts: Vec<usize>,
 }
 
 impl std::fmt::Debug for Trainer {
@@ -109,7 +103,7 @@ impl std::fmt::Debug for Trainer {
 
 /// Where in the run a batch stands.
 #[derive(Clone, Copy, Default)]
-struct At {
+struct Moment {
     epoch: usize,
     step: usize,
     dropout: u64,
@@ -119,7 +113,7 @@ impl Trainer {
     /// A trainer for this model. Memory is taken when it is first needed.
     pub fn new(model: Arc<Model>) -> Self {
         Self {
-            workspace: model.workspace(),
+            session: model.session(),
             model,
             optimizer: None,
             grad: Vec::new(),
@@ -131,32 +125,30 @@ impl Trainer {
             order: Vec::new(),
             indices: Vec::new(),
             labels: Vec::new(),
-            counts: Vec::new(),
         }
     }
 
-    /// The model.
     pub fn model(&self) -> &Arc<Model> {
         &self.model
     }
 
     /// Trains `params` in place.
-    pub fn fit(&mut self, job: &Job<'_>, params: &mut [f32], objective: &mut dyn Objective) -> Result<Fitted> {
-        let (training, samples) = (job.training, job.samples);
-        let mut fitted = Fitted::default();
+    pub fn fit(&mut self, fit: &Fit<'_>, params: &mut [f32], objective: &mut dyn Objective) -> Result<FitReport> {
+        let (training, samples) = (fit.training, fit.samples);
+        let mut fitted = FitReport::default();
         if training.epochs == 0 || samples.is_empty() {
             return Ok(fitted);
         }
-        let base = training.lr_at(job.round);
-        let (who, round) = (job.place.stream(), job.round as u64);
+        let base = training.lr_at(fit.round);
+        let (who, round) = (fit.site.stream(), fit.round as u64);
         let mut optimizer = self.fresh_optimizer(training);
-        self.start(job.teachers);
-        let augmented = job.augmented();
+        self.start(fit.teachers);
+        let augmented = fit.augmented();
         // A teacher must see what the student sees, which is new in every epoch.
         let cached = training.teacher_cache && !augmented;
-        if cached && !job.teachers.is_empty() {
-            self.teachers.fill(&mut self.workspace, job.teachers, samples);
-            fitted.teacher_passes = (job.teachers.len() * samples.len()) as u64;
+        if cached && !fit.teachers.is_empty() {
+            self.teachers.fill(&mut *self.session, fit.teachers, samples);
+            fitted.teacher_passes = (fit.teachers.len() * samples.len()) as u64;
         }
         let mut order = std::mem::take(&mut self.order);
         let mut views = std::mem::take(&mut self.augmented);
@@ -164,13 +156,13 @@ impl Trainer {
         'epochs: for epoch in 0..training.epochs {
             order.clear();
             order.extend(0..samples.len() as u32);
-            let stream = |purpose| stream(job.seed, purpose, round, who, epoch as u64);
+            let stream = |purpose| stream(fit.seed, purpose, round, who, epoch as u64);
             shuffle(&mut stream(Purpose::Batches), &mut order);
             let mut dropout = stream(Purpose::Dropout);
             let mut rng = stream(Purpose::Method(0));
             let mut looks = stream(Purpose::Augment);
             for positions in order.chunks(training.batch.max(1)) {
-                let at = At { epoch, step: fitted.steps, dropout: dropout.next_u64() };
+                let at = Moment { epoch, step: fitted.steps, dropout: dropout.next_u64() };
                 let indices = self.choose(samples, positions);
                 let chosen = samples.at(&indices);
                 let batch = if augmented {
@@ -179,19 +171,19 @@ impl Trainer {
                     chosen.batch()
                 };
                 if cached {
-                    self.teachers.pick(job.teachers, positions, self.model.classes(), self.model.features());
+                    self.teachers.pick(fit.teachers, positions, self.model.classes(), self.model.features());
                 } else {
-                    self.teachers.run(&mut self.workspace, job.teachers, &batch);
-                    fitted.teacher_passes += (job.teachers.len() * positions.len()) as u64;
+                    self.teachers.run(&mut *self.session, fit.teachers, &batch);
+                    fitted.teacher_passes += (fit.teachers.len() * positions.len()) as u64;
                 }
-                let terms = self.differentiate(at, &batch, job.teachers, params, &mut rng, objective)?;
+                let terms = self.differentiate(at, &batch, fit.teachers, params, &mut rng, objective)?;
                 self.indices = indices;
                 last = (epoch, terms.total());
                 if !last.1.is_finite() {
-                    return Err(job.diverged(epoch, fitted.steps + 1, last.1));
+                    return Err(fit.diverged(epoch, fitted.steps + 1, last.1));
                 }
                 if let Some(max) = training.clip {
-                    clip_norm(self.model.isa(), self.model.layout(), &mut self.grad, max);
+                    self.model.clip_norm(&mut self.grad, max);
                 }
                 optimizer.step(params, &self.grad, objective.lr(base, fitted.steps));
                 fitted.steps += 1;
@@ -205,7 +197,7 @@ impl Trainer {
         self.augmented = views;
         self.optimizer = Some((training.optimizer, training.weight_decay, optimizer));
         if !all_finite(params) {
-            return Err(job.diverged(last.0, fitted.steps, last.1));
+            return Err(fit.diverged(last.0, fitted.steps, last.1));
         }
         Ok(fitted)
     }
@@ -223,9 +215,9 @@ impl Trainer {
         self.start(teachers);
         self.labels.clear();
         self.labels.extend_from_slice(labels);
-        self.teachers.run(&mut self.workspace, teachers, batch);
+        self.teachers.run(&mut *self.session, teachers, batch);
         let mut rng = stream(0, Purpose::Method(u32::MAX), 0, 0, 0);
-        let terms = self.differentiate(At::default(), batch, teachers, params, &mut rng, objective)?;
+        let terms = self.differentiate(Moment::default(), batch, teachers, params, &mut rng, objective)?;
         Ok((terms, &self.grad))
     }
 
@@ -235,7 +227,7 @@ impl Trainer {
             let chunk = samples.at(indices);
             self.labels.clear();
             self.labels.extend(chunk.labels());
-            each(&self.workspace.evaluate(params, &chunk.batch()), &self.labels);
+            each(&self.session.evaluate(params, &chunk.batch()), &self.labels);
         }
     }
 
@@ -265,7 +257,7 @@ impl Trainer {
     /// the weights alone add to it, is left in `self.grad`.
     fn differentiate(
         &mut self,
-        at: At,
+        at: Moment,
         batch: &Batch<'_>,
         teachers: &[Frozen<'_>],
         params: &mut [f32],
@@ -276,14 +268,14 @@ impl Trainer {
         self.grad.fill(0.0);
         grow(&mut self.d_logits, n * classes).fill(0.0);
         grow(&mut self.d_features, n * features);
-        self.workspace.train(params, batch, at.dropout);
+        self.session.train(params, batch, at.dropout);
         let mut step = Step {
             epoch: at.epoch,
             step: at.step,
             labels: &self.labels,
             classes,
             features,
-            student: self.workspace.outputs(),
+            student: self.session.outputs(),
             d_logits: &mut self.d_logits[..n * classes],
             rng,
             model: &self.model,
@@ -298,7 +290,7 @@ impl Trainer {
         let terms = objective.loss(&mut step)?;
         let used = step.d_features_used;
         let d_features = used.then(|| &self.d_features[..n * features]);
-        self.workspace.backward(params, &self.d_logits[..n * classes], d_features, &mut self.grad);
+        self.session.backward(params, &self.d_logits[..n * classes], d_features, &mut self.grad);
         Ok(terms.and(&objective.adjust(params, &mut self.grad)?))
     }
 
@@ -309,7 +301,7 @@ impl Trainer {
                 kept.reset();
                 kept
             }
-            _ => Optimizer::new(training.optimizer, training.weight_decay, self.model.isa(), self.model.layout()),
+            _ => self.model.optimizer(training.optimizer, training.weight_decay),
         }
     }
 
@@ -319,7 +311,7 @@ impl Trainer {
     }
 }
 
-impl Place {
+impl Site {
     fn stream(self) -> u64 {
         match self {
             Self::Client(client) => client as u64,
@@ -328,18 +320,18 @@ impl Place {
     }
 }
 
-impl Job<'_> {
+impl Fit<'_> {
     /// Whether images are changed: those of clients are, if the settings say so. The server sees them as they are.
     fn augmented(&self) -> bool {
         let images = matches!(self.samples.split.inputs, Inputs::Bytes(_));
-        images && matches!(self.place, Place::Client(_)) && !self.training.augmentation.is_none()
+        images && matches!(self.site, Site::Client(_)) && !self.training.augmentation.is_none()
     }
 
-    fn diverged(&self, epoch: usize, step: usize, loss: f32) -> Error {
+    fn diverged(&self, epoch: usize, step: usize, loss: f32) -> FlError {
         let (round, epoch) = (self.round + 1, epoch + 1);
-        match self.place {
-            Place::Client(client) => Error::Diverged { round, client, epoch, step, loss },
-            Place::Server => Error::ServerDiverged { round, epoch, step, loss },
+        match self.site {
+            Site::Client(client) => FlError::Diverged { round, client, epoch, step, loss },
+            Site::Server => FlError::ServerDiverged { round, epoch, step, loss },
         }
     }
 }
@@ -350,10 +342,4 @@ fn grow(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
         buffer.resize(len, 0.0);
     }
     &mut buffer[..len]
-}
-
-/// Whether there is neither an infinity nor a NaN.
-fn all_finite(values: &[f32]) -> bool {
-    // Zero times a finite number is zero; anything else is NaN and stays in the sum.
-    values.chunks(256).all(|part| part.iter().map(|value| value * 0.0).sum::<f32>() == 0.0)
 }

@@ -3,14 +3,12 @@
 //! Made for few samples and large weights, where repacking the weights as a general matrix product does would cost more
 //! than it saves: each kernel reads them where they stand. A sample's outputs are the same bits in any batch.
 
-#![allow(clippy::too_many_arguments, reason = "a matrix product has three sizes and three buffers")]
 #![allow(clippy::needless_range_loop, reason = "tiles are indexed by row and vector, in registers")]
 
 use std::ops::Range;
 
 use pulp::Simd;
 
-use crate::elementwise::relu_rows;
 use crate::simd::{Isa, Kernel, fma, load, store};
 
 /// Inputs that a tile sums before its lanes are added up: the rows of a tile then fit into the first-level cache.
@@ -21,16 +19,16 @@ const BLOCK_DEPTH: usize = 128;
 /// Rows a multiple of this many bytes apart share a few places of the cache; such a block is copied first.
 const CROWDED_BYTES: usize = 512;
 
-/// The three sizes of a layer.
-#[derive(Clone, Copy)]
-struct Sizes {
-    samples: usize,
-    inputs: usize,
-    outputs: usize,
+/// The three sizes of a dense layer.
+#[derive(Clone, Copy, Debug)]
+pub struct DenseSizes {
+    pub samples: usize,
+    pub inputs: usize,
+    pub outputs: usize,
 }
 
-impl Sizes {
-    fn check(self, y: &[f32], x: &[f32], w: &[f32]) {
+impl DenseSizes {
+    pub(crate) fn check(self, y: &[f32], x: &[f32], w: &[f32]) {
         let Self { samples, inputs, outputs } = self;
         assert!(y.len() >= samples * outputs, "outputs: {} floats for {samples} times {outputs}", y.len());
         assert!(x.len() >= samples * inputs, "inputs: {} floats for {samples} times {inputs}", x.len());
@@ -43,36 +41,24 @@ fn parts(len: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(size).map(move |start| start..(start + size).min(len))
 }
 
-/// y `[sample][output]` = relu?(x `[sample][input]` * w^T + bias), w `[output][input]`.
-pub fn forward(
-    isa: Isa,
-    y: &mut [f32],
-    x: &[f32],
-    w: &[f32],
-    bias: &[f32],
-    (samples, inputs, outputs): (usize, usize, usize),
-    relu: bool,
-) {
-    let sizes = Sizes { samples, inputs, outputs };
+/// y `[sample][output]` = x `[sample][input]` * w^T + bias, w `[output][input]`.
+pub fn forward(isa: Isa, y: &mut [f32], x: &[f32], w: &[f32], bias: &[f32], sizes: DenseSizes) {
     sizes.check(y, x, w);
-    let y = &mut y[..samples * outputs];
-    for y in y.chunks_exact_mut(outputs.max(1)) {
-        y.copy_from_slice(&bias[..outputs]);
+    let y = &mut y[..sizes.samples * sizes.outputs];
+    for y in y.chunks_exact_mut(sizes.outputs.max(1)) {
+        y.copy_from_slice(&bias[..sizes.outputs]);
     }
-    isa.run(Forward { y, x, w, sizes });
-    if relu {
-        relu_rows(y);
-    }
+    isa.run(AffineForward { y, x, w, sizes });
 }
 
-struct Forward<'a> {
+struct AffineForward<'a> {
     y: &'a mut [f32],
     x: &'a [f32],
     w: &'a [f32],
-    sizes: Sizes,
+    sizes: DenseSizes,
 }
 
-impl Kernel for Forward<'_> {
+impl Kernel for AffineForward<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -95,7 +81,7 @@ impl Kernel for Forward<'_> {
     }
 }
 
-impl Forward<'_> {
+impl AffineForward<'_> {
     #[inline(always)]
     unsafe fn samples<S: Simd, const O: usize>(
         &mut self,
@@ -123,7 +109,7 @@ impl Forward<'_> {
         (sample, output): (usize, usize),
         inputs: &Range<usize>,
     ) {
-        let Sizes { inputs: row, outputs, .. } = self.sizes;
+        let DenseSizes { inputs: row, outputs, .. } = self.sizes;
         let (lanes, count) = (S::F32_LANES, inputs.len());
         let whole = count / lanes * lanes;
         let mut sum = [[simd.splat_f32s(0.0); O]; N];
@@ -168,34 +154,21 @@ impl Forward<'_> {
 }
 
 /// d_x `[sample][input]` = d_y `[sample][output]` * w, or d_x += it.
-pub fn input_gradient(
-    isa: Isa,
-    d_x: &mut [f32],
-    d_y: &[f32],
-    w: &[f32],
-    (samples, inputs, outputs): (usize, usize, usize),
-    add: bool,
-) {
-    let sizes = Sizes { samples, inputs, outputs };
+pub fn input_gradient(isa: Isa, d_x: &mut [f32], d_y: &[f32], w: &[f32], sizes: DenseSizes, add: bool) {
     sizes.check(d_y, d_x, w);
+    let DenseSizes { samples, inputs, outputs } = sizes;
     if !add {
         d_x[..samples * inputs].fill(0.0);
     }
-    let (left, right) = (Side { x: d_y, row: outputs, step: 1 }, Side { x: w, row: inputs, step: 1 });
+    let (left, right) = (Factor { x: d_y, row: outputs, step: 1 }, Factor { x: w, row: inputs, step: 1 });
     isa.run(Outer { to: d_x, left, right, rows: samples, columns: inputs, depth: outputs });
 }
 
 /// d_w `[output][input]` += d_y^T * x, over all samples.
-pub fn weight_gradient(
-    isa: Isa,
-    d_w: &mut [f32],
-    d_y: &[f32],
-    x: &[f32],
-    (samples, inputs, outputs): (usize, usize, usize),
-) {
-    let sizes = Sizes { samples, inputs, outputs };
+pub fn weight_gradient(isa: Isa, d_w: &mut [f32], d_y: &[f32], x: &[f32], sizes: DenseSizes) {
     sizes.check(d_y, x, d_w);
-    let (left, right) = (Side { x: d_y, row: 1, step: outputs }, Side { x, row: inputs, step: 1 });
+    let DenseSizes { samples, inputs, outputs } = sizes;
+    let (left, right) = (Factor { x: d_y, row: 1, step: outputs }, Factor { x, row: inputs, step: 1 });
     isa.run(Outer { to: d_w, left, right, rows: outputs, columns: inputs, depth: samples });
 }
 
@@ -211,7 +184,7 @@ pub fn bias_gradient(d_b: &mut [f32], d_y: &[f32], samples: usize, outputs: usiz
 
 /// A matrix of a product: the floats from one row to the next, and along the depth.
 #[derive(Clone, Copy)]
-struct Side<'a> {
+struct Factor<'a> {
     x: &'a [f32],
     row: usize,
     step: usize,
@@ -221,8 +194,8 @@ struct Side<'a> {
 /// `right`.
 struct Outer<'a> {
     to: &'a mut [f32],
-    left: Side<'a>,
-    right: Side<'a>,
+    left: Factor<'a>,
+    right: Factor<'a>,
     rows: usize,
     columns: usize,
     depth: usize,
@@ -244,9 +217,9 @@ impl Kernel for Outer<'_> {
                         for (to, from) in lines.take(depth.len()) {
                             to[..columns.len()].copy_from_slice(&from[..columns.len()]);
                         }
-                        Side { x: copy, row: BLOCK_COLUMNS, step: 1 }
+                        Factor { x: copy, row: BLOCK_COLUMNS, step: 1 }
                     }
-                    None => Side { x: first, ..self.right },
+                    None => Factor { x: first, ..self.right },
                 };
                 for rows in parts(self.rows, 6) {
                     // SAFETY: the callers compared the lengths; the rows exist, and `right` starts at the block.
@@ -272,7 +245,7 @@ impl Outer<'_> {
     unsafe fn sweep<S: Simd, const R: usize>(
         &mut self,
         simd: S,
-        right: Side<'_>,
+        right: Factor<'_>,
         row: usize,
         columns: &Range<usize>,
         depth: &Range<usize>,
@@ -282,12 +255,12 @@ impl Outer<'_> {
         // SAFETY: the columns of each tile lie inside the block.
         unsafe {
             while done + 2 * lanes <= columns.len() {
-                let right = Side { x: &right.x[done..], ..right };
+                let right = Factor { x: &right.x[done..], ..right };
                 self.tile::<S, R, 2>(simd, right, (row, columns.start + done), depth, lanes);
                 done += 2 * lanes;
             }
             while done < columns.len() {
-                let (right, valid) = (Side { x: &right.x[done..], ..right }, lanes.min(columns.len() - done));
+                let (right, valid) = (Factor { x: &right.x[done..], ..right }, lanes.min(columns.len() - done));
                 self.tile::<S, R, 1>(simd, right, (row, columns.start + done), depth, valid);
                 done += valid;
             }
@@ -299,7 +272,7 @@ impl Outer<'_> {
     unsafe fn tile<S: Simd, const R: usize, const V: usize>(
         &mut self,
         simd: S,
-        right: Side<'_>,
+        right: Factor<'_>,
         (row, column): (usize, usize),
         depth: &Range<usize>,
         valid: usize,

@@ -3,20 +3,17 @@
 //! A sequence stands by itself, with as many tokens as it has: there is no padding and no mask, and its result does not
 //! depend on others.
 
-#![allow(clippy::too_many_arguments, reason = "a kernel takes each buffer by itself")]
-
 use pulp::Simd;
 
 use crate::dropout;
 use crate::function::exp;
+use crate::matrix::{Matrix, Product};
 use crate::simd::{Isa, Kernel};
 
 /// Sizes of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attention {
-    /// Heads.
     pub heads: usize,
-    /// Width of one head.
     pub size: usize,
     /// Tokens that ask.
     pub queries: usize,
@@ -24,9 +21,9 @@ pub struct Attention {
     pub tokens: usize,
 }
 
-/// Rows somewhere in a buffer: `[token][heads * size]`, a row every `step` floats.
+/// TokenRows somewhere in a buffer: `[token][heads * size]`, a row every `step` floats.
 #[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
+pub struct TokenRows<'a> {
     /// From the first row on.
     pub data: &'a [f32],
     /// From one row to the next.
@@ -35,7 +32,7 @@ pub struct Rows<'a> {
 
 /// The same, to be written.
 #[derive(Debug)]
-pub struct RowsMut<'a> {
+pub struct TokenRowsMut<'a> {
     /// From the first row on.
     pub data: &'a mut [f32],
     /// From one row to the next.
@@ -78,65 +75,38 @@ impl Attention {
     }
 }
 
-/// A matrix in memory: its first element, and the steps to the next row and column.
-#[derive(Clone, Copy)]
-struct Matrix<'a> {
-    data: &'a [f32],
-    row: usize,
-    column: usize,
+/// What an attention reads.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionInputs<'a> {
+    pub shape: Attention,
+    pub q: TokenRows<'a>,
+    pub k: TokenRows<'a>,
+    pub v: TokenRows<'a>,
+    pub drop: Option<Drop>,
 }
 
-impl Matrix<'_> {
-    fn transposed(self) -> Self {
-        Self { row: self.column, column: self.row, ..self }
-    }
-
-    fn holds(self, rows: usize, columns: usize) -> bool {
-        rows == 0 || columns == 0 || (rows - 1) * self.row + (columns - 1) * self.column < self.data.len()
-    }
-}
-
-/// c `[rows][columns]`, a row every `step` floats, = scale * a `[rows][depth]` * b `[depth][columns]`.
-fn multiply(
-    (rows, columns, depth): (usize, usize, usize),
-    c: &mut [f32],
-    step: usize,
-    scale: f32,
-    a: Matrix<'_>,
-    b: Matrix<'_>,
-) {
-    if rows == 0 || columns == 0 {
-        return;
-    }
-    assert!(step >= columns && (rows - 1) * step + columns <= c.len());
-    assert!(a.holds(rows, depth) && b.holds(depth, columns));
-    // SAFETY: all three matrices are inside their slices, by the lines above.
-    unsafe {
-        gemm::gemm(
-            rows,
-            columns,
-            depth,
-            c.as_mut_ptr(),
-            1,
-            step as isize,
-            false,
-            a.data.as_ptr(),
-            a.column as isize,
-            a.row as isize,
-            b.data.as_ptr(),
-            b.column as isize,
-            b.row as isize,
-            0.0,
-            scale,
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
-        );
+impl AttentionInputs<'_> {
+    fn check(&self) {
+        self.shape.check(self.shape.queries, self.q.data.len(), self.q.step, "queries");
+        self.shape.check(self.shape.tokens, self.k.data.len(), self.k.step, "keys");
+        self.shape.check(self.shape.tokens, self.v.data.len(), self.v.step, "values");
     }
 }
 
-fn head<'a>(rows: Rows<'a>, head: usize, size: usize) -> Matrix<'a> {
+/// The gradients of queries, keys and values, which are written, and what they come from.
+#[derive(Debug)]
+pub struct AttentionGradient<'a> {
+    pub d_q: TokenRowsMut<'a>,
+    /// Keys and values share rows.
+    pub d_kv: TokenRowsMut<'a>,
+    /// Floats from a token's keys to its values.
+    pub values: usize,
+    pub d_context: &'a [f32],
+    /// What [`forward`] kept.
+    pub probabilities: &'a [f32],
+}
+
+fn head<'a>(rows: TokenRows<'a>, head: usize, size: usize) -> Matrix<'a> {
     Matrix { data: rows.data.get(head * size..).unwrap_or_default(), row: rows.step, column: 1 }
 }
 
@@ -147,24 +117,20 @@ fn square(data: &[f32], tokens: usize) -> Matrix<'_> {
 /// context `[query][heads * size]` = the attention's output. Keeps the probabilities, `[head][query][token]`.
 pub fn forward(
     isa: Isa,
-    shape: Attention,
+    inputs: &AttentionInputs<'_>,
     context: &mut [f32],
     probabilities: &mut [f32],
-    q: Rows<'_>,
-    k: Rows<'_>,
-    v: Rows<'_>,
-    drop: Option<Drop>,
     scratch: &mut [f32],
 ) {
+    let AttentionInputs { shape, q, k, v, drop } = *inputs;
     let Attention { heads, size, queries, tokens } = shape;
-    shape.check(queries, q.data.len(), q.step, "queries");
-    shape.check(tokens, k.data.len(), k.step, "keys");
-    shape.check(tokens, v.data.len(), v.step, "values");
+    inputs.check();
     shape.check(queries, context.len(), shape.width(), "context");
-    let area = queries * tokens;
+    let (area, width) = (queries * tokens, heads * size);
     for h in 0..heads {
         let p = &mut probabilities[h * area..(h + 1) * area];
-        multiply((queries, tokens, size), p, tokens, shape.scale(), head(q, h, size), head(k, h, size).transposed());
+        let (a, b) = (head(q, h, size), head(k, h, size).transposed());
+        Product { c: p, step: tokens, add: false, scale: shape.scale(), a, b }.run((queries, tokens, size));
         isa.run(Softmax { rows: p, width: tokens });
         let kept = match drop {
             None => &*p,
@@ -173,38 +139,25 @@ pub fn forward(
                 &scratch[..area]
             }
         };
-        let context = &mut context[h * size..];
-        multiply((queries, size, tokens), context, heads * size, 1.0, square(kept, tokens), head(v, h, size));
+        let (a, b) = (square(kept, tokens), head(v, h, size));
+        Product { c: &mut context[h * size..], step: width, add: false, scale: 1.0, a, b }.run((queries, size, tokens));
     }
 }
 
-/// Writes the gradients of queries, keys and values, given that of the context and what [`forward`] kept. The gradients
-/// of keys and values share rows: a token's values stand `values` floats after its keys.
-pub fn backward(
-    isa: Isa,
-    shape: Attention,
-    d_q: RowsMut<'_>,
-    d_kv: RowsMut<'_>,
-    values: usize,
-    d_context: &[f32],
-    probabilities: &[f32],
-    q: Rows<'_>,
-    k: Rows<'_>,
-    v: Rows<'_>,
-    drop: Option<Drop>,
-    scratch: &mut [f32],
-) {
+/// The gradients of what [`forward`] did.
+pub fn backward(isa: Isa, inputs: &AttentionInputs<'_>, gradient: AttentionGradient<'_>, scratch: &mut [f32]) {
+    let AttentionInputs { shape, q, k, v, drop } = *inputs;
     let Attention { heads, size, queries, tokens } = shape;
-    shape.check(queries, q.data.len(), q.step, "queries");
-    shape.check(tokens, k.data.len(), k.step, "keys");
-    shape.check(tokens, v.data.len(), v.step, "values");
+    let AttentionGradient { d_q, d_kv, values, d_context, probabilities } = gradient;
+    inputs.check();
     shape.check(queries, d_context.len(), shape.width(), "gradient of the context");
     let area = queries * tokens;
     let (kept, d_p) = scratch[..2 * area].split_at_mut(area);
     for h in 0..heads {
         let p = &probabilities[h * area..(h + 1) * area];
-        let d_out = head(Rows { data: d_context, step: shape.width() }, h, size);
-        multiply((queries, tokens, size), d_p, tokens, 1.0, d_out, head(v, h, size).transposed());
+        let d_out = head(TokenRows { data: d_context, step: shape.width() }, h, size);
+        let b = head(v, h, size).transposed();
+        Product { c: d_p, step: tokens, add: false, scale: 1.0, a: d_out, b }.run((queries, tokens, size));
         let kept = match drop {
             None => p,
             Some(drop) => {
@@ -216,13 +169,15 @@ pub fn backward(
                 &*kept
             }
         };
-        let to = &mut d_kv.data[values + h * size..];
-        multiply((tokens, size, queries), to, d_kv.step, 1.0, square(kept, tokens).transposed(), d_out);
+        let mut to_tokens = |from: usize, scale: f32, a: Matrix<'_>, b: Matrix<'_>| {
+            let c = &mut d_kv.data[from + h * size..];
+            Product { c, step: d_kv.step, add: false, scale, a: a.transposed(), b }.run((tokens, size, queries));
+        };
+        to_tokens(values, 1.0, square(kept, tokens), d_out);
         isa.run(SoftmaxBackward { d: d_p, p, width: tokens });
-        let (d_p, scale) = (square(d_p, tokens), shape.scale());
-        multiply((queries, size, tokens), &mut d_q.data[h * size..], d_q.step, scale, d_p, head(k, h, size));
-        let to = &mut d_kv.data[h * size..];
-        multiply((tokens, size, queries), to, d_kv.step, scale, d_p.transposed(), head(q, h, size));
+        let (a, b, scale) = (square(d_p, tokens), head(k, h, size), shape.scale());
+        Product { c: &mut d_q.data[h * size..], step: d_q.step, add: false, scale, a, b }.run((queries, size, tokens));
+        to_tokens(0, scale, a, head(q, h, size));
     }
 }
 

@@ -2,7 +2,9 @@
 
 use pulp::Simd;
 
-use crate::lines::{Lines, Source, Target, clear_border, first_lanes, gradient, gradient_sums, moments, normalise};
+use crate::lines::{
+    Lines, SourceLines, TargetLines, clear_border, first_lanes, gradient, gradient_sums, moments, normalise,
+};
 use crate::norm::{NormGradient, Normalise};
 use crate::simd::{Isa, Kernel};
 
@@ -20,18 +22,17 @@ pub fn forward_training(
     Normalise { y, x, gamma, beta, relu }: Normalise<'_>,
     stats: &mut [f32],
     (running_mean, running_var): (&mut [f32], &mut [f32]),
-    channels: usize,
-    groups: usize,
     samples: usize,
 ) {
-    let (lanes, planes) = (isa.lanes(), groups * channels);
-    check_samples(samples, groups, lanes);
+    assert!(samples > 0);
+    let (lanes, channels) = (isa.lanes(), gamma.len());
+    let groups = samples.div_ceil(lanes);
     let (mean, rstd) = stats[..2 * channels].split_at_mut(channels);
-    isa.run(Forward {
-        lines: Lines::of(&[y.1, x.1]),
-        y: Target::new(y.0, y.1, planes, lanes),
-        x: Source::new(x.0, x.1, planes, lanes),
-        gamma: &gamma[..channels],
+    isa.run(BatchForward {
+        lines: Lines::of(&[y.plane, x.plane]),
+        y: TargetLines::new(y, groups * channels, lanes),
+        x: SourceLines::new(x, groups * channels, lanes),
+        gamma,
         beta: &beta[..channels],
         mean,
         rstd,
@@ -43,13 +44,9 @@ pub fn forward_training(
     });
 }
 
-fn check_samples(samples: usize, groups: usize, lanes: usize) {
-    assert!(samples > 0 && samples.div_ceil(lanes) == groups, "{samples} samples do not make {groups} groups");
-}
-
-struct Forward<'a> {
-    y: Target,
-    x: Source,
+struct BatchForward<'a> {
+    y: TargetLines,
+    x: SourceLines,
     lines: Lines,
     gamma: &'a [f32],
     beta: &'a [f32],
@@ -62,7 +59,7 @@ struct Forward<'a> {
     relu: bool,
 }
 
-impl Kernel for Forward<'_> {
+impl Kernel for BatchForward<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -71,7 +68,7 @@ impl Kernel for Forward<'_> {
         let last = self.samples - (self.groups - 1) * S::F32_LANES;
         let count = (self.samples * lines.count * lines.pixels) as f64;
         for channel in 0..channels {
-            // SAFETY: the constructor of `Forward` checked the buffers.
+            // SAFETY: the constructor of `BatchForward` checked the buffers.
             unsafe {
                 let first = *self.x.line(channel, 0);
                 let shift = simd.splat_f32s(first);
@@ -117,15 +114,15 @@ pub fn forward_evaluation(
     isa: Isa,
     Normalise { y, x, gamma, beta, relu }: Normalise<'_>,
     (running_mean, running_var): (&[f32], &[f32]),
-    channels: usize,
     groups: usize,
 ) {
-    let (lanes, planes) = (isa.lanes(), groups * channels);
-    isa.run(Evaluate {
-        lines: Lines::of(&[y.1, x.1]),
-        y: Target::new(y.0, y.1, planes, lanes),
-        x: Source::new(x.0, x.1, planes, lanes),
-        gamma: &gamma[..channels],
+    let (lanes, channels) = (isa.lanes(), gamma.len());
+    let planes = groups * channels;
+    isa.run(BatchEvaluate {
+        lines: Lines::of(&[y.plane, x.plane]),
+        y: TargetLines::new(y, planes, lanes),
+        x: SourceLines::new(x, planes, lanes),
+        gamma,
         beta: &beta[..channels],
         mean: &running_mean[..channels],
         variance: &running_var[..channels],
@@ -134,9 +131,9 @@ pub fn forward_evaluation(
     });
 }
 
-struct Evaluate<'a> {
-    y: Target,
-    x: Source,
+struct BatchEvaluate<'a> {
+    y: TargetLines,
+    x: SourceLines,
     lines: Lines,
     gamma: &'a [f32],
     beta: &'a [f32],
@@ -146,7 +143,7 @@ struct Evaluate<'a> {
     relu: bool,
 }
 
-impl Kernel for Evaluate<'_> {
+impl Kernel for BatchEvaluate<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -157,7 +154,7 @@ impl Kernel for Evaluate<'_> {
             let scale = self.gamma[channel] / (self.variance[channel] + EPSILON).sqrt();
             let mean = simd.splat_f32s(self.mean[channel]);
             let with = (mean, simd.splat_f32s(scale), simd.splat_f32s(self.beta[channel]));
-            // SAFETY: the constructor of `Evaluate` checked the buffers.
+            // SAFETY: the constructor of `BatchEvaluate` checked the buffers.
             unsafe {
                 if self.relu {
                     normalise::<S, true>(simd, (self.y, self.x), plane, self.lines, with);
@@ -172,26 +169,25 @@ impl Kernel for Evaluate<'_> {
 /// The gradients through the batch's statistics `stats`. d_x will be zero in lanes without a sample.
 pub fn backward(
     isa: Isa,
-    NormGradient { d_x, d_gamma, d_beta, d_y, relu_output, x, gamma }: NormGradient<'_>,
+    NormGradient { mut d_x, d_gamma, d_beta, d_y, relu_output, x, gamma }: NormGradient<'_>,
     stats: &[f32],
-    channels: usize,
-    groups: usize,
     samples: usize,
 ) {
-    let (lanes, planes) = (isa.lanes(), groups * channels);
-    check_samples(samples, groups, lanes);
-    let y_plane = relu_output.map_or(x.1, |(_, plane)| plane);
-    clear_border(isa, d_x.0, d_x.1, planes);
+    assert!(samples > 0);
+    let (lanes, channels) = (isa.lanes(), gamma.len());
+    let groups = samples.div_ceil(lanes);
+    let planes = groups * channels;
+    clear_border(isa, &mut d_x, planes);
     let (mean, rstd) = stats[..2 * channels].split_at(channels);
-    isa.run(Backward {
-        lines: Lines::of(&[d_x.1, d_y.1, y_plane, x.1]),
-        d_x: Target::new(d_x.0, d_x.1, planes, lanes),
-        d_y: Source::new(d_y.0, d_y.1, planes, lanes),
-        y: relu_output.map(|(y, plane)| Source::new(y, plane, planes, lanes)),
-        x: Source::new(x.0, x.1, planes, lanes),
+    isa.run(BatchBackward {
+        lines: Lines::of(&[d_x.plane, d_y.plane, relu_output.unwrap_or(x).plane, x.plane]),
+        d_x: TargetLines::new(d_x, planes, lanes),
+        d_y: SourceLines::new(d_y, planes, lanes),
+        y: relu_output.map(|y| SourceLines::new(y, planes, lanes)),
+        x: SourceLines::new(x, planes, lanes),
         mean,
         rstd,
-        gamma: &gamma[..channels],
+        gamma,
         d_gamma: &mut d_gamma[..channels],
         d_beta: &mut d_beta[..channels],
         groups,
@@ -199,11 +195,11 @@ pub fn backward(
     });
 }
 
-struct Backward<'a> {
-    d_x: Target,
-    d_y: Source,
-    y: Option<Source>,
-    x: Source,
+struct BatchBackward<'a> {
+    d_x: TargetLines,
+    d_y: SourceLines,
+    y: Option<SourceLines>,
+    x: SourceLines,
     lines: Lines,
     mean: &'a [f32],
     rstd: &'a [f32],
@@ -214,7 +210,7 @@ struct Backward<'a> {
     samples: usize,
 }
 
-impl Kernel for Backward<'_> {
+impl Kernel for BatchBackward<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -224,7 +220,7 @@ impl Kernel for Backward<'_> {
         let count = (self.samples * lines.count * lines.pixels) as f32;
         for channel in 0..channels {
             let (rstd, mean) = (self.rstd[channel], simd.splat_f32s(self.mean[channel]));
-            // SAFETY: the constructor of `Backward` checked the buffers.
+            // SAFETY: the constructor of `BatchBackward` checked the buffers.
             unsafe {
                 let (mut sum, mut products) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
                 for group in 0..self.groups {

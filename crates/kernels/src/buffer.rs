@@ -6,12 +6,12 @@ const LINE: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Line([f32; LINE]);
+struct CacheLine([f32; LINE]);
 
 /// A slice of floats that starts at a cache line.
 #[derive(Clone, Debug, Default)]
 pub struct Buffer {
-    lines: Vec<Line>,
+    lines: Vec<CacheLine>,
     len: usize,
 }
 
@@ -19,7 +19,7 @@ impl Buffer {
     /// `len` zeros.
     #[must_use]
     pub fn zeros(len: usize) -> Self {
-        Self { lines: vec![Line([0.0; LINE]); len.div_ceil(LINE)], len }
+        Self { lines: vec![CacheLine([0.0; LINE]); len.div_ceil(LINE)], len }
     }
 }
 

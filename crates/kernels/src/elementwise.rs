@@ -1,16 +1,14 @@
-//! Operations on one element at a time: ReLU, sums of activations, and what optimisers and the aggregation need.
-
-#![allow(clippy::too_many_arguments, reason = "a kernel takes each buffer with its plane")]
+//! Operations on one element at a time: ReLU, sums of activations, and what optimisers need.
 
 use std::marker::PhantomData;
 
 use pulp::Simd;
 
-use crate::lines::{Lines, Source, Target, clear_border, masked, relu};
-use crate::plane::Plane;
+use crate::lines::{Lines, SourceLines, TargetLines, clear_border, masked, relu};
+use crate::plane::{Planes, PlanesMut};
 use crate::simd::{Isa, Kernel, load, store};
 
-pub use crate::optimise::{accumulate, adam_step, axpy, dot, sgd_step, squared_distance, squared_norm};
+pub use crate::optimise::{adam_step, axpy, sgd_step, squared_norm};
 
 /// A function of two vectors.
 trait Combination {
@@ -43,11 +41,11 @@ impl Combination for Mask {
 }
 
 struct Combine<C> {
-    y: Target,
-    a: Source,
-    b: Source,
+    y: TargetLines,
+    a: SourceLines,
+    b: SourceLines,
     lines: Lines,
-    planes: usize,
+    count: usize,
     function: PhantomData<C>,
 }
 
@@ -56,9 +54,9 @@ impl<C: Combination> Kernel for Combine<C> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        for plane in 0..self.planes {
+        for plane in 0..self.count {
             for line in 0..self.lines.count {
-                // SAFETY: `Source` and `Target` checked the buffers.
+                // SAFETY: `SourceLines` and `TargetLines` checked the buffers.
                 unsafe {
                     let y = self.y.line(plane, line);
                     let (a, b) = (self.a.line(plane, line), self.b.line(plane, line));
@@ -72,10 +70,10 @@ impl<C: Combination> Kernel for Combine<C> {
 }
 
 struct Relu {
-    y: Target,
-    x: Source,
+    y: TargetLines,
+    x: SourceLines,
     lines: Lines,
-    planes: usize,
+    count: usize,
 }
 
 impl Kernel for Relu {
@@ -83,9 +81,9 @@ impl Kernel for Relu {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        for plane in 0..self.planes {
+        for plane in 0..self.count {
             for line in 0..self.lines.count {
-                // SAFETY: `Source` and `Target` checked the buffers.
+                // SAFETY: `SourceLines` and `TargetLines` checked the buffers.
                 unsafe {
                     let (y, x) = (self.y.line(plane, line), self.x.line(plane, line));
                     for at in (0..self.lines.pixels * S::F32_LANES).step_by(S::F32_LANES) {
@@ -97,94 +95,36 @@ impl Kernel for Relu {
     }
 }
 
-/// y = max(x, 0) on `[group][channel][row][column][lane]`. NaN stays NaN.
-pub fn relu_forward(
-    isa: Isa,
-    y: &mut [f32],
-    y_plane: Plane,
-    x: &[f32],
-    x_plane: Plane,
-    channels: usize,
-    groups: usize,
-) {
-    let (lanes, planes) = (isa.lanes(), groups * channels);
-    isa.run(Relu {
-        y: Target::new(y, y_plane, planes, lanes),
-        x: Source::new(x, x_plane, planes, lanes),
-        lines: Lines::of(&[y_plane, x_plane]),
-        planes,
-    });
+/// y = max(x, 0) for `count` planes. NaN stays NaN.
+pub fn relu_forward(isa: Isa, y: PlanesMut<'_>, x: Planes<'_>, count: usize) {
+    let lines = Lines::of(&[y.plane, x.plane]);
+    let (y, x) = (TargetLines::new(y, count, isa.lanes()), SourceLines::new(x, count, isa.lanes()));
+    isa.run(Relu { y, x, lines, count });
 }
 
-/// d_x = d_y where y > 0, else 0, on `[group][channel][row][column][lane]`. Clears the border of d_x.
-pub fn relu_backward(
-    isa: Isa,
-    d_x: &mut [f32],
-    dx_plane: Plane,
-    d_y: &[f32],
-    dy_plane: Plane,
-    y: &[f32],
-    y_plane: Plane,
-    channels: usize,
-    groups: usize,
-) {
-    let (lanes, planes) = (isa.lanes(), groups * channels);
-    clear_border(isa, d_x, dx_plane, planes);
-    isa.run(Combine::<Mask> {
-        y: Target::new(d_x, dx_plane, planes, lanes),
-        a: Source::new(d_y, dy_plane, planes, lanes),
-        b: Source::new(y, y_plane, planes, lanes),
-        lines: Lines::of(&[dx_plane, dy_plane, y_plane]),
-        planes,
-        function: PhantomData,
-    });
+/// d_x = d_y where y > 0, else 0, for `count` planes. Clears the border of d_x.
+pub fn relu_backward(isa: Isa, mut d_x: PlanesMut<'_>, d_y: Planes<'_>, y: Planes<'_>, count: usize) {
+    clear_border(isa, &mut d_x, count);
+    combine::<Mask>(isa, d_x, d_y, y, count);
 }
 
-/// y = relu?(a + b) on `[group][channel][row][column][lane]`.
-pub fn add_forward(
-    isa: Isa,
-    y: &mut [f32],
-    y_plane: Plane,
-    a: &[f32],
-    a_plane: Plane,
-    b: &[f32],
-    b_plane: Plane,
-    channels: usize,
-    groups: usize,
-    relu: bool,
-) {
-    let (lanes, planes) = (isa.lanes(), groups * channels);
-    let y = Target::new(y, y_plane, planes, lanes);
-    let a = Source::new(a, a_plane, planes, lanes);
-    let b = Source::new(b, b_plane, planes, lanes);
-    let lines = Lines::of(&[y_plane, a_plane, b_plane]);
-    if relu {
-        isa.run(Combine::<AddRelu> { y, a, b, lines, planes, function: PhantomData });
-    } else {
-        isa.run(Combine::<Add> { y, a, b, lines, planes, function: PhantomData });
-    }
+/// y = relu?(a + b) for `count` planes.
+pub fn add_forward(isa: Isa, y: PlanesMut<'_>, a: Planes<'_>, b: Planes<'_>, count: usize, relu: bool) {
+    if relu { combine::<AddRelu>(isa, y, a, b, count) } else { combine::<Add>(isa, y, a, b, count) }
 }
 
-/// d_x += d_y on `[group][channel][row][column][lane]`, without the borders.
-pub fn add_to(
-    isa: Isa,
-    d_x: &mut [f32],
-    dx_plane: Plane,
-    d_y: &[f32],
-    dy_plane: Plane,
-    channels: usize,
-    groups: usize,
-) {
-    let (lanes, planes) = (isa.lanes(), groups * channels);
-    let y = Target::new(d_x, dx_plane, planes, lanes);
-    isa.run(Combine::<Add> {
-        y,
-        a: Source { x: y.x, steps: y.steps },
-        b: Source::new(d_y, dy_plane, planes, lanes),
-        lines: Lines::of(&[dx_plane, dy_plane]),
-        planes,
-        function: PhantomData,
-    });
+fn combine<C: Combination>(isa: Isa, y: PlanesMut<'_>, a: Planes<'_>, b: Planes<'_>, count: usize) {
+    let (lanes, lines) = (isa.lanes(), Lines::of(&[y.plane, a.plane, b.plane]));
+    let (a, b) = (SourceLines::new(a, count, lanes), SourceLines::new(b, count, lanes));
+    isa.run(Combine::<C> { y: TargetLines::new(y, count, lanes), a, b, lines, count, function: PhantomData });
+}
+
+/// d_x += d_y for `count` planes, without the borders.
+pub fn add_to(isa: Isa, d_x: PlanesMut<'_>, d_y: Planes<'_>, count: usize) {
+    let lines = Lines::of(&[d_x.plane, d_y.plane]);
+    let (y, b) = (TargetLines::new(d_x, count, isa.lanes()), SourceLines::new(d_y, count, isa.lanes()));
+    let a = SourceLines { x: y.x, steps: y.steps };
+    isa.run(Combine::<Add> { y, a, b, lines, count, function: PhantomData });
 }
 
 /// x = max(x, 0) on rows. NaN stays NaN.

@@ -15,12 +15,12 @@ fn distribution(x: f32) -> f32 {
     0.5 + 0.5 * erf(x * FRAC_1_SQRT_2)
 }
 
-struct Forward<'a> {
+struct Gelu<'a> {
     y: &'a mut [f32],
     x: &'a [f32],
 }
 
-impl Kernel for Forward<'_> {
+impl Kernel for Gelu<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -34,15 +34,15 @@ impl Kernel for Forward<'_> {
 /// y = gelu(x).
 pub fn forward(isa: Isa, y: &mut [f32], x: &[f32]) {
     assert_eq!(y.len(), x.len());
-    isa.run(Forward { y, x });
+    isa.run(Gelu { y, x });
 }
 
-struct Backward<'a> {
+struct GeluGradient<'a> {
     x: &'a mut [f32],
     d: &'a mut [f32],
 }
 
-impl Kernel for Backward<'_> {
+impl Kernel for GeluGradient<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -59,5 +59,5 @@ impl Kernel for Backward<'_> {
 /// after it needs for its own gradient: so the forward pass keeps x alone.
 pub fn backward(isa: Isa, x: &mut [f32], d: &mut [f32]) {
     assert_eq!(x.len(), d.len());
-    isa.run(Backward { x, d });
+    isa.run(GeluGradient { x, d });
 }

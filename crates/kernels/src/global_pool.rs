@@ -2,20 +2,19 @@
 
 use pulp::Simd;
 
-use crate::lines::{Lines, Source, Target, clear_border};
-use crate::plane::Plane;
+use crate::lines::{Lines, SourceLines, TargetLines, clear_border};
+use crate::plane::{Planes, PlanesMut};
 use crate::simd::{Isa, Kernel, load, store};
 
-/// y `[group][channel][lane]` = the average over the pixels of x `[group][channel][row][column][lane]`.
-pub fn global_forward(isa: Isa, y: &mut [f32], x: &[f32], x_plane: Plane, channels: usize, groups: usize) {
-    let (lanes, planes) = (isa.lanes(), groups * channels);
-    let x = Source::new(x, x_plane, planes, lanes);
-    isa.run(GlobalForward { y: &mut y[..planes * lanes], x, lines: Lines::of(&[x_plane]) });
+/// y `[group][channel][lane]` = the average over the pixels of each of `count` planes.
+pub fn global_forward(isa: Isa, y: &mut [f32], x: Planes<'_>, count: usize) {
+    let lines = Lines::of(&[x.plane]);
+    isa.run(GlobalForward { y: &mut y[..count * isa.lanes()], x: SourceLines::new(x, count, isa.lanes()), lines });
 }
 
 struct GlobalForward<'a> {
     y: &'a mut [f32],
-    x: Source,
+    x: SourceLines,
     lines: Lines,
 }
 
@@ -29,7 +28,7 @@ impl Kernel for GlobalForward<'_> {
         for (plane, y) in self.y.chunks_exact_mut(lanes).enumerate() {
             let mut sum = [simd.splat_f32s(0.0); 4];
             for line in 0..self.lines.count {
-                // SAFETY: `Source` checked the buffer.
+                // SAFETY: `SourceLines` checked the buffer.
                 unsafe {
                     let x = self.x.line(plane, line);
                     let mut pixel = 0;
@@ -52,16 +51,15 @@ impl Kernel for GlobalForward<'_> {
     }
 }
 
-/// d_x `[group][channel][row][column][lane]` = d_y `[group][channel][lane]` / pixels. Clears the border of d_x.
-pub fn global_backward(isa: Isa, d_x: &mut [f32], dx_plane: Plane, d_y: &[f32], channels: usize, groups: usize) {
-    let (lanes, planes) = (isa.lanes(), groups * channels);
-    clear_border(isa, d_x, dx_plane, planes);
-    let d_x = Target::new(d_x, dx_plane, planes, lanes);
-    isa.run(GlobalBackward { d_x, d_y: &d_y[..planes * lanes], lines: Lines::of(&[dx_plane]) });
+/// d_x = d_y `[group][channel][lane]` / pixels, for `count` planes. Clears the border of d_x.
+pub fn global_backward(isa: Isa, mut d_x: PlanesMut<'_>, d_y: &[f32], count: usize) {
+    clear_border(isa, &mut d_x, count);
+    let (d_y, lines) = (&d_y[..count * isa.lanes()], Lines::of(&[d_x.plane]));
+    isa.run(GlobalBackward { d_x: TargetLines::new(d_x, count, isa.lanes()), d_y, lines });
 }
 
 struct GlobalBackward<'a> {
-    d_x: Target,
+    d_x: TargetLines,
     d_y: &'a [f32],
     lines: Lines,
 }
@@ -74,7 +72,7 @@ impl Kernel for GlobalBackward<'_> {
         let lanes = S::F32_LANES;
         let share = simd.splat_f32s(1.0 / (self.lines.count * self.lines.pixels) as f32);
         for (plane, d_y) in self.d_y.chunks_exact(lanes).enumerate() {
-            // SAFETY: `Target` checked the buffer, and a chunk is one vector.
+            // SAFETY: `TargetLines` checked the buffer, and a chunk is one vector.
             unsafe {
                 let d = simd.mul_f32s(load::<S>(d_y.as_ptr()), share);
                 for line in 0..self.lines.count {

@@ -2,7 +2,7 @@
 
 use pulp::Simd;
 
-use crate::lines::{Lines, Source, Target, clear_border, gradient, gradient_sums, moments, normalise};
+use crate::lines::{Lines, SourceLines, TargetLines, clear_border, gradient, gradient_sums, moments, normalise};
 use crate::norm::{NormGradient, Normalise};
 use crate::simd::{Isa, Kernel, fma, load, store};
 
@@ -46,10 +46,10 @@ pub fn forward(
 ) {
     let (lanes, planes) = (isa.lanes(), groups * norm.channels);
     assert!(gamma.len() >= norm.channels && beta.len() >= norm.channels);
-    isa.run(Forward {
-        lines: Lines::of(&[y.1, x.1]),
-        y: Target::new(y.0, y.1, planes, lanes),
-        x: Source::new(x.0, x.1, planes, lanes),
+    isa.run(GroupForward {
+        lines: Lines::of(&[y.plane, x.plane]),
+        y: TargetLines::new(y, planes, lanes),
+        x: SourceLines::new(x, planes, lanes),
         stats: &mut stats[..norm.stats(groups, lanes)],
         gamma,
         beta,
@@ -59,9 +59,9 @@ pub fn forward(
     });
 }
 
-struct Forward<'a> {
-    y: Target,
-    x: Source,
+struct GroupForward<'a> {
+    y: TargetLines,
+    x: SourceLines,
     lines: Lines,
     stats: &'a mut [f32],
     gamma: &'a [f32],
@@ -71,7 +71,7 @@ struct Forward<'a> {
     relu: bool,
 }
 
-impl Kernel for Forward<'_> {
+impl Kernel for GroupForward<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -80,7 +80,7 @@ impl Kernel for Forward<'_> {
         let share = simd.splat_f32s(1.0 / (self.width * lines.count * lines.pixels) as f32);
         for (index, stats) in self.stats.chunks_exact_mut(2 * S::F32_LANES).enumerate() {
             let first = index * self.width;
-            // SAFETY: the constructor of `Forward` checked the buffers; statistics are two vectors.
+            // SAFETY: the constructor of `GroupForward` checked the buffers; statistics are two vectors.
             unsafe {
                 let shift = load::<S>(self.x.line(first, 0));
                 let (mut sum, mut squares) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
@@ -120,21 +120,20 @@ fn finish<S: Simd>(simd: S, sum: S::f32s, squares: S::f32s, share: S::f32s, shif
 /// The gradients through the statistics `stats`.
 pub fn backward(
     isa: Isa,
-    NormGradient { d_x, d_gamma, d_beta, d_y, relu_output, x, gamma }: NormGradient<'_>,
+    NormGradient { mut d_x, d_gamma, d_beta, d_y, relu_output, x, gamma }: NormGradient<'_>,
     stats: &[f32],
     norm: GroupNorm,
     groups: usize,
 ) {
     let (lanes, planes) = (isa.lanes(), groups * norm.channels);
     assert!(gamma.len() >= norm.channels);
-    let y_plane = relu_output.map_or(x.1, |(_, plane)| plane);
-    clear_border(isa, d_x.0, d_x.1, planes);
-    isa.run(Backward {
-        lines: Lines::of(&[d_x.1, d_y.1, y_plane, x.1]),
-        d_x: Target::new(d_x.0, d_x.1, planes, lanes),
-        d_y: Source::new(d_y.0, d_y.1, planes, lanes),
-        y: relu_output.map(|(y, plane)| Source::new(y, plane, planes, lanes)),
-        x: Source::new(x.0, x.1, planes, lanes),
+    clear_border(isa, &mut d_x, planes);
+    isa.run(GroupBackward {
+        lines: Lines::of(&[d_x.plane, d_y.plane, relu_output.unwrap_or(x).plane, x.plane]),
+        d_x: TargetLines::new(d_x, planes, lanes),
+        d_y: SourceLines::new(d_y, planes, lanes),
+        y: relu_output.map(|y| SourceLines::new(y, planes, lanes)),
+        x: SourceLines::new(x, planes, lanes),
         stats: &stats[..norm.stats(groups, lanes)],
         gamma,
         d_gamma: &mut d_gamma[..norm.channels],
@@ -143,11 +142,11 @@ pub fn backward(
     });
 }
 
-struct Backward<'a> {
-    d_x: Target,
-    d_y: Source,
-    y: Option<Source>,
-    x: Source,
+struct GroupBackward<'a> {
+    d_x: TargetLines,
+    d_y: SourceLines,
+    y: Option<SourceLines>,
+    x: SourceLines,
     lines: Lines,
     stats: &'a [f32],
     gamma: &'a [f32],
@@ -156,7 +155,7 @@ struct Backward<'a> {
     width: usize,
 }
 
-impl Kernel for Backward<'_> {
+impl Kernel for GroupBackward<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -166,7 +165,7 @@ impl Kernel for Backward<'_> {
         let share = simd.splat_f32s(-1.0 / (self.width * lines.count * lines.pixels) as f32);
         for (index, stats) in self.stats.chunks_exact(2 * S::F32_LANES).enumerate() {
             let first = index * self.width;
-            // SAFETY: the constructor of `Backward` checked the buffers; statistics are two vectors.
+            // SAFETY: the constructor of `GroupBackward` checked the buffers; statistics are two vectors.
             unsafe {
                 let (mean, rstd) = (load::<S>(stats.as_ptr()), load::<S>(stats.as_ptr().add(S::F32_LANES)));
                 let (mut sum, mut products) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));

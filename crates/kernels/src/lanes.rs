@@ -1,41 +1,37 @@
 //! Between rows of plain samples and `[group][channel][row][column][lane]`.
 
-#![allow(clippy::too_many_arguments, reason = "a kernel takes each buffer with its plane")]
-
 use pulp::Simd;
 
 use crate::lines::{Lines, Steps, check};
-use crate::plane::Plane;
+use crate::plane::{Plane, Planes, PlanesMut};
 use crate::simd::{Isa, Kernel};
 
-/// x `[group][channel][row][column][lane]` = `pixel * scale[channel] + shift[channel]`.
-///
-/// Sample i is the image `indices[i]` of `pixels` `[image][channel][row][column]`. Lanes past the last sample become
-/// zero, and the border stays as it is.
-pub fn gather_u8(
-    isa: Isa,
-    x: &mut [f32],
-    plane: Plane,
-    channels: usize,
-    pixels: &[u8],
-    indices: &[u32],
-    scale: &[f32],
-    shift: &[f32],
-) {
-    check(x, plane, indices.len().div_ceil(isa.lanes()) * channels, isa.lanes());
-    isa.run(Gather { x, plane, pixels, indices, scale: &scale[..channels], shift: &shift[..channels] });
+/// Images as bytes, of which some are picked: a value is `pixel * scale[channel] + shift[channel]`.
+#[derive(Clone, Copy, Debug)]
+pub struct ByteImages<'a> {
+    /// `[image][channel][row][column]`
+    pub pixels: &'a [u8],
+    pub indices: &'a [u32],
+    /// As many as there are channels.
+    pub scale: &'a [f32],
+    pub shift: &'a [f32],
 }
 
-struct Gather<'a> {
+/// x = the values of the picked images. Lanes past the last sample become zero, and the border stays as it is.
+pub fn gather_u8(isa: Isa, x: PlanesMut<'_>, images: ByteImages<'_>) {
+    let channels = images.scale.len();
+    assert_eq!(images.shift.len(), channels);
+    check(x.data, x.plane, images.indices.len().div_ceil(isa.lanes()) * channels, isa.lanes());
+    isa.run(GatherBytes { x: x.data, plane: x.plane, images });
+}
+
+struct GatherBytes<'a> {
     x: &'a mut [f32],
     plane: Plane,
-    pixels: &'a [u8],
-    indices: &'a [u32],
-    scale: &'a [f32],
-    shift: &'a [f32],
+    images: ByteImages<'a>,
 }
 
-impl Kernel for Gather<'_> {
+impl Kernel for GatherBytes<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -49,27 +45,28 @@ impl Kernel for Gather<'_> {
     }
 }
 
-impl Gather<'_> {
+impl GatherBytes<'_> {
     #[inline(always)]
     fn groups<const LANES: usize>(self) {
-        let (plane, channels) = (self.plane, self.scale.len());
+        let Self { x, plane, images } = self;
+        let channels = images.scale.len();
         let (pixels, steps) = (plane.pixels(), Steps::new(plane, LANES));
-        for (group, indices) in self.indices.chunks(LANES).enumerate() {
+        for (group, indices) in images.indices.chunks(LANES).enumerate() {
             // Missing lanes read the first image, times zero.
-            let images: [&[u8]; LANES] = std::array::from_fn(|lane| {
+            let picked: [&[u8]; LANES] = std::array::from_fn(|lane| {
                 let index = *indices.get(lane).unwrap_or(&indices[0]) as usize;
-                &self.pixels[index * channels * pixels..][..channels * pixels]
+                &images.pixels[index * channels * pixels..][..channels * pixels]
             });
             for channel in 0..channels {
                 let valid = |lane: usize, v: f32| if lane < indices.len() { v } else { 0.0 };
-                let scale: [f32; LANES] = std::array::from_fn(|lane| valid(lane, self.scale[channel]));
-                let shift: [f32; LANES] = std::array::from_fn(|lane| valid(lane, self.shift[channel]));
+                let scale: [f32; LANES] = std::array::from_fn(|lane| valid(lane, images.scale[channel]));
+                let shift: [f32; LANES] = std::array::from_fn(|lane| valid(lane, images.shift[channel]));
                 for row in 0..plane.height {
                     let at = channel * pixels + row * plane.width;
                     let line: [*const u8; LANES] =
-                        std::array::from_fn(|lane| images[lane][at..][..plane.width].as_ptr());
+                        std::array::from_fn(|lane| picked[lane][at..][..plane.width].as_ptr());
                     let to = steps.at(group * channels + channel, row);
-                    let to = self.x[to..to + plane.width * LANES].as_mut_ptr();
+                    let to = x[to..to + plane.width * LANES].as_mut_ptr();
                     // SAFETY: each line has `width` bytes, and the target as many pixels.
                     unsafe { gather_line(to, line, plane.width, scale, shift) };
                 }
@@ -118,24 +115,16 @@ unsafe fn gather_line<const LANES: usize>(
     }
 }
 
-/// rows `[sample][channel * pixel]` = `pixel * scale[channel] + shift[channel]`, of the images `indices` of `pixels`.
-pub fn gather_u8_rows(
-    rows: &mut [f32],
-    pixels_per_channel: usize,
-    channels: usize,
-    pixels: &[u8],
-    indices: &[u32],
-    scale: &[f32],
-    shift: &[f32],
-) {
-    let image = pixels_per_channel * channels;
-    assert!(rows.len() >= indices.len() * image && scale.len() >= channels && shift.len() >= channels);
-    for (row, &index) in rows.chunks_exact_mut(image.max(1)).zip(indices) {
-        let from = &pixels[index as usize * image..][..image];
-        for channel in 0..channels {
-            let range = channel * pixels_per_channel..(channel + 1) * pixels_per_channel;
-            let (scale, shift) = (scale[channel], shift[channel]);
-            for (to, from) in row[range.clone()].iter_mut().zip(&from[range]) {
+/// rows `[sample][channel * pixel]` = the values of the picked images.
+pub fn gather_u8_rows(rows: &mut [f32], images: ByteImages<'_>, pixels_per_channel: usize) {
+    let image = pixels_per_channel * images.scale.len();
+    assert!(rows.len() >= images.indices.len() * image);
+    for (row, &index) in rows.chunks_exact_mut(image.max(1)).zip(images.indices) {
+        let from = &images.pixels[index as usize * image..][..image];
+        let channels =
+            row.chunks_exact_mut(pixels_per_channel.max(1)).zip(from.chunks_exact(pixels_per_channel.max(1)));
+        for ((row, from), (scale, shift)) in channels.zip(images.scale.iter().zip(images.shift)) {
+            for (to, from) in row.iter_mut().zip(from) {
                 *to = f32::from(*from) * scale + shift;
             }
         }
@@ -145,7 +134,7 @@ pub fn gather_u8_rows(
 /// x `[group][channel][row][column][lane]` = rows `[sample][channel][row][column]`.
 ///
 /// Lanes past the last sample become zero, and the border stays as it is.
-pub fn from_rows(isa: Isa, x: &mut [f32], plane: Plane, channels: usize, rows: &[f32], samples: usize) {
+pub fn from_rows(isa: Isa, PlanesMut { data: x, plane }: PlanesMut<'_>, channels: usize, rows: &[f32], samples: usize) {
     check(x, plane, samples.div_ceil(isa.lanes()) * channels, isa.lanes());
     let rows = &rows[..samples * channels * plane.pixels()];
     isa.run(FromRows { x, plane, channels, rows, samples });
@@ -219,7 +208,7 @@ unsafe fn transpose(
 }
 
 /// rows `[sample][channel][row][column]` = x `[group][channel][row][column][lane]`.
-pub fn to_rows(isa: Isa, rows: &mut [f32], x: &[f32], plane: Plane, channels: usize, samples: usize) {
+pub fn to_rows(isa: Isa, rows: &mut [f32], Planes { data: x, plane }: Planes<'_>, channels: usize, samples: usize) {
     check(x, plane, samples.div_ceil(isa.lanes()) * channels, isa.lanes());
     let rows = &mut rows[..samples * channels * plane.pixels()];
     isa.run(ToRows { rows, x, plane, channels, samples });

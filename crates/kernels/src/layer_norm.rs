@@ -1,7 +1,5 @@
 //! Layer normalisation on rows `[row][column]`: every row has its own mean and variance.
 
-#![allow(clippy::too_many_arguments, reason = "a kernel takes each buffer by itself")]
-
 use pulp::Simd;
 
 use crate::simd::{Isa, Kernel};
@@ -29,30 +27,37 @@ fn sum(width: usize, f: impl Fn(usize) -> f32) -> f32 {
     (blocks..width).fold(sums[0], |sum, i| sum + f(i))
 }
 
-struct Forward<'a> {
+/// Scale, shift and what is added to the variance.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerNorm<'a> {
+    pub gamma: &'a [f32],
+    pub beta: &'a [f32],
+    pub eps: f32,
+}
+
+struct LayerForward<'a> {
+    norm: LayerNorm<'a>,
     y: &'a mut [f32],
     stats: &'a mut [f32],
     x: &'a [f32],
-    gamma: &'a [f32],
-    beta: &'a [f32],
-    eps: f32,
 }
 
-impl Kernel for Forward<'_> {
+impl Kernel for LayerForward<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let width = self.gamma.len();
-        let (beta, share) = (&self.beta[..width], 1.0 / width as f32);
+        let LayerNorm { gamma, beta, eps } = self.norm;
+        let width = gamma.len();
+        let (beta, share) = (&beta[..width], 1.0 / width as f32);
         let rows = self.y.chunks_exact_mut(width).zip(self.x.chunks_exact(width));
         for ((y, x), stats) in rows.zip(self.stats.as_chunks_mut::<2>().0) {
             let mean = share * sum(width, |i| x[i]);
             let variance = share * sum(width, |i| (x[i] - mean) * (x[i] - mean));
-            let rstd = 1.0 / (variance + self.eps).sqrt();
+            let rstd = 1.0 / (variance + eps).sqrt();
             *stats = [mean, rstd];
             for i in 0..width {
-                y[i] = (x[i] - mean) * rstd * self.gamma[i] + beta[i];
+                y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
             }
         }
     }
@@ -60,14 +65,14 @@ impl Kernel for Forward<'_> {
 
 /// y = gamma * (x - mean) * rstd + beta, a row at a time. The rows are as wide as gamma; `stats` `[row][2]` gets the
 /// mean and the reciprocal standard deviation.
-pub fn forward(isa: Isa, y: &mut [f32], stats: &mut [f32], x: &[f32], gamma: &[f32], beta: &[f32], eps: f32) {
-    let width = gamma.len();
-    assert!(width > 0 && beta.len() == width && x.len().is_multiple_of(width) && y.len() == x.len());
+pub fn forward(isa: Isa, norm: LayerNorm<'_>, y: &mut [f32], stats: &mut [f32], x: &[f32]) {
+    let width = norm.gamma.len();
+    assert!(width > 0 && norm.beta.len() == width && x.len().is_multiple_of(width) && y.len() == x.len());
     assert!(stats.len() >= 2 * (x.len() / width), "{} statistics for {} values", stats.len(), x.len());
-    isa.run(Forward { y, stats, x, gamma, beta, eps });
+    isa.run(LayerForward { norm, y, stats, x });
 }
 
-struct Backward<'a> {
+struct LayerBackward<'a> {
     d: &'a mut [f32],
     affine: Option<(&'a mut [f32], &'a mut [f32])>,
     x: &'a [f32],
@@ -75,7 +80,7 @@ struct Backward<'a> {
     gamma: &'a [f32],
 }
 
-impl Kernel for Backward<'_> {
+impl Kernel for LayerBackward<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -118,5 +123,5 @@ pub fn backward(
     if let Some((d_gamma, d_beta)) = &affine {
         assert!(d_gamma.len() == width && d_beta.len() == width);
     }
-    isa.run(Backward { d, affine, x, stats, gamma });
+    isa.run(LayerBackward { d, affine, x, stats, gamma });
 }

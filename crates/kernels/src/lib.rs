@@ -1,6 +1,6 @@
 //! f32 kernels in forward and backward pairs, on activations that keep a vector's worth of samples side by side.
 //!
-//! The only crate with unsafe code. Every fast kernel has a plain one in `reference` beside it, as its oracle.
+//! The only crate with unsafe code. Every fast kernel has a plain one in `tests/it/reference` as its oracle.
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -21,19 +21,20 @@ pub mod lanes;
 pub mod layer_norm;
 mod lines;
 pub mod lstm;
+mod matrix;
+pub mod measure;
 mod norm;
 mod optimise;
-pub mod peak;
 mod plane;
 pub mod pool;
-pub mod reference;
 mod simd;
 pub mod softmax;
 mod window;
 
 pub use buffer::Buffer;
 pub use conv::Conv;
+pub use lines::clear_border;
 pub use norm::{NormGradient, Normalise};
-pub use peak::peak;
-pub use plane::{Plane, clear_halo};
+pub use optimise::{AdamStep, SgdStep};
+pub use plane::{Plane, Planes, PlanesMut};
 pub use simd::Isa;

@@ -2,7 +2,7 @@
 
 use pulp::Simd;
 
-use crate::plane::Plane;
+use crate::plane::{Plane, Planes, PlanesMut};
 use crate::simd::{Isa, Kernel, fma, load, store};
 
 /// Stretches of pixels that lie side by side in every plane of a kernel.
@@ -55,18 +55,18 @@ pub(crate) fn check(x: &[f32], plane: Plane, planes: usize, lanes: usize) {
     assert!(x.len() >= planes * plane.area() * lanes, "buffer of {} floats too small for {planes} {plane:?}", x.len());
 }
 
-/// Writes zeros into the border of `planes` planes, with vector stores: the runs are too short for `fill`.
-pub(crate) fn clear_border(isa: Isa, x: &mut [f32], plane: Plane, planes: usize) {
-    check(x, plane, planes, isa.lanes());
-    if plane.halo > 0 {
-        isa.run(ClearBorder { x, plane, planes });
+/// Writes zeros into the border of `count` planes, with vector stores: the runs are too short for `fill`.
+pub fn clear_border(isa: Isa, to: &mut PlanesMut<'_>, count: usize) {
+    check(to.data, to.plane, count, isa.lanes());
+    if to.plane.halo > 0 {
+        isa.run(ClearBorder { x: to.data, plane: to.plane, count });
     }
 }
 
 struct ClearBorder<'a> {
     x: &'a mut [f32],
     plane: Plane,
-    planes: usize,
+    count: usize,
 }
 
 impl Kernel for ClearBorder<'_> {
@@ -74,10 +74,10 @@ impl Kernel for ClearBorder<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Self { x, plane, planes } = self;
+        let Self { x, plane, count } = self;
         let zero = simd.splat_f32s(0.0);
         let (lanes, area) = (S::F32_LANES, plane.area());
-        for index in 0..planes {
+        for index in 0..count {
             // A run ends where a row of pixels starts: rows above, then both edges, then rows below.
             let mut start = 0;
             for row in 0..=plane.height {
@@ -94,22 +94,22 @@ impl Kernel for ClearBorder<'_> {
 
 /// A buffer's pointer with the steps of its planes. Who makes one vouches for the buffer's length.
 #[derive(Clone, Copy)]
-pub(crate) struct Source {
+pub(crate) struct SourceLines {
     pub(crate) x: *const f32,
     pub(crate) steps: Steps,
 }
 
 /// The same for a buffer that is written.
 #[derive(Clone, Copy)]
-pub(crate) struct Target {
+pub(crate) struct TargetLines {
     pub(crate) x: *mut f32,
     pub(crate) steps: Steps,
 }
 
-impl Source {
-    pub(crate) fn new(x: &[f32], plane: Plane, planes: usize, lanes: usize) -> Self {
-        check(x, plane, planes, lanes);
-        Self { x: x.as_ptr(), steps: Steps::new(plane, lanes) }
+impl SourceLines {
+    pub(crate) fn new(from: Planes<'_>, count: usize, lanes: usize) -> Self {
+        check(from.data, from.plane, count, lanes);
+        Self { x: from.data.as_ptr(), steps: Steps::new(from.plane, lanes) }
     }
 
     /// # Safety
@@ -121,10 +121,10 @@ impl Source {
     }
 }
 
-impl Target {
-    pub(crate) fn new(x: &mut [f32], plane: Plane, planes: usize, lanes: usize) -> Self {
-        check(x, plane, planes, lanes);
-        Self { x: x.as_mut_ptr(), steps: Steps::new(plane, lanes) }
+impl TargetLines {
+    pub(crate) fn new(to: PlanesMut<'_>, count: usize, lanes: usize) -> Self {
+        check(to.data, to.plane, count, lanes);
+        Self { x: to.data.as_mut_ptr(), steps: Steps::new(to.plane, lanes) }
     }
 
     /// # Safety
@@ -176,7 +176,7 @@ pub(crate) fn first_lanes<S: Simd>(simd: S, x: S::f32s, valid: usize) -> S::f32s
 #[inline(always)]
 pub(crate) unsafe fn moments<S: Simd>(
     simd: S,
-    x: Source,
+    x: SourceLines,
     plane: usize,
     lines: Lines,
     shift: S::f32s,
@@ -221,7 +221,7 @@ fn four<S: Simd>(simd: S, v: [S::f32s; 4]) -> S::f32s {
 #[inline(always)]
 pub(crate) unsafe fn normalise<S: Simd, const RELU: bool>(
     simd: S,
-    (y, x): (Target, Source),
+    (y, x): (TargetLines, SourceLines),
     plane: usize,
     lines: Lines,
     (mean, scale, shift): (S::f32s, S::f32s, S::f32s),
@@ -247,7 +247,7 @@ pub(crate) unsafe fn normalise<S: Simd, const RELU: bool>(
 #[inline(always)]
 pub(crate) unsafe fn gradient_sums<S: Simd>(
     simd: S,
-    (d_y, y, x): (Source, Option<Source>, Source),
+    (d_y, y, x): (SourceLines, Option<SourceLines>, SourceLines),
     plane: usize,
     lines: Lines,
     mean: S::f32s,
@@ -289,7 +289,7 @@ pub(crate) unsafe fn gradient_sums<S: Simd>(
 #[inline(always)]
 pub(crate) unsafe fn gradient<S: Simd>(
     simd: S,
-    (d_x, d_y, y, x): (Target, Source, Option<Source>, Source),
+    (d_x, d_y, y, x): (TargetLines, SourceLines, Option<SourceLines>, SourceLines),
     plane: usize,
     lines: Lines,
     (mean, scale, slope, shift): (S::f32s, S::f32s, S::f32s, S::f32s),

@@ -5,15 +5,18 @@ use pulp::Simd;
 use crate::function::{logistic, tanh};
 use crate::simd::{Isa, Kernel};
 
-struct Forward<'a> {
-    gates: &'a mut [f32],
-    cell: &'a mut [f32],
-    hidden: &'a mut [f32],
-    before: &'a [f32],
-    width: usize,
+/// One step: the sums in `gates` become the gates; `cell` and `hidden` `[row][width]` get the new state, given the
+/// cell before.
+#[derive(Debug)]
+pub struct LstmStep<'a> {
+    pub gates: &'a mut [f32],
+    pub cell: &'a mut [f32],
+    pub hidden: &'a mut [f32],
+    pub before: &'a [f32],
+    pub width: usize,
 }
 
-impl Kernel for Forward<'_> {
+impl Kernel for LstmStep<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -38,25 +41,26 @@ impl Kernel for Forward<'_> {
     }
 }
 
-/// One step: the sums in `gates` become the gates; `cell` and `hidden` `[row][width]` get the new state, given the
-/// cell before.
-pub fn forward(isa: Isa, gates: &mut [f32], cell: &mut [f32], hidden: &mut [f32], before: &[f32], width: usize) {
-    let len = cell.len();
-    assert!(width > 0 && len.is_multiple_of(width) && hidden.len() == len && before.len() == len);
-    assert_eq!(gates.len(), 4 * len);
-    isa.run(Forward { gates, cell, hidden, before, width });
+pub fn forward(isa: Isa, step: LstmStep<'_>) {
+    let (LstmStep { gates, cell, hidden, before, width }, len) = (&step, step.cell.len());
+    assert!(*width > 0 && len.is_multiple_of(*width) && hidden.len() == len && before.len() == len);
+    assert_eq!(gates.len(), 4 * cell.len());
+    isa.run(step);
 }
 
-struct Backward<'a> {
-    gates: &'a mut [f32],
-    d_cell: &'a mut [f32],
-    d_hidden: &'a [f32],
-    cell: &'a [f32],
-    before: &'a [f32],
-    width: usize,
+/// One step back: the gates become the gradients of their sums; `d_cell`, the gradient of the new cell from later steps,
+/// becomes that of the cell before.
+#[derive(Debug)]
+pub struct LstmGradient<'a> {
+    pub gates: &'a mut [f32],
+    pub d_cell: &'a mut [f32],
+    pub d_hidden: &'a [f32],
+    pub cell: &'a [f32],
+    pub before: &'a [f32],
+    pub width: usize,
 }
 
-impl Kernel for Backward<'_> {
+impl Kernel for LstmGradient<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -82,19 +86,9 @@ impl Kernel for Backward<'_> {
     }
 }
 
-/// One step back: the gates become the gradients of their sums; `d_cell`, the gradient of the new cell from later steps,
-/// becomes that of the cell before.
-pub fn backward(
-    isa: Isa,
-    gates: &mut [f32],
-    d_cell: &mut [f32],
-    d_hidden: &[f32],
-    cell: &[f32],
-    before: &[f32],
-    width: usize,
-) {
-    let len = cell.len();
-    assert!(width > 0 && len.is_multiple_of(width) && before.len() == len);
+pub fn backward(isa: Isa, step: LstmGradient<'_>) {
+    let (LstmGradient { gates, d_cell, d_hidden, before, width, .. }, len) = (&step, step.cell.len());
+    assert!(*width > 0 && len.is_multiple_of(*width) && before.len() == len);
     assert!(d_cell.len() == len && d_hidden.len() == len && gates.len() == 4 * len);
-    isa.run(Backward { gates, d_cell, d_hidden, cell, before, width });
+    isa.run(step);
 }

@@ -1,14 +1,12 @@
-//! What normalisations read and write. Images are `[group][channel][row][column][lane]`, each with its plane.
+//! What normalisations read and write.
 
-use crate::plane::Plane;
+use crate::plane::{Planes, PlanesMut};
 
 /// y = relu?(gamma * the normalised x + beta).
 #[derive(Debug)]
 pub struct Normalise<'a> {
-    /// The output.
-    pub y: (&'a mut [f32], Plane),
-    /// The input.
-    pub x: (&'a [f32], Plane),
+    pub y: PlanesMut<'a>,
+    pub x: Planes<'a>,
     /// `[channel]`.
     pub gamma: &'a [f32],
     /// `[channel]`.
@@ -20,18 +18,16 @@ pub struct Normalise<'a> {
 /// Its gradients. The border of d_x is cleared; d_gamma and d_beta accumulate.
 #[derive(Debug)]
 pub struct NormGradient<'a> {
-    /// The gradient of the input.
-    pub d_x: (&'a mut [f32], Plane),
+    pub d_x: PlanesMut<'a>,
     /// `[channel]`.
     pub d_gamma: &'a mut [f32],
     /// `[channel]`.
     pub d_beta: &'a mut [f32],
     /// The gradient of the output: zero in lanes without a sample.
-    pub d_y: (&'a [f32], Plane),
+    pub d_y: Planes<'a>,
     /// The output, if a ReLU followed: the gradient counts only where it is positive.
-    pub relu_output: Option<(&'a [f32], Plane)>,
-    /// The input.
-    pub x: (&'a [f32], Plane),
+    pub relu_output: Option<Planes<'a>>,
+    pub x: Planes<'a>,
     /// `[channel]`.
     pub gamma: &'a [f32],
 }

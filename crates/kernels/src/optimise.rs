@@ -1,9 +1,7 @@
-//! Passes over whole parameter vectors: optimiser steps, norms and the weighted sum of the aggregation.
+//! Passes over whole parameter vectors: optimiser steps and norms.
 //!
 //! They are plain loops that the compiler turns into vector code, with nothing fused and sums in a fixed order, so
 //! every instruction set gives the same bits.
-
-#![allow(clippy::too_many_arguments, reason = "an optimiser has many settings")]
 
 use pulp::Simd;
 
@@ -60,93 +58,21 @@ pub fn squared_norm(isa: Isa, x: &[f32]) -> f64 {
     isa.run(SquaredNorm(x))
 }
 
-struct SquaredDistance<'a>(&'a [f32], &'a [f32]);
-
-impl Kernel for SquaredDistance<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) -> f64 {
-        let ((a, a_rest), (b, b_rest)) = (self.0.as_chunks::<SUMS>(), self.1.as_chunks::<SUMS>());
-        let mut sums = [0.0f64; SUMS];
-        for (a, b) in a.iter().zip(b) {
-            for i in 0..SUMS {
-                let d = f64::from(a[i]) - f64::from(b[i]);
-                sums[i] += d * d;
-            }
-        }
-        let rest: f64 = a_rest.iter().zip(b_rest).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum();
-        sums.iter().sum::<f64>() + rest
-    }
+/// SGD with momentum as PyTorch does it: g += weight_decay * w; v = g in the first step, else momentum * v + g;
+/// w -= lr * v.
+#[derive(Debug)]
+pub struct SgdStep<'a> {
+    pub w: &'a mut [f32],
+    /// Neither read nor written without momentum, and may then be empty.
+    pub v: &'a mut [f32],
+    pub g: &'a [f32],
+    pub lr: f32,
+    pub momentum: f32,
+    pub weight_decay: f32,
+    pub first: bool,
 }
 
-/// The sum of (a - b)^2, in f64.
-#[must_use]
-pub fn squared_distance(isa: Isa, a: &[f32], b: &[f32]) -> f64 {
-    assert_eq!(a.len(), b.len());
-    isa.run(SquaredDistance(a, b))
-}
-
-struct Dot<'a>(&'a [f32], &'a [f32]);
-
-impl Kernel for Dot<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) -> f64 {
-        let ((a, a_rest), (b, b_rest)) = (self.0.as_chunks::<SUMS>(), self.1.as_chunks::<SUMS>());
-        let mut sums = [0.0f64; SUMS];
-        for (a, b) in a.iter().zip(b) {
-            for i in 0..SUMS {
-                sums[i] += f64::from(a[i]) * f64::from(b[i]);
-            }
-        }
-        let rest: f64 = a_rest.iter().zip(b_rest).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum();
-        sums.iter().sum::<f64>() + rest
-    }
-}
-
-/// The sum of a * b, in f64.
-#[must_use]
-pub fn dot(isa: Isa, a: &[f32], b: &[f32]) -> f64 {
-    assert_eq!(a.len(), b.len());
-    isa.run(Dot(a, b))
-}
-
-struct Accumulate<'a> {
-    sum: &'a mut [f64],
-    weight: f64,
-    x: &'a [f32],
-}
-
-impl Kernel for Accumulate<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        for (sum, &x) in self.sum.iter_mut().zip(self.x) {
-            *sum += self.weight * f64::from(x);
-        }
-    }
-}
-
-/// sum += weight * x, in f64.
-pub fn accumulate(isa: Isa, sum: &mut [f64], weight: f64, x: &[f32]) {
-    assert_eq!(sum.len(), x.len());
-    isa.run(Accumulate { sum, weight, x });
-}
-
-struct Sgd<'a> {
-    w: &'a mut [f32],
-    v: &'a mut [f32],
-    g: &'a [f32],
-    lr: f32,
-    momentum: f32,
-    weight_decay: f32,
-    first: bool,
-}
-
-impl Kernel for Sgd<'_> {
+impl Kernel for SgdStep<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -170,42 +96,35 @@ impl Kernel for Sgd<'_> {
     }
 }
 
-/// SGD with momentum as PyTorch does it: g += weight_decay * w; v = g in the `first` step, else momentum * v + g;
-/// w -= lr * v.
-///
-/// Without momentum `v` is neither read nor written and may be empty.
-pub fn sgd_step(
-    isa: Isa,
-    w: &mut [f32],
-    v: &mut [f32],
-    g: &[f32],
-    lr: f32,
-    momentum: f32,
-    weight_decay: f32,
-    first: bool,
-) {
-    assert!(w.len() == g.len() && (momentum == 0.0 || w.len() == v.len()));
-    isa.run(Sgd { w, v, g, lr, momentum, weight_decay, first });
+pub fn sgd_step(isa: Isa, step: SgdStep<'_>) {
+    let SgdStep { w, v, g, momentum, .. } = &step;
+    assert!(w.len() == g.len() && (*momentum == 0.0 || w.len() == v.len()));
+    isa.run(step);
 }
 
-struct Adam<'a> {
-    w: &'a mut [f32],
-    m: &'a mut [f32],
-    v: &'a mut [f32],
-    g: &'a [f32],
-    step: f32,
-    betas: (f32, f32),
-    root_scale: f32,
-    eps: f32,
-    weight_decay: f32,
+/// Adam as PyTorch does it, with the weight decay added to the gradient.
+#[derive(Debug)]
+pub struct AdamStep<'a> {
+    pub w: &'a mut [f32],
+    pub m: &'a mut [f32],
+    pub v: &'a mut [f32],
+    pub g: &'a [f32],
+    pub lr: f32,
+    pub betas: (f32, f32),
+    pub eps: f32,
+    pub weight_decay: f32,
+    /// The steps so far, this one included.
+    pub t: i32,
 }
 
-impl Kernel for Adam<'_> {
+impl Kernel for AdamStep<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let Self { w, m, v, g, step, betas: (beta1, beta2), root_scale, eps, weight_decay } = self;
+        let Self { w, m, v, g, lr, betas: (beta1, beta2), eps, weight_decay, t } = self;
+        let step = (f64::from(lr) / (1.0 - f64::from(beta1).powi(t))) as f32;
+        let root_scale = (1.0 - f64::from(beta2).powi(t)).sqrt().recip() as f32;
         for (((w, m), v), g) in w.iter_mut().zip(m).zip(v).zip(g) {
             let g = g + weight_decay * *w;
             *m += (1.0 - beta1) * (g - *m);
@@ -215,22 +134,9 @@ impl Kernel for Adam<'_> {
     }
 }
 
-/// Adam as PyTorch does it, with the weight decay added to the gradient. `t` counts the steps from 1.
-pub fn adam_step(
-    isa: Isa,
-    w: &mut [f32],
-    m: &mut [f32],
-    v: &mut [f32],
-    g: &[f32],
-    lr: f32,
-    betas: (f32, f32),
-    eps: f32,
-    weight_decay: f32,
-    t: i32,
-) {
-    assert!(t >= 1, "step {t}: steps count from 1");
+pub fn adam_step(isa: Isa, step: AdamStep<'_>) {
+    let AdamStep { w, m, v, g, t, .. } = &step;
+    assert!(*t >= 1, "step {t}: steps count from 1");
     assert!(w.len() == g.len() && w.len() == m.len() && w.len() == v.len());
-    let step = (f64::from(lr) / (1.0 - f64::from(betas.0).powi(t))) as f32;
-    let root_scale = (1.0 - f64::from(betas.1).powi(t)).sqrt().recip() as f32;
-    isa.run(Adam { w, m, v, g, step, betas, root_scale, eps, weight_decay });
+    isa.run(step);
 }

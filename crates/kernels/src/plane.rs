@@ -7,9 +7,7 @@
 /// Rows and columns of one channel, with the border of zeros around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plane {
-    /// Rows without the border.
     pub height: usize,
-    /// Columns without the border.
     pub width: usize,
     /// Width of the border on each side.
     pub halo: usize,
@@ -53,19 +51,16 @@ impl Plane {
     }
 }
 
-/// Writes zeros into the border of `channels` planes of `lanes`-wide pixels.
-pub fn clear_halo(x: &mut [f32], plane: Plane, channels: usize, lanes: usize) {
-    if plane.halo == 0 {
-        return;
-    }
-    let (row, area) = (plane.row() * lanes, plane.area() * lanes);
-    let edge = plane.halo * lanes;
-    for channel in x[..channels * area].chunks_exact_mut(area) {
-        channel[..plane.halo * row].fill(0.0);
-        channel[(plane.halo + plane.height) * row..].fill(0.0);
-        for line in channel[plane.halo * row..].chunks_exact_mut(row).take(plane.height) {
-            line[..edge].fill(0.0);
-            line[row - edge..].fill(0.0);
-        }
-    }
+/// A buffer of planes, `[group][channel][row][column][lane]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Planes<'a> {
+    pub data: &'a [f32],
+    pub plane: Plane,
+}
+
+/// The same, to be written.
+#[derive(Debug)]
+pub struct PlanesMut<'a> {
+    pub data: &'a mut [f32],
+    pub plane: Plane,
 }

@@ -1,59 +1,44 @@
 //! Maximum and average pooling over `[group][channel][row][column][lane]`.
 
-#![allow(clippy::too_many_arguments, reason = "a kernel takes each buffer with its plane")]
-
 use pulp::Simd;
 
 use crate::lines::{check, clear_border};
-use crate::plane::Plane;
+use crate::plane::{Planes, PlanesMut};
 use crate::simd::{Isa, Kernel, load, store};
-use crate::window::{Side, Taps};
+use crate::window::{PoolSide, WindowTaps};
 
 pub use crate::global_pool::{global_backward, global_forward};
 pub use crate::window::Window;
 
-/// y = the maximum over each window of x, or of relu(x). All are `[group][channel][row][column][lane]`.
+/// y = the maximum over each window of x, or of relu(x), for `count` planes.
 ///
 /// `choice` (no border) gets the number of the tap that won, row by row, or -1 where relu cut the maximum off. Padding
 /// never wins. The first of equals wins. NaN wins over everything.
-pub fn max_forward(
-    isa: Isa,
-    y: &mut [f32],
-    y_plane: Plane,
-    choice: &mut [f32],
-    x: &[f32],
-    x_plane: Plane,
-    channels: usize,
-    groups: usize,
-    window: Window,
-    relu: bool,
-) {
-    let (lanes, planes) = (isa.lanes(), groups * channels);
-    window.check(x_plane, y_plane);
-    check(y, y_plane, planes, lanes);
-    check(choice, y_plane.with_halo(0), planes, lanes);
-    check(x, x_plane, planes, lanes);
-    let (y_side, x_side) = (Side::new(y_plane, lanes), Side::new(x_plane, lanes));
-    isa.run(MaxForward { y, y_side, choice, x, x_side, planes, window, relu });
+#[derive(Debug)]
+pub struct MaxPool<'a> {
+    pub y: PlanesMut<'a>,
+    pub choice: &'a mut [f32],
+    pub x: Planes<'a>,
+    pub count: usize,
+    pub window: Window,
+    pub relu: bool,
 }
 
-struct MaxForward<'a> {
-    y: &'a mut [f32],
-    y_side: Side,
-    choice: &'a mut [f32],
-    x: &'a [f32],
-    x_side: Side,
-    planes: usize,
-    window: Window,
-    relu: bool,
+pub fn max_forward(isa: Isa, pool: MaxPool<'_>) {
+    let (lanes, MaxPool { y, choice, x, count, window, .. }) = (isa.lanes(), &pool);
+    window.check(x.plane, y.plane);
+    check(y.data, y.plane, *count, lanes);
+    check(choice, y.plane.with_halo(0), *count, lanes);
+    check(x.data, x.plane, *count, lanes);
+    isa.run(pool);
 }
 
-impl Kernel for MaxForward<'_> {
+impl Kernel for MaxPool<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        match (self.window.kernel, self.window.tiles(self.x_side.plane)) {
+        match (self.window.kernel, self.window.tiles(self.x.plane)) {
             (2, true) => self.sweep::<S, 2, 2>(simd),
             (2, false) => self.sweep::<S, 2, 0>(simd),
             (3, _) => self.sweep::<S, 3, 0>(simd),
@@ -62,15 +47,15 @@ impl Kernel for MaxForward<'_> {
     }
 }
 
-impl MaxForward<'_> {
+impl MaxPool<'_> {
     /// All windows. `K` is the kernel if it is not 0, and so is `TILE` if windows tile the image.
     #[inline(always)]
     fn sweep<S: Simd, const K: usize, const TILE: usize>(self, simd: S) {
         let (lanes, window) = (S::F32_LANES, self.window);
-        let (from, to) = (self.x_side, self.y_side);
+        let (from, to) = (PoolSide::new(self.x.plane, lanes), PoolSide::new(self.y.plane, lanes));
         let zero = simd.splat_f32s(0.0);
         let mut choice = self.choice.as_mut_ptr();
-        for plane in 0..self.planes {
+        for plane in 0..self.count {
             for row in 0..to.plane.height {
                 let rows = window.taps_in::<TILE>(row, from.plane.height);
                 for column in 0..to.plane.width {
@@ -78,12 +63,12 @@ impl MaxForward<'_> {
                     // SAFETY: the planes were checked; taps lie inside the image; choices are taken one by one.
                     unsafe {
                         let corner = from.base + plane * from.area + rows.pixel * from.row + columns.pixel * lanes;
-                        let x = self.x.as_ptr().add(corner);
+                        let x = self.x.data.as_ptr().add(corner);
                         let (mut best, mut tap) = if K > 0 && rows.whole(K) && columns.whole(K) {
-                            let whole = Taps { first: 0, end: K, pixel: 0 };
-                            winner(simd, x, from.row, K, whole, whole)
+                            let whole = WindowTaps { first: 0, end: K, pixel: 0 };
+                            winner(simd, x, Taken { rows: whole, columns: whole, kernel: K, row_step: from.row })
                         } else {
-                            winner(simd, x, from.row, window.kernel, rows, columns)
+                            winner(simd, x, Taken { rows, columns, kernel: window.kernel, row_step: from.row })
                         };
                         if self.relu {
                             let cut = simd.less_than_or_equal_f32s(best, zero);
@@ -91,7 +76,7 @@ impl MaxForward<'_> {
                             tap = simd.select_f32s(cut, simd.splat_f32s(-1.0), tap);
                         }
                         let y = to.base + plane * to.area + row * to.row + column * lanes;
-                        store::<S>(self.y.as_mut_ptr().add(y), best);
+                        store::<S>(self.y.data.as_mut_ptr().add(y), best);
                         store::<S>(choice, tap);
                         choice = choice.add(lanes);
                     }
@@ -101,15 +86,22 @@ impl MaxForward<'_> {
     }
 }
 
+/// The taps of a window that lie inside the image.
+#[derive(Clone, Copy)]
+struct Taken {
+    rows: WindowTaps,
+    columns: WindowTaps,
+    kernel: usize,
+    /// Floats from one row to the next.
+    row_step: usize,
+}
+
 /// The maximum over some taps, and its tap. `x` is the first of them.
 #[inline(always)]
 unsafe fn winner<S: Simd>(
     simd: S,
     x: *const f32,
-    row_step: usize,
-    kernel: usize,
-    rows: Taps,
-    columns: Taps,
+    Taken { rows, columns, kernel, row_step }: Taken,
 ) -> (S::f32s, S::f32s) {
     // SAFETY: the caller's taps lie inside the image.
     unsafe {
@@ -130,67 +122,42 @@ unsafe fn winner<S: Simd>(
     }
 }
 
-/// d_x = the gradient of the input of [`max_forward`], `[group][channel][row][column][lane]`.
-///
-/// Writes every pixel, zero where nothing flows, and clears the border.
-pub fn max_backward(
-    isa: Isa,
-    d_x: &mut [f32],
-    dx_plane: Plane,
-    d_y: &[f32],
-    dy_plane: Plane,
-    choice: &[f32],
-    channels: usize,
-    groups: usize,
-    window: Window,
-) {
-    let (lanes, planes) = (isa.lanes(), groups * channels);
-    check(choice, dy_plane.with_halo(0), planes, lanes);
-    isa.run(Scatter::new(isa, (d_x, dx_plane), (d_y, dy_plane), Some(choice), planes, window));
+/// d_x = the gradient of the input of [`max_forward`], given its choices, or of [`average_forward`] without any: spread over
+/// windows, to the chosen tap or evenly. Writes every pixel, zero where nothing flows, and clears the border.
+#[derive(Debug)]
+pub struct PoolGradient<'a> {
+    pub d_x: PlanesMut<'a>,
+    pub d_y: Planes<'a>,
+    pub choice: Option<&'a [f32]>,
+    pub count: usize,
+    pub window: Window,
 }
 
-/// Spreads gradients over windows: to the chosen tap, or evenly.
-struct Scatter<'a> {
-    d_x: &'a mut [f32],
-    dx_side: Side,
-    d_y: &'a [f32],
-    dy_side: Side,
-    choice: Option<&'a [f32]>,
-    planes: usize,
-    window: Window,
-}
-
-impl<'a> Scatter<'a> {
-    /// Checks the buffers and clears what the windows do not write.
-    fn new(
-        isa: Isa,
-        (d_x, dx_plane): (&'a mut [f32], Plane),
-        (d_y, dy_plane): (&'a [f32], Plane),
-        choice: Option<&'a [f32]>,
-        planes: usize,
-        window: Window,
-    ) -> Self {
-        let lanes = isa.lanes();
-        window.check(dx_plane, dy_plane);
-        check(d_x, dx_plane, planes, lanes);
-        check(d_y, dy_plane, planes, lanes);
-        if window.tiles(dx_plane) {
-            clear_border(isa, d_x, dx_plane, planes);
-        } else {
-            d_x[..planes * dx_plane.area() * lanes].fill(0.0);
-        }
-        let (dx_side, dy_side) = (Side::new(dx_plane, lanes), Side::new(dy_plane, lanes));
-        Self { d_x, dx_side, d_y, dy_side, choice, planes, window }
+pub fn backward(isa: Isa, mut gradient: PoolGradient<'_>) {
+    let (lanes, PoolGradient { d_x, d_y, choice, count, window }) = (isa.lanes(), &mut gradient);
+    window.check(d_x.plane, d_y.plane);
+    check(d_x.data, d_x.plane, *count, lanes);
+    check(d_y.data, d_y.plane, *count, lanes);
+    if let Some(choice) = choice {
+        check(choice, d_y.plane.with_halo(0), *count, lanes);
     }
+    if window.tiles(d_x.plane) {
+        clear_border(isa, d_x, *count);
+    } else {
+        d_x.data[..*count * d_x.plane.area() * lanes].fill(0.0);
+    }
+    isa.run(gradient);
+}
 
+impl PoolGradient<'_> {
     /// All windows. `K` is the kernel if it is not 0, and so is `TILE` if windows tile the image.
     #[inline(always)]
     fn sweep<S: Simd, const K: usize, const TILE: usize, const CHOICE: bool, const ADD: bool>(self, simd: S) {
         let (lanes, window) = (S::F32_LANES, self.window);
-        let (to, from) = (self.dx_side, self.dy_side);
+        let (to, from) = (PoolSide::new(self.d_x.plane, lanes), PoolSide::new(self.d_y.plane, lanes));
         let share = simd.splat_f32s(1.0 / (window.kernel * window.kernel) as f32);
         let mut choice = self.choice.unwrap_or_default().as_ptr();
-        for plane in 0..self.planes {
+        for plane in 0..self.count {
             for row in 0..from.plane.height {
                 let rows = window.taps_in::<TILE>(row, to.plane.height);
                 for column in 0..from.plane.width {
@@ -198,7 +165,7 @@ impl<'a> Scatter<'a> {
                     // SAFETY: the planes were checked; taps lie inside the image; choices are taken one by one.
                     unsafe {
                         let d_y = from.base + plane * from.area + row * from.row + column * lanes;
-                        let d = load::<S>(self.d_y.as_ptr().add(d_y));
+                        let d = load::<S>(self.d_y.data.as_ptr().add(d_y));
                         let (d, tap) = if CHOICE {
                             let tap = load::<S>(choice);
                             choice = choice.add(lanes);
@@ -207,12 +174,14 @@ impl<'a> Scatter<'a> {
                             (simd.mul_f32s(d, share), d)
                         };
                         let corner = to.base + plane * to.area + rows.pixel * to.row + columns.pixel * lanes;
-                        let d_x = self.d_x.as_mut_ptr().add(corner);
+                        let d_x = self.d_x.data.as_mut_ptr().add(corner);
                         if K > 0 && rows.whole(K) && columns.whole(K) {
-                            let whole = Taps { first: 0, end: K, pixel: 0 };
-                            spread::<S, CHOICE, ADD>(simd, d_x, to.row, K, whole, whole, d, tap);
+                            let whole = WindowTaps { first: 0, end: K, pixel: 0 };
+                            let taps = Taken { rows: whole, columns: whole, kernel: K, row_step: to.row };
+                            spread::<S, CHOICE, ADD>(simd, d_x, taps, d, tap);
                         } else {
-                            spread::<S, CHOICE, ADD>(simd, d_x, to.row, window.kernel, rows, columns, d, tap);
+                            let taps = Taken { rows, columns, kernel: window.kernel, row_step: to.row };
+                            spread::<S, CHOICE, ADD>(simd, d_x, taps, d, tap);
                         }
                     }
                 }
@@ -223,7 +192,7 @@ impl<'a> Scatter<'a> {
     #[inline(always)]
     fn kernels<S: Simd, const CHOICE: bool>(self, simd: S) {
         match (self.window.kernel, self.window.disjoint()) {
-            (2, true) if self.window.tiles(self.dx_side.plane) => self.sweep::<S, 2, 2, CHOICE, false>(simd),
+            (2, true) if self.window.tiles(self.d_x.plane) => self.sweep::<S, 2, 2, CHOICE, false>(simd),
             (2, true) => self.sweep::<S, 2, 0, CHOICE, false>(simd),
             (_, true) => self.sweep::<S, 0, 0, CHOICE, false>(simd),
             (3, false) => self.sweep::<S, 3, 0, CHOICE, true>(simd),
@@ -232,7 +201,7 @@ impl<'a> Scatter<'a> {
     }
 }
 
-impl Kernel for Scatter<'_> {
+impl Kernel for PoolGradient<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -246,10 +215,7 @@ impl Kernel for Scatter<'_> {
 unsafe fn spread<S: Simd, const CHOICE: bool, const ADD: bool>(
     simd: S,
     d_x: *mut f32,
-    row_step: usize,
-    kernel: usize,
-    rows: Taps,
-    columns: Taps,
+    Taken { rows, columns, kernel, row_step }: Taken,
     d: S::f32s,
     tap: S::f32s,
 ) {
@@ -269,31 +235,18 @@ unsafe fn spread<S: Simd, const CHOICE: bool, const ADD: bool>(
     }
 }
 
-/// y = the average over each window of x, both `[group][channel][row][column][lane]`. Padding counts as zeros.
-pub fn average_forward(
-    isa: Isa,
-    y: &mut [f32],
-    y_plane: Plane,
-    x: &[f32],
-    x_plane: Plane,
-    channels: usize,
-    groups: usize,
-    window: Window,
-) {
-    let (lanes, planes) = (isa.lanes(), groups * channels);
-    window.check(x_plane, y_plane);
-    check(y, y_plane, planes, lanes);
-    check(x, x_plane, planes, lanes);
-    let (y_side, x_side) = (Side::new(y_plane, lanes), Side::new(x_plane, lanes));
-    isa.run(AverageForward { y, y_side, x, x_side, planes, window });
+/// y = the average over each window of x, for `count` planes. Padding counts as zeros.
+pub fn average_forward(isa: Isa, y: PlanesMut<'_>, x: Planes<'_>, count: usize, window: Window) {
+    window.check(x.plane, y.plane);
+    check(y.data, y.plane, count, isa.lanes());
+    check(x.data, x.plane, count, isa.lanes());
+    isa.run(AverageForward { y, x, count, window });
 }
 
 struct AverageForward<'a> {
-    y: &'a mut [f32],
-    y_side: Side,
-    x: &'a [f32],
-    x_side: Side,
-    planes: usize,
+    y: PlanesMut<'a>,
+    x: Planes<'a>,
+    count: usize,
     window: Window,
 }
 
@@ -315,9 +268,9 @@ impl AverageForward<'_> {
     #[inline(always)]
     fn sweep<S: Simd, const K: usize>(self, simd: S) {
         let (lanes, window) = (S::F32_LANES, self.window);
-        let (from, to) = (self.x_side, self.y_side);
+        let (from, to) = (PoolSide::new(self.x.plane, lanes), PoolSide::new(self.y.plane, lanes));
         let share = simd.splat_f32s(1.0 / (window.kernel * window.kernel) as f32);
-        for plane in 0..self.planes {
+        for plane in 0..self.count {
             for row in 0..to.plane.height {
                 let rows = window.taps(row, from.plane.height);
                 for column in 0..to.plane.width {
@@ -325,14 +278,14 @@ impl AverageForward<'_> {
                     // SAFETY: the planes were checked, and taps lie inside the image.
                     unsafe {
                         let corner = from.base + plane * from.area + rows.pixel * from.row + columns.pixel * lanes;
-                        let x = self.x.as_ptr().add(corner);
+                        let x = self.x.data.as_ptr().add(corner);
                         let sum = if K > 0 && rows.whole(K) && columns.whole(K) {
                             total(simd, x, from.row, K, K)
                         } else {
                             total(simd, x, from.row, rows.end - rows.first, columns.end - columns.first)
                         };
                         let y = to.base + plane * to.area + row * to.row + column * lanes;
-                        store::<S>(self.y.as_mut_ptr().add(y), simd.mul_f32s(sum, share));
+                        store::<S>(self.y.data.as_mut_ptr().add(y), simd.mul_f32s(sum, share));
                     }
                 }
             }
@@ -351,20 +304,4 @@ unsafe fn total<S: Simd>(simd: S, x: *const f32, row_step: usize, rows: usize, c
         }
     }
     sum
-}
-
-/// d_x = the gradient of the input of [`average_forward`], `[group][channel][row][column][lane]`.
-///
-/// Writes every pixel and clears the border.
-pub fn average_backward(
-    isa: Isa,
-    d_x: &mut [f32],
-    dx_plane: Plane,
-    d_y: &[f32],
-    dy_plane: Plane,
-    channels: usize,
-    groups: usize,
-    window: Window,
-) {
-    isa.run(Scatter::new(isa, (d_x, dx_plane), (d_y, dy_plane), None, groups * channels, window));
 }

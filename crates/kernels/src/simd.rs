@@ -55,7 +55,6 @@ impl Isa {
         found
     }
 
-    /// The name used in reports and by [`Isa::from_name`].
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -108,7 +107,7 @@ impl Isa {
     /// Runs a kernel with this instruction set. One that the machine lacks is replaced by plain Rust of the same width.
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        let op = Run(kernel);
+        let op = WithKernel(kernel);
         match self {
             Self::Portable => Simd::vectorize(pulp::Scalar256b, op),
             Self::PortableWide => Simd::vectorize(pulp::Scalar512b, op),
@@ -137,9 +136,9 @@ pub(crate) trait Kernel {
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
-struct Run<K>(K);
+struct WithKernel<K>(K);
 
-impl<K: Kernel> pulp::WithSimd for Run<K> {
+impl<K: Kernel> pulp::WithSimd for WithKernel<K> {
     type Output = K::Output;
 
     #[inline(always)]

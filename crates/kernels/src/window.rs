@@ -26,18 +26,18 @@ impl Window {
 
     /// The taps of output `out` that lie inside an image of `size` pixels, and the pixel of the first of them.
     #[inline(always)]
-    pub(crate) fn taps(self, out: usize, size: usize) -> Taps {
+    pub(crate) fn taps(self, out: usize, size: usize) -> WindowTaps {
         let corner = out * self.stride;
         let first = self.pad.saturating_sub(corner);
         let end = self.kernel.min(size + self.pad - corner);
-        Taps { first, end, pixel: corner + first - self.pad }
+        WindowTaps { first, end, pixel: corner + first - self.pad }
     }
 
     /// The same, where `TILE` may say that the image is tiled by windows of that many rows and columns: then nothing is
     /// left to work out.
     #[inline(always)]
-    pub(crate) fn taps_in<const TILE: usize>(self, out: usize, size: usize) -> Taps {
-        if TILE > 0 { Taps { first: 0, end: TILE, pixel: out * TILE } } else { self.taps(out, size) }
+    pub(crate) fn taps_in<const TILE: usize>(self, out: usize, size: usize) -> WindowTaps {
+        if TILE > 0 { WindowTaps { first: 0, end: TILE, pixel: out * TILE } } else { self.taps(out, size) }
     }
 
     /// Whether windows share no pixel.
@@ -60,13 +60,13 @@ impl Window {
 
 /// The part of a window's rows, or columns, that lies inside the image.
 #[derive(Clone, Copy)]
-pub(crate) struct Taps {
+pub(crate) struct WindowTaps {
     pub(crate) first: usize,
     pub(crate) end: usize,
     pub(crate) pixel: usize,
 }
 
-impl Taps {
+impl WindowTaps {
     #[inline(always)]
     pub(crate) fn whole(self, kernel: usize) -> bool {
         self.first == 0 && self.end == kernel
@@ -75,14 +75,14 @@ impl Taps {
 
 /// One side of a pooling pass: where its planes, rows and pixels stand, in floats.
 #[derive(Clone, Copy)]
-pub(crate) struct Side {
+pub(crate) struct PoolSide {
     pub(crate) plane: Plane,
     pub(crate) base: usize,
     pub(crate) area: usize,
     pub(crate) row: usize,
 }
 
-impl Side {
+impl PoolSide {
     pub(crate) fn new(plane: Plane, lanes: usize) -> Self {
         Self { plane, base: plane.origin() * lanes, area: plane.area() * lanes, row: plane.row() * lanes }
     }

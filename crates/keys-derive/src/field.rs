@@ -14,7 +14,8 @@ pub(crate) struct Description {
     /// With it at 0, and all others so marked, a method is FedAvg.
     pub(crate) silences: bool,
     about: String,
-    default: Option<Expr>,
+    /// As TOML.
+    default: Option<String>,
     only: Option<(LitStr, Expr)>,
     unless: Option<(LitStr, Expr)>,
     bounds: Vec<(&'static str, Expr)>,
@@ -43,7 +44,7 @@ impl Description {
                 } else if name == "unless" {
                     found.unless = Some(condition(meta.input)?);
                 } else if name == "default" {
-                    found.default = Some(meta.value()?.parse()?);
+                    found.default = Some(toml(meta.value()?)?);
                 } else if let Some(&bound) = BOUNDS.iter().find(|bound| **bound == name) {
                     found.bounds.push((bound, meta.value()?.parse()?));
                 } else if name == "zero" && meta.value().is_ok_and(|value| value.peek(syn::Ident)) {
@@ -74,10 +75,7 @@ impl Description {
         }
         let default = match &self.default {
             None => quote!(None),
-            Some(expr) => {
-                let toml = toml(expr);
-                quote!(Some(#toml))
-            }
+            Some(toml) => quote!(Some(#toml)),
         };
         let bounds = self.bounds.iter().map(|(bound, value)| {
             let bound = syn::Ident::new(bound, proc_macro2::Span::call_site());
@@ -151,14 +149,17 @@ pub(crate) fn about(attributes: &[Attribute]) -> String {
     text
 }
 
-/// A literal as TOML.
-fn toml(expr: &Expr) -> String {
-    match expr {
+/// A literal, a list or a table as TOML.
+fn toml(input: syn::parse::ParseStream<'_>) -> Result<String> {
+    if input.peek(syn::token::Bracket) || input.peek(syn::token::Brace) {
+        return Ok(input.parse::<proc_macro2::TokenTree>()?.to_string());
+    }
+    Ok(match input.parse()? {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => format!("{:?}", text.value()),
         Expr::Lit(ExprLit { lit: Lit::Float(number), .. }) => number.base10_digits().to_string(),
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.base10_digits().to_string(),
         other => other.to_token_stream().to_string(),
-    }
+    })
 }
 
 /// `min_size` and `MinSize` as `min-size`.

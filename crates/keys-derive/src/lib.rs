@@ -48,8 +48,9 @@ pub fn choice(item: TokenStream) -> TokenStream {
 /// Makes a struct of hyper-parameters a federated method with an entry in the registry.
 ///
 /// It is [`macro@keys`], and takes `id`, `reference`, `equation` and, where no key says `zero = fedavg`, `identity`: the
-/// case in which the method is FedAvg. The struct's doc comment is its summary. Where keys say `zero = fedavg`,
-/// `is_off()` tells whether all of them are 0. `check` is as for [`macro@keys`].
+/// case in which the method is FedAvg. The struct's doc comment is its summary. With all keys at 0 that say
+/// `zero = fedavg`, the registry builds FedAvg in its place. `check` is as for [`macro@keys`]. A struct around another
+/// method, `struct Mine(Other)`, has that method's keys.
 #[proc_macro_attribute]
 pub fn method(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let input = parse_macro_input!(item as DeriveInput);

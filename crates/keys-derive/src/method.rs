@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::parse::Parser;
-use syn::{Data, DeriveInput, Error, Expr, LitStr, Result, meta};
+use syn::{Data, DeriveInput, Error, Expr, Fields, LitStr, Result, Type, meta, parse_quote};
 
 use crate::field::{about, serde};
 use crate::table::structure;
@@ -32,7 +32,11 @@ pub(crate) fn expand(arguments: TokenStream, mut input: DeriveInput) -> Result<T
     };
     input.attrs.extend(serde());
     let item = input.ident.clone();
-    let (table, silencing) = structure(&mut input, data, check)?;
+    let wraps = matches!(&data.fields, Fields::Unnamed(fields) if fields.unnamed.len() == 1);
+    let (table, silencing) = match data.fields.iter().next() {
+        Some(inner) if wraps => (wrapper(input, &inner.ty), Vec::new()),
+        _ => structure(&mut input, data, check)?,
+    };
     let identity = match identity {
         Some(case) => quote!(crate::registry::Identity::#case),
         None if silencing.is_empty() => {
@@ -40,20 +44,13 @@ pub(crate) fn expand(arguments: TokenStream, mut input: DeriveInput) -> Result<T
         }
         None => quote!(crate::registry::Identity::KeysAtZero),
     };
-    let is_off = (!silencing.is_empty()).then(|| {
-        quote! {
-            impl #item {
-                /// Whether every coefficient that makes it differ from FedAvg is 0.
-                #[allow(dead_code)]
-                fn is_off(&self) -> bool {
-                    #(::fedelity_keys::is_zero(self.#silencing))&&*
-                }
-            }
-        }
-    });
+    let is_off = match silencing.is_empty() {
+        true if wraps => quote!(crate::registry::Hyper::is_off(&self.0)),
+        true => quote!(false),
+        false => quote!(#(::fedelity_keys::is_zero(self.#silencing))&&*),
+    };
     Ok(quote! {
         #table
-        #is_off
         impl ::fedelity_fl::Named for #item {
             fn name(&self) -> &'static str {
                 #id
@@ -62,6 +59,29 @@ pub(crate) fn expand(arguments: TokenStream, mut input: DeriveInput) -> Result<T
         impl crate::registry::Hyper for #item {
             const ENTRY: crate::registry::Entry =
                 crate::registry::Entry::new::<Self>(#id, #summary, #reference, #equation, #identity);
+            fn is_off(&self) -> bool {
+                #is_off
+            }
         }
     })
+}
+
+/// A struct around another method, whose keys it has.
+fn wrapper(mut input: DeriveInput, inner: &Type) -> TokenStream {
+    input.attrs.push(parse_quote!(#[derive(Default)]));
+    input.attrs.push(parse_quote!(#[serde(transparent)]));
+    let item = &input.ident;
+    quote! {
+        #input
+        impl ::fedelity_keys::Keys for #item {
+            const SCHEMA: &'static ::fedelity_keys::Schema = <#inner as ::fedelity_keys::Keys>::SCHEMA;
+        }
+        impl ::fedelity_keys::Typed for #item {
+            const TYPE: ::fedelity_keys::ValueType =
+                ::fedelity_keys::ValueType::Table(<#inner as ::fedelity_keys::Keys>::SCHEMA);
+            fn verify(&self) -> Result<(), ::fedelity_keys::KeyError> {
+                ::fedelity_keys::Typed::verify(&self.0)
+            }
+        }
+    }
 }

@@ -34,15 +34,23 @@ pub(crate) fn structure(
     check: Option<Expr>,
 ) -> Result<(TokenStream, Vec<syn::Ident>)> {
     let (mut keys, mut selectors, mut silencing, mut complete) = (Vec::new(), Vec::new(), Vec::new(), true);
+    let mut verified = Vec::new();
     for field in &mut data.fields {
         let description = Description::take(&mut field.attrs)?;
         if description.flatten {
             let ty = &field.ty;
             selectors.push(quote!(<#ty as ::fedelity_keys::Selected>::SELECTOR));
             field.attrs.push(parse_quote!(#[serde(flatten)]));
+            let ident = &field.ident;
+            verified.push(quote!(::fedelity_keys::Selected::verify(&self.#ident)?;));
             continue;
         }
         keys.push(description.key(field)?);
+        if let Some(ident) = &field.ident {
+            let name = kebab(&ident.to_string());
+            let verify = quote!(::fedelity_keys::Typed::verify(&self.#ident));
+            verified.push(quote!(#verify.map_err(|error| error.below(#name))?;));
+        }
         complete &= description.may_be_absent(field);
         if description.silences {
             silencing.extend(field.ident.clone());
@@ -74,6 +82,10 @@ pub(crate) fn structure(
         impl ::fedelity_keys::Typed for #item {
             const TYPE: ::fedelity_keys::ValueType =
                 ::fedelity_keys::ValueType::Table(<Self as ::fedelity_keys::Keys>::SCHEMA);
+            fn verify(&self) -> Result<(), ::fedelity_keys::KeyError> {
+                #(#verified)*
+                ::fedelity_keys::Keys::check(self)
+            }
         }
         #default
     };
@@ -101,7 +113,7 @@ fn selection(arguments: TokenStream, mut input: DeriveInput, mut data: DataEnum)
     });
     let selector_about = about(&input.attrs);
     input.attrs.push(parse_quote!(#[serde(tag = #tag, rename_all_fields = "kebab-case")]));
-    let (mut variants, mut names) = (Vec::new(), Vec::new());
+    let (mut variants, mut names, mut verified) = (Vec::new(), Vec::new(), Vec::new());
     for variant in &mut data.variants {
         let description = Description::take(&mut variant.attrs)?;
         let about = about(&variant.attrs);
@@ -121,7 +133,8 @@ fn selection(arguments: TokenStream, mut input: DeriveInput, mut data: DataEnum)
             Fields::Unit => quote!(&[]),
             Fields::Unnamed(inner) => match inner.unnamed.first() {
                 Some(field) if inner.unnamed.len() == 1 => {
-                    let ty = &field.ty;
+                    let (ty, ident) = (&field.ty, &variant.ident);
+                    verified.push(quote!(Self::#ident(inner) => ::fedelity_keys::Typed::verify(inner),));
                     quote!(<#ty as ::fedelity_keys::Keys>::SCHEMA.keys)
                 }
                 _ => return Err(Error::new_spanned(variant, "expected one struct of keys")),
@@ -151,6 +164,18 @@ fn selection(arguments: TokenStream, mut input: DeriveInput, mut data: DataEnum)
             }
         }
     });
+    let verify = (!verified.is_empty()).then(|| {
+        // All variants may have a table.
+        quote! {
+            #[allow(unreachable_patterns)]
+            fn verify(&self) -> Result<(), ::fedelity_keys::KeyError> {
+                match self {
+                    #(#verified)*
+                    _ => Ok(()),
+                }
+            }
+        }
+    });
     let implementation = quote! {
         #name
         impl ::fedelity_keys::Selected for #item {
@@ -160,6 +185,7 @@ fn selection(arguments: TokenStream, mut input: DeriveInput, mut data: DataEnum)
                 default: #default,
                 variants: &[#(#variants),*],
             };
+            #verify
         }
     };
     input.data = Data::Enum(data);

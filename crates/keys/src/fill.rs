@@ -35,7 +35,7 @@ impl KeyError {
 
     /// The same error of a table that stands at this path.
     #[must_use]
-    pub(crate) fn below(self, at: &str) -> Self {
+    pub fn below(self, at: &str) -> Self {
         let key = path(at, &self.key);
         let message = match self.message.strip_prefix(&self.key) {
             Some(rest) => format!("{key}{rest}"),
@@ -176,7 +176,15 @@ impl ValueType {
                 let one = types.iter().find(|one| one.looks_like(&value));
                 one.map_or_else(
                     || Err(wrong_type(full, &value, &key.expected())),
-                    |one| one.settle(key, full, value.clone(), context),
+                    |one| {
+                        let settled = one.settle(key, full, value.clone(), context);
+                        let word = matches!(one, Self::Word(_));
+                        if word {
+                            settled.map_err(|_| KeyError::expected(full, &value, key.expected()))
+                        } else {
+                            settled
+                        }
+                    },
                 )
             }
             (_, value) if !self.looks_like(&value) => Err(wrong_type(full, &value, &key.expected())),

@@ -27,10 +27,13 @@ pub struct Key {
     /// What the field says of 0; see [`Key::at_zero`].
     pub zero: Option<AtZero>,
     /// The key whose value must be such for this one to be there.
-    pub only: Option<(&'static str, fn(&str) -> bool)>,
+    pub only: Option<Condition>,
     /// The key whose value, where it is such, leaves this one without its default.
-    pub unless: Option<(&'static str, fn(&str) -> bool)>,
+    pub unless: Option<Condition>,
 }
+
+/// Another key, and what its value must be like.
+pub type Condition = (&'static str, fn(&str) -> bool);
 
 /// What a value may be.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +108,7 @@ pub struct Variant {
 }
 
 /// A struct that is a table of keys.
-pub trait Keys: DeserializeOwned {
+pub trait Keys: Typed + DeserializeOwned {
     const SCHEMA: &'static Schema;
 
     /// Refuses what no key by itself can: the error names a key of this table.
@@ -117,6 +120,11 @@ pub trait Keys: DeserializeOwned {
 /// An enum that is a selector.
 pub trait Selected {
     const SELECTOR: Selector;
+
+    /// Refuses what [`Keys::check`] of the chosen table refuses.
+    fn verify(&self) -> Result<(), KeyError> {
+        Ok(())
+    }
 }
 
 /// An enum that is one word out of several.
@@ -128,6 +136,11 @@ pub trait Choice {
 pub trait Typed {
     const TYPE: ValueType;
     const OPTIONAL: bool = false;
+
+    /// Refuses what [`Keys::check`] of a table and of the tables in it refuses.
+    fn verify(&self) -> Result<(), KeyError> {
+        Ok(())
+    }
 }
 
 macro_rules! typed {
@@ -153,6 +166,10 @@ typed! {
 impl<T: Typed> Typed for Option<T> {
     const TYPE: ValueType = T::TYPE;
     const OPTIONAL: bool = true;
+
+    fn verify(&self) -> Result<(), KeyError> {
+        self.as_ref().map_or(Ok(()), T::verify)
+    }
 }
 
 impl<T: Typed> Typed for Vec<T> {
@@ -240,12 +257,12 @@ impl ValueType {
 }
 
 impl Schema {
-    /// Every key by its name: selectors first, then those of their variants, then those that are always there.
+    /// Every key by its name: each selector with the keys of its variants, then those that are always there.
     pub fn names(&self) -> Vec<&'static str> {
-        let selectors = self.selectors.iter().map(|selector| selector.name);
-        let own = self.selectors.iter().flat_map(|selector| selector.variants).flat_map(|variant| variant.keys);
+        let own = |selector: &'static Selector| selector.variants.iter().flat_map(|variant| variant.keys);
+        let selected = self.selectors.iter().flat_map(|one| [one.name].into_iter().chain(own(one).map(|key| key.name)));
         let mut names: Vec<&'static str> = Vec::new();
-        for name in selectors.chain(own.chain(self.keys).map(|key| key.name)) {
+        for name in selected.chain(self.keys.iter().map(|key| key.name)) {
             if !names.contains(&name) {
                 names.push(name);
             }

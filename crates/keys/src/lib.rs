@@ -11,7 +11,7 @@ mod write;
 
 pub use fedelity_keys_derive::{Choice, keys, method};
 pub use fill::{Context, KeyError, describe, unknown};
-pub use key::{AtZero, Bounds, Choice, Key, Keys, Schema, Selected, Selector, Typed, ValueType, Variant};
+pub use key::{AtZero, Bounds, Choice, Condition, Key, Keys, Schema, Selected, Selector, Typed, ValueType, Variant};
 pub use nearest::nearest;
 pub use serde;
 pub use toml;
@@ -24,7 +24,7 @@ pub fn read<T: Keys>(given: &Table, at: &str, context: &mut dyn Context) -> Resu
     let filled = T::SCHEMA.fill(given, at, context)?;
     let wrong = |error: toml::de::Error| KeyError::new(at, format!("{at}: {}", error.message().trim()));
     let value: T = filled.clone().try_into().map_err(wrong)?;
-    value.check().map_err(|error| error.below(at))?;
+    value.verify().map_err(|error| error.below(at))?;
     Ok((value, filled))
 }
 

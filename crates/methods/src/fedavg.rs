@@ -4,7 +4,7 @@
 //!   each client k:  w_k <- w^t;  for each local epoch, for each batch b:  w_k <- w_k - eta * grad l(w_k; b)
 //!   the server:     w^{t+1} <- sum_k n_k / n * w_k,   n = sum of n_k over the clients of the round
 //!
-//! Several local steps a round save communication; the mean brings the clients together again. Where their data
+//! Several local steps per round save communication; the mean brings the clients together again. Where their data
 //! differ, each one forgets what the others know while it trains. That is what the other methods work against.
 //!
 //! Every hook is at its default: l is the cross-entropy and the mean is weighted by the clients' samples.
@@ -13,28 +13,15 @@
 //! participation the weights must add up to 1, so n runs over the clients of the round, as in its later versions.
 
 use fedelity_fl::Method;
-use serde::{Deserialize, Serialize};
+use fedelity_keys::method;
 
-use crate::registry::{Entry, Hyper, Identity};
-
-/// FedAvg. It has no hyper-parameters of its own.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+/// Train locally, average the weights by the clients' samples.
+#[method(
+    id = "fedavg",
+    reference = "McMahan et al., AISTATS 2017, arXiv:1602.05629",
+    equation = "w = sum_k n_k / n * w_k",
+    identity = Always
+)]
 pub struct FedAvg {}
 
-impl Method for FedAvg {
-    fn name(&self) -> &'static str {
-        "fedavg"
-    }
-}
-
-impl Hyper for FedAvg {
-    const ENTRY: Entry = Entry::new::<Self>(
-        "fedavg",
-        "Train locally, average the weights by the clients' samples.",
-        "McMahan et al., AISTATS 2017, arXiv:1602.05629",
-        "w = sum_k n_k / n * w_k",
-        Identity::Always,
-        &[],
-    );
-}
+impl Method for FedAvg {}

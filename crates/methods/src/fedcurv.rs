@@ -18,16 +18,12 @@
 //! of the own part leaves 0 or less, by rounding, there is no penalty. The constant does not travel, so the recorded
 //! penalty is the difference from its value at w^t.
 
-use std::sync::Arc;
-
 use fedelity_fl::{
-    Gather, Local, Method, Needs, Objective, Outbox, Payload, Result, Server, Step, Terms, Trained, Upload,
+    Extra, Gather, Local, Method, Needs, Objective, Outbox, Payload, Received, Result, Server, Step, Terms, Trained,
 };
-use fedelity_nn::{Layout, Params, loss};
-use serde::{Deserialize, Serialize};
+use fedelity_keys::method;
+use fedelity_nn::{Layout, Model, Params};
 
-use crate::error::Range;
-use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 use crate::trainable;
 
 /// F: on the server and in the broadcast the sum over all clients, in an upload a difference, in memory the own one.
@@ -35,36 +31,37 @@ const FISHER: &str = "fisher";
 /// F * w, likewise.
 const WEIGHTED: &str = "fisher-weights";
 
-/// FedCurv.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+/// Hold still the weights that matter to the other clients (elastic weight consolidation between clients).
+#[method(
+    id = "fedcurv",
+    reference = "Shoham et al., NeurIPS 2019 workshop, arXiv:1910.07796",
+    equation = "CE + lambda * sum_{j != i} (w - w_j)^T diag(F_j) (w - w_j)"
+)]
 pub struct FedCurv {
-    /// lambda: the strength of the pull towards the other clients' weights. 0 or more.
-    ///
-    /// At 0 this is FedAvg, and no Fisher information is computed or sent. The paper does not say how it scales its
-    /// Fisher information; FedSSD uses 1e-3 on CIFAR-10, 1e-4 on CIFAR-100, FedNTD's code 1.
+    /// Strength of the pull towards the other clients' weights.
+    #[key(default = 0.001, min = 0, zero = fedavg)]
+    #[key(paper = "not comparable; FedSSD 1e-3 (CIFAR-10), 1e-4 (CIFAR-100), FedNTD's code 1")]
     pub lambda: f64,
-    /// The most samples of a client that its Fisher information is computed from. 1 or more; FedNTD's code: 500.
+    /// The most samples of a client that its Fisher information is computed from.
+    #[key(default = 500, min = 1, paper = "FedNTD's code 500")]
     pub samples: usize,
 }
 
-impl Default for FedCurv {
-    fn default() -> Self {
-        Self { lambda: 1e-3, samples: 500 }
-    }
-}
-
 impl Method for FedCurv {
-    fn name(&self) -> &'static str {
-        "fedcurv"
-    }
-
     fn needs(&self) -> Needs {
-        Needs { client_memory: self.lambda != 0.0, ..Needs::default() }
+        Needs { client_memory: true, ..Needs::default() }
     }
 
-    fn prepare(&self, _: &mut Server<'_>, state: &mut Payload, _: &Params) -> Result<Payload> {
-        Ok(match (state.opt(FISHER), state.opt(WEIGHTED)) {
+    fn sends(&self, model: &Model) -> Vec<Extra> {
+        [FISHER, WEIGHTED].map(|name| Extra::sometimes(name, model.layout().trainable_len())).to_vec()
+    }
+
+    fn receives(&self, model: &Model) -> Vec<Extra> {
+        self.sends(model)
+    }
+
+    fn prepare(&self, server: &mut Server<'_>) -> Result<Payload> {
+        Ok(match (server.state.opt(FISHER), server.state.opt(WEIGHTED)) {
             (Some(u), Some(v)) => Payload::new().with(FISHER, u.clone()).with(WEIGHTED, v.clone()),
             _ => Payload::new(),
         })
@@ -73,12 +70,9 @@ impl Method for FedCurv {
     fn adjust(&self, local: &mut Local<'_>, w: &[f32], grad: &mut [f32]) -> Result<Terms> {
         let layout = local.model.layout();
         let Some(sums) = Curvature::of(local.down, layout)? else { return Ok(Terms::default()) };
-        if self.lambda == 0.0 {
-            return Ok(Terms::default());
-        }
         let own = Curvature::of(local.memory, layout)?;
-        let pull = local.scratch.typed(|| Pull::new(self.lambda, sums, own));
-        let pull = [&pull.slope[..], &pull.offset];
+        let (slope, offset) = local.scratch.typed(|| pull(self.lambda, sums, own));
+        let pull = [&slope[..], &offset[..]];
         let penalty = trainable::penalty(layout, grad, w, local.global, pull, |grad, w, start, [slope, offset]| {
             *grad += slope * w - offset;
             (w - start) * (slope * 0.5 * (w + start) - offset)
@@ -87,34 +81,21 @@ impl Method for FedCurv {
     }
 
     fn finish(&self, local: &mut Local<'_>, done: &mut Trained<'_>) -> Result<Outbox> {
-        if self.lambda == 0.0 || done.samples.is_empty() {
-            return Ok(Outbox { memory: local.memory.clone(), ..Outbox::default() });
+        if done.samples.is_empty() {
+            return Ok(Outbox::unchanged(local));
         }
         let layout = local.model.layout();
         let fisher = fisher(layout, done, local.training.batch, self.samples)?;
-        let weights = trainable::pack(layout, done.params);
-        let weighted: Vec<f32> = fisher.iter().zip(&weights).map(|(f, w)| f * w).collect();
-        let memory = Payload::new().with(FISHER, fisher).with(WEIGHTED, weighted);
+        let mut weighted = trainable::pack(layout, done.params);
+        weighted.iter_mut().zip(&fisher).for_each(|(w, f)| *w *= f);
         let upload = match Curvature::of(local.memory, layout)? {
-            None => memory.clone(),
-            Some(old) => {
-                let minus = |name, old: &[f32]| -> Result<Arc<[f32]>> {
-                    Ok(memory.get(name)?.iter().zip(old).map(|(new, old)| new - old).collect())
-                };
-                Payload::new().with(FISHER, minus(FISHER, old.fisher)?).with(WEIGHTED, minus(WEIGHTED, old.weighted)?)
-            }
+            None => [fisher.clone(), weighted.clone()],
+            Some(old) => [minus(&fisher, old.fisher), minus(&weighted, old.weighted)],
         };
-        Ok(Outbox { upload, memory })
+        Ok(Outbox { upload: payload(upload), memory: payload([fisher, weighted]) })
     }
 
-    fn collect(
-        &self,
-        server: &mut Server<'_>,
-        _: &mut Payload,
-        _: &Params,
-        gather: &mut Gather,
-        upload: &Upload,
-    ) -> Result<()> {
+    fn collect(&self, server: &mut Server<'_>, gather: &mut Gather, upload: &Received) -> Result<()> {
         if let Some(change) = Curvature::of(&upload.extra, server.model.layout())? {
             gather.also(FISHER).add(1.0, change.fisher)?;
             gather.also(WEIGHTED).add(1.0, change.weighted)?;
@@ -122,7 +103,7 @@ impl Method for FedCurv {
         gather.mean.add(upload.weight, &upload.params)
     }
 
-    fn conclude(&self, _: &mut Server<'_>, state: &mut Payload, _: &Params, gather: &mut Gather) -> Result<Params> {
+    fn conclude(&self, _: &mut Server<'_>, gather: &mut Gather, state: &mut Payload) -> Result<Params> {
         for name in [FISHER, WEIGHTED] {
             let changes = gather.also(name);
             if changes.added() > 0 {
@@ -131,42 +112,6 @@ impl Method for FedCurv {
             }
         }
         gather.mean.finish()
-    }
-}
-
-impl Hyper for FedCurv {
-    const ENTRY: Entry = Entry::new::<Self>(
-        "fedcurv",
-        "Hold still the weights that matter to the other clients (elastic weight consolidation between clients).",
-        "Shoham et al., NeurIPS 2019 workshop, arXiv:1910.07796",
-        "CE + lambda * sum_{j != i} (w - w_j)^T diag(F_j) (w - w_j)",
-        Identity::KeysAtZero,
-        &[
-            Parameter {
-                name: "lambda",
-                symbol: "lambda",
-                summary: "strength of the pull towards the other clients' weights",
-                default: "0.001",
-                range: "0 or more",
-                paper: "not comparable; FedSSD 1e-3 (CIFAR-10), 1e-4 (CIFAR-100), FedNTD's code 1",
-                at_zero: AtZero::FedAvg,
-            },
-            Parameter {
-                name: "samples",
-                symbol: "",
-                summary: "the most samples of a client that its Fisher information is computed from",
-                default: "500",
-                range: "1 or more",
-                paper: "FedNTD's code 500",
-                at_zero: AtZero::Refused,
-            },
-        ],
-    );
-
-    fn check(&self) -> Result<(), Range> {
-        let fits = self.lambda.is_finite() && self.lambda >= 0.0;
-        Range::check("lambda", self.lambda, fits, "a finite number, 0 or more")?;
-        Range::check("samples", self.samples, self.samples >= 1, "1 or more")
     }
 }
 
@@ -188,30 +133,28 @@ impl<'a> Curvature<'a> {
     }
 }
 
-/// The gradient of the penalty, slope * w - offset: slope = 2 lambda U, offset = 2 lambda V. The penalty itself is
-/// slope / 2 * w^2 - offset * w and a constant.
-#[derive(Debug)]
-struct Pull {
-    slope: Vec<f32>,
-    offset: Vec<f32>,
+fn payload([fisher, weighted]: [Vec<f32>; 2]) -> Payload {
+    Payload::new().with(FISHER, fisher).with(WEIGHTED, weighted)
 }
 
-impl Pull {
-    /// From the sums over all clients and the own part in them.
-    fn new(lambda: f64, sums: Curvature<'_>, own: Option<Curvature<'_>>) -> Self {
-        let (mut slope, mut offset) = (sums.fisher.to_vec(), sums.weighted.to_vec());
-        if let Some(own) = own {
-            slope.iter_mut().zip(own.fisher).for_each(|(sum, own)| *sum -= own);
-            offset.iter_mut().zip(own.weighted).for_each(|(sum, own)| *sum -= own);
-        }
-        let scale = (2.0 * lambda) as f32;
-        for (slope, offset) in slope.iter_mut().zip(&mut offset) {
-            let keep = if *slope > 0.0 { scale } else { 0.0 };
-            *slope *= keep;
-            *offset *= keep;
-        }
-        Self { slope, offset }
+fn minus(new: &[f32], old: &[f32]) -> Vec<f32> {
+    new.iter().zip(old).map(|(new, old)| new - old).collect()
+}
+
+/// The gradient of the penalty is slope * w - offset with slope = 2 lambda U and offset = 2 lambda V; the penalty itself
+/// is slope / 2 * w^2 - offset * w and a constant. U and V are the sums over all clients without the own part in them.
+fn pull(lambda: f64, sums: Curvature<'_>, own: Option<Curvature<'_>>) -> (Vec<f32>, Vec<f32>) {
+    let (mut slope, mut offset) = match own {
+        None => (sums.fisher.to_vec(), sums.weighted.to_vec()),
+        Some(own) => (minus(sums.fisher, own.fisher), minus(sums.weighted, own.weighted)),
+    };
+    let scale = (2.0 * lambda) as f32;
+    for (slope, offset) in slope.iter_mut().zip(&mut offset) {
+        let keep = if *slope > 0.0 { scale } else { 0.0 };
+        *slope *= keep;
+        *offset *= keep;
     }
+    (slope, offset)
 }
 
 /// The diagonal of the Fisher information: squared gradients of the log-likelihood, averaged over batches.
@@ -234,8 +177,7 @@ struct LogLikelihood;
 
 impl Objective for LogLikelihood {
     fn loss(&mut self, step: &mut Step<'_>) -> Result<Terms> {
-        let ce = loss::cross_entropy(step.student.logits, step.labels, step.classes, 1.0, step.d_logits);
-        Ok(Terms::of("ce", ce))
+        Ok(step.cross_entropy())
     }
 }
 
@@ -299,7 +241,7 @@ mod tests {
             let largest = sum.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
             assert!(largest > 0.0);
             for (k, sum) in sum.iter().enumerate() {
-                let parts = memories.iter().filter_map(|memory| memory.opt(name)).map(|part| part[k]);
+                let parts = memories.values().filter_map(|memory| memory.opt(name)).map(|part| part[k]);
                 assert!((sum - parts.sum::<f32>()).abs() <= 1e-5 * largest);
             }
         }

@@ -21,150 +21,93 @@
 //! its final weights; the defaults are ours, inside its grids. There is no temperature, as in the paper.
 
 use fedelity_fl::{Local, Method, Needs, Result, Step, Teacher, Terms};
-use fedelity_nn::loss::{self, Groups};
-use serde::{Deserialize, Serialize};
+use fedelity_keys::{Choice, method};
+use fedelity_nn::loss::{self, Groups, cross_entropy};
 
-use crate::error::Range;
-use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
+use crate::NumberOr;
 
-/// FedDistill.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+/// Distil the global model by groups of classes, whole, through its classifier and through its extractor.
+#[method(
+    id = "feddistill",
+    reference = "Song et al., arXiv:2404.09210, eqs. 3 to 10",
+    equation = "L = CE + beta_L GD(y_gg || y_ll) + beta_E CE(y_lg, y) + beta_FC GD(y_gg || y_gl),  \
+                GD = alpha_t TC + alpha_r RC + alpha_f FC"
+)]
 pub struct FedDistill {
-    /// alpha_t, 0 or more or "pnt": the weight of the true class. Searched in {0, 0.1, ..., 1}; lower is better.
-    pub alpha_true: Alpha,
-    /// alpha_r, 0 or more or "pnt": the weight of the rich classes. Searched in {0, 0.1, ..., 1}; best in between.
-    pub alpha_rich: Alpha,
-    /// alpha_f, 0 or more or "pnt": the weight of the few classes. Searched in {0, 0.1, ..., 1}; best from 0.8 to 1.
-    pub alpha_few: Alpha,
-    /// beta_L, 0 or more: the weight of L_L. Searched from 0.5 to 1.4. With the other two at 0 it is FedAvg.
+    /// Weight of the true class against all others.
+    #[key(symbol = "alpha_t", default = 0.0, min = 0, paper = "0 to 1, lower is better", zero = "no such part")]
+    pub alpha_true: NumberOr<f32, Mass>,
+    /// Weight of the classes that the client holds many of.
+    #[key(symbol = "alpha_r", default = 0.3, min = 0, paper = "0 to 1, best in between", zero = "no such part")]
+    pub alpha_rich: NumberOr<f32, Mass>,
+    /// Weight of the classes that the client holds few of.
+    #[key(symbol = "alpha_f", default = 1.0, min = 0, paper = "0 to 1, best from 0.8 on", zero = "no such part")]
+    pub alpha_few: NumberOr<f32, Mass>,
+    /// Weight of the whole model's group distillation.
+    #[key(symbol = "beta_L", default = 1.0, min = 0, paper = "0.5 to 1.4", zero = fedavg)]
     pub beta_logits: f32,
-    /// beta_E, 0 or more: the weight of L_E. Searched from 0.1 to 0.5. At 0 the extractor is not taught by itself.
+    /// Weight of the loss through the global head.
+    #[key(symbol = "beta_E", default = 0.3, min = 0, paper = "0.1 to 0.5", zero = fedavg)]
     pub beta_extractor: f32,
-    /// beta_FC, 0 or more: the weight of L_FC. Searched from 0.1 to 0.5. At 0 the classifier is not taught by itself.
+    /// Weight of the head on the global features.
+    #[key(symbol = "beta_FC", default = 0.3, min = 0, paper = "0.1 to 0.5", zero = fedavg)]
     pub beta_classifier: f32,
     /// Whether the split between rich and few counts once instead of twice.
+    #[key(default = false, paper = "false, though its claim of equivalence to KL needs true")]
     pub exact: bool,
 }
 
-/// The weight of a part of the group distillation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "expected a number or \"pnt\"")]
-pub enum Alpha {
-    /// A number.
-    Number(f32),
-    /// The word "pnt".
-    Mass(Mass),
-}
-
-/// A weight that follows the teacher, sample by sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The mass that the teacher gives to the classes that are not true, sample by sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum Mass {
-    /// The mass that the teacher gives to the classes that are not true.
-    #[serde(rename = "pnt")]
+    #[choice("pnt")]
     NotTrue,
 }
 
-impl Alpha {
-    fn is_zero(self) -> bool {
-        self == Self::Number(0.0)
-    }
-
-    fn weight(self) -> loss::Alpha {
-        match self {
-            Self::Number(value) => loss::Alpha::Fixed(value),
-            Self::Mass(Mass::NotTrue) => loss::Alpha::NotTrue,
-        }
-    }
-
-    fn check(self, key: &'static str) -> Result<(), Range> {
-        match self {
-            Self::Number(value) => check_weight(key, value, "a finite number, 0 or more, or \"pnt\""),
-            Self::Mass(Mass::NotTrue) => Ok(()),
-        }
-    }
-}
-
-impl Default for FedDistill {
-    fn default() -> Self {
-        Self {
-            alpha_true: Alpha::Number(0.0),
-            alpha_rich: Alpha::Number(0.3),
-            alpha_few: Alpha::Number(1.0),
-            beta_logits: 1.0,
-            beta_extractor: 0.3,
-            beta_classifier: 0.3,
-            exact: false,
-        }
-    }
-}
-
 impl FedDistill {
-    /// The weight of a term that is made of group distillation: 0 if all its parts are.
-    fn of_groups(&self, beta: f32) -> f32 {
-        let parts = [self.alpha_true, self.alpha_rich, self.alpha_few];
-        if parts.into_iter().all(Alpha::is_zero) { 0.0 } else { beta }
-    }
-
-    fn is_off(&self) -> bool {
-        self.of_groups(self.beta_logits) == 0.0
-            && self.beta_extractor == 0.0
-            && self.of_groups(self.beta_classifier) == 0.0
+    /// beta_L, beta_E and beta_FC as they count: group distillation without any of its parts is nothing.
+    fn betas(&self) -> [f32; 3] {
+        let none = [self.alpha_true, self.alpha_rich, self.alpha_few] == [NumberOr::Number(0.0); 3];
+        let of_groups = |beta| if none { 0.0 } else { beta };
+        [of_groups(self.beta_logits), self.beta_extractor, of_groups(self.beta_classifier)]
     }
 }
 
 impl Method for FedDistill {
-    fn name(&self) -> &'static str {
-        "feddistill"
-    }
-
     fn needs(&self) -> Needs {
-        Needs { extra_passes: usize::from(!self.is_off()), ..Needs::default() }
+        Needs { extra_passes: usize::from(self.betas() != [0.0; 3]), ..Needs::default() }
     }
 
-    fn teachers(&self, _local: &Local<'_>) -> Result<Vec<Teacher>> {
-        if self.is_off() {
-            return Ok(Vec::new());
-        }
-        let global = Teacher::global();
-        Ok(vec![if self.of_groups(self.beta_classifier) == 0.0 { global } else { global.with_features() }])
+    fn teachers(&self, _: &Local<'_>) -> Result<Vec<Teacher>> {
+        Ok(match self.betas() {
+            [0.0, 0.0, 0.0] => vec![],
+            [_, _, 0.0] => vec![Teacher::global()],
+            _ => vec![Teacher::global().with_features()],
+        })
     }
 
     fn loss(&self, local: &mut Local<'_>, step: &mut Step<'_>) -> Result<Terms> {
-        let (labels, classes) = (step.labels, step.classes);
-        let ce = loss::cross_entropy(step.student.logits, labels, classes, 1.0, step.d_logits);
-        let mut terms = Terms::of("ce", ce);
-        if self.is_off() {
+        let mut terms = step.cross_entropy();
+        if step.teachers() == 0 {
             return Ok(terms);
         }
+        let (teacher, y, classes) = (step.teacher(0), step.labels, step.classes);
         let rich = local.scratch.typed(|| rich_classes(local.counts));
-        let gd = |weight| Groups {
-            weight,
-            alpha_true: self.alpha_true.weight(),
-            alpha_rich: self.alpha_rich.weight(),
-            alpha_few: self.alpha_few.weight(),
-            exact: self.exact,
-            rich,
+        let [alpha_true, alpha_rich, alpha_few] = [self.alpha_true, self.alpha_rich, self.alpha_few]
+            .map(|alpha| alpha.number().map_or(loss::Alpha::NotTrue, loss::Alpha::Fixed));
+        let gd = |z: &[f32], weight, d_z: &mut [f32]| {
+            let how = Groups { weight, alpha_true, alpha_rich, alpha_few, exact: self.exact, rich };
+            loss::group_distillation(z, teacher.logits, y, classes, &how, d_z)
         };
-        let teacher = step.teacher(0);
-        let beta = self.of_groups(self.beta_logits);
-        if beta != 0.0 {
-            let z = step.student.logits;
-            let value = loss::group_distillation(z, teacher.logits, labels, classes, &gd(beta), step.d_logits);
-            terms = terms.with("logits", value);
+        let [beta_l, beta_e, beta_fc] = self.betas();
+        if beta_l != 0.0 {
+            terms = terms.with("logits", gd(step.student.logits, beta_l, step.d_logits));
         }
-        if self.beta_extractor != 0.0 {
-            let value = step.teacher_head(0, |y_lg, d_y_lg| {
-                loss::cross_entropy(y_lg, labels, classes, self.beta_extractor, d_y_lg)
-            });
-            terms = terms.with("extractor", value);
+        if beta_e != 0.0 {
+            terms = terms.with("extractor", step.teacher_head(0, |y_lg, d| cross_entropy(y_lg, y, classes, beta_e, d)));
         }
-        let beta = self.of_groups(self.beta_classifier);
-        if beta != 0.0 {
-            let value = step.student_head(teacher.features, |y_gl, d_y_gl| {
-                loss::group_distillation(y_gl, teacher.logits, labels, classes, &gd(beta), d_y_gl)
-            });
-            terms = terms.with("classifier", value);
+        if beta_fc != 0.0 {
+            terms = terms.with("classifier", step.student_head(teacher.features, |y_gl, d| gd(y_gl, beta_fc, d)));
         }
         Ok(terms)
     }
@@ -174,63 +117,4 @@ impl Method for FedDistill {
 fn rich_classes(counts: &[usize]) -> Vec<bool> {
     let samples: usize = counts.iter().sum();
     counts.iter().map(|count| count * counts.len() > samples).collect()
-}
-
-fn check_weight(key: &'static str, value: f32, allowed: &'static str) -> Result<(), Range> {
-    Range::check(key, value, value.is_finite() && value >= 0.0, allowed)
-}
-
-const fn alpha(name: &'static str, symbol: &'static str, summary: &'static str, default: &'static str) -> Parameter {
-    let at_zero = AtZero::Does("no such part");
-    let paper = "searched in 0, 0.1, ..., 1; final value not published";
-    Parameter { name, symbol, summary, default, range: "a finite number, 0 or more, or \"pnt\"", paper, at_zero }
-}
-
-const fn beta(
-    name: &'static str,
-    symbol: &'static str,
-    summary: &'static str,
-    default: &'static str,
-    paper: &'static str,
-) -> Parameter {
-    let at_zero = AtZero::FedAvg;
-    Parameter { name, symbol, summary, default, range: "a finite number, 0 or more", paper, at_zero }
-}
-
-impl Hyper for FedDistill {
-    const ENTRY: Entry = Entry::new::<Self>(
-        "feddistill",
-        "Distil the global model by groups of classes, whole, through its classifier and through its extractor.",
-        "Song et al., arXiv:2404.09210, eqs. 3 to 10",
-        "L = CE + beta_L GD(y_gg || y_ll) + beta_E CE(y_lg, y) + beta_FC GD(y_gg || y_gl),  \
-         GD = alpha_t TC + alpha_r RC + alpha_f FC",
-        Identity::KeysAtZero,
-        &[
-            alpha("alpha-true", "alpha_t", "the weight of the true class against all others", "0.0"),
-            alpha("alpha-rich", "alpha_r", "the weight of the classes the client holds many of", "0.3"),
-            alpha("alpha-few", "alpha_f", "the weight of the classes the client holds few of", "1.0"),
-            beta("beta-logits", "beta_L", "the weight of the whole model's group distillation", "1.0", "0.5 to 1.4"),
-            beta("beta-extractor", "beta_E", "the weight of the loss through the global head", "0.3", "0.1 to 0.5"),
-            beta("beta-classifier", "beta_FC", "the weight of the head on the global features", "0.3", "0.1 to 0.5"),
-            Parameter {
-                name: "exact",
-                symbol: "-",
-                summary: "whether the split between rich and few counts once instead of twice",
-                default: "false",
-                range: "true or false",
-                paper: "false, though its claim of equivalence to KL needs true",
-                at_zero: AtZero::None,
-            },
-        ],
-    );
-
-    fn check(&self) -> Result<(), Range> {
-        self.alpha_true.check("alpha-true")?;
-        self.alpha_rich.check("alpha-rich")?;
-        self.alpha_few.check("alpha-few")?;
-        let allowed = "a finite number, 0 or more";
-        check_weight("beta-logits", self.beta_logits, allowed)?;
-        check_weight("beta-extractor", self.beta_extractor, allowed)?;
-        check_weight("beta-classifier", self.beta_classifier, allowed)
-    }
 }

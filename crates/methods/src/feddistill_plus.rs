@@ -22,52 +22,124 @@
 //!   each does not.
 //! - There is no term in round 1, when nobody has reported anything.
 
-use fedelity_fl::{Gather, Local, Method, Needs, Outbox, Payload, Result, Server, Step, Terms, Trained, Upload};
-use fedelity_nn::Params;
+use fedelity_fl::{
+    Extra, Gather, Local, Method, Needs, Outbox, Payload, Received, Result, Server, Step, Terms, Trained,
+};
+use fedelity_keys::method;
 use fedelity_nn::loss::{self, Kl};
-use serde::{Deserialize, Serialize};
+use fedelity_nn::{Model, Params};
 
-use crate::error::Range;
-use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
+use crate::distil::softened;
 
-/// FedDistill+.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+/// The arrays of a report, on the wire and in a client's memory.
+const LOGITS: &str = "logits";
+const HELD: &str = "classes-held";
+/// How the names of clients' last reports begin in the server's state: their logits, then the classes they hold.
+const REPORT: &str = "client-";
+
+/// Stay near what the other clients answer on average to a sample's class.
+#[method(
+    id = "feddistill-plus",
+    reference = "Seo et al., 2020, arXiv:2011.02367, with averaged weights as in arXiv:2107.00051",
+    equation = "L = CE + c * KL(softmax(G[y]) || softmax(z)), G[y] = mean logits of the other clients on class y"
+)]
 pub struct FedDistillPlus {
-    /// c, 0 or more: the factor on the distance. Yao et al. take 0.1. 0 is FedAvg, and nothing extra travels.
+    /// Factor on the distance to the others' mean logits of the class.
+    #[key(symbol = "c", default = 0.1, min = 0, paper = "0.1 (FedGKD paper)", zero = fedavg)]
     pub coefficient: f64,
-    /// The temperature of both softmaxes, above 0. 1 in the released codes.
+    /// Temperature of both softmaxes, with a factor tau^2.
+    #[key(symbol = "tau", default = 1.0, above = 0, paper = "1")]
     pub temperature: f64,
-    /// Teach the uniform distribution instead of what others report, and exchange nothing. This is what the released
-    /// code of Yao et al. does by mistake; it serves to compare with their column.
+    /// Teach the uniform distribution and exchange nothing, as the code of the FedGKD paper does by mistake.
+    #[key(default = false)]
     pub uniform_teacher: bool,
 }
 
-impl Default for FedDistillPlus {
-    fn default() -> Self {
-        Self { coefficient: 0.1, temperature: 1.0, uniform_teacher: false }
+impl FedDistillPlus {
+    /// c * KL to the row of each sample's label, for labels that have a row; adds its gradient.
+    fn distance(&self, z: &[f32], labels: &[u16], table: &mut LogitTable, d_z: &mut [f32]) -> f32 {
+        table.weights.clear();
+        table.weights.extend(labels.iter().map(|&label| if table.has[usize::from(label)] { 1.0 } else { 0.0 }));
+        let how = softened(self.coefficient, self.temperature);
+        let how = Kl { weights: Some(&table.weights), rows: Some(labels), ..how };
+        loss::kl(z, &table.rows, table.has.len(), &how, d_z)
     }
 }
 
-impl FedDistillPlus {
-    fn exchanges(&self) -> bool {
-        self.coefficient != 0.0 && !self.uniform_teacher
+impl Method for FedDistillPlus {
+    fn needs(&self) -> Needs {
+        Needs { client_memory: !self.uniform_teacher, ..Needs::default() }
     }
 
-    /// c * KL to the row of each sample's label, for labels that have a row; adds its gradient.
-    fn distance(&self, z: &[f32], labels: &[u16], table: &mut Table, d_z: &mut [f32]) -> f32 {
-        let classes = table.has.len();
-        table.weights.clear();
-        table.weights.extend(labels.iter().map(|&label| if table.has[usize::from(label)] { 1.0 } else { 0.0 }));
-        let (weight, tau) = (self.coefficient as f32, self.temperature as f32);
-        let (weights, rows) = (Some(&table.weights[..]), Some(labels));
-        loss::kl(z, &table.rows, classes, &Kl { weight, tau, tau_squared: true, weights, rows, ..Kl::default() }, d_z)
+    fn sends(&self, model: &Model) -> Vec<Extra> {
+        let classes = model.classes();
+        let both = vec![Extra::always(LOGITS, classes * classes), Extra::always(HELD, classes)];
+        if self.uniform_teacher { Vec::new() } else { both }
+    }
+
+    fn receives(&self, model: &Model) -> Vec<Extra> {
+        self.sends(model).into_iter().map(|extra| Extra::sometimes(extra.name, extra.len)).collect()
+    }
+
+    fn prepare(&self, server: &mut Server<'_>) -> Result<Payload> {
+        // The state may hold more than reports: a server optimiser keeps its memory there too.
+        let mut reports = server.state.iter().filter(|(name, _)| name.starts_with(REPORT)).peekable();
+        if reports.peek().is_none() {
+            return Ok(Payload::new());
+        }
+        let classes = server.model.classes();
+        let mut sums = vec![0.0; classes * classes + classes];
+        for (_, report) in reports {
+            sums.iter_mut().zip(report.iter()).for_each(|(sum, &value)| *sum += f64::from(value));
+        }
+        let mut sums: Vec<f32> = sums.into_iter().map(|sum| sum as f32).collect();
+        let held = sums.split_off(classes * classes);
+        Ok(ClassLogits::payload(sums, held))
+    }
+
+    fn loss(&self, local: &mut Local<'_>, step: &mut Step<'_>) -> Result<Terms> {
+        let ce = step.cross_entropy();
+        let classes = step.classes;
+        let (sums, own) = (ClassLogits::of(local.down, classes)?, ClassLogits::of(local.memory, classes)?);
+        let tracker = local.scratch.typed(|| {
+            let table = if self.uniform_teacher {
+                (local.round > 0).then(|| LogitTable::uniform(classes))
+            } else {
+                sums.map(|sums| LogitTable::without(sums, own))
+            };
+            Tracker::new(classes, table)
+        });
+        tracker.add(step.student.logits, step.labels);
+        let Some(table) = &mut tracker.table else { return Ok(ce) };
+        Ok(ce.with("kd", self.distance(step.student.logits, step.labels, table, step.d_logits)))
+    }
+
+    fn finish(&self, local: &mut Local<'_>, _: &mut Trained<'_>) -> Result<Outbox> {
+        if self.uniform_teacher {
+            return Ok(Outbox::default());
+        }
+        let classes = local.model.classes();
+        let upload = local.scratch.typed(|| Tracker::new(classes, None)).report();
+        Ok(Outbox { memory: upload.clone(), upload })
+    }
+
+    fn collect(&self, server: &mut Server<'_>, gather: &mut Gather, upload: &Received) -> Result<()> {
+        if let Some(report) = ClassLogits::of(&upload.extra, server.model.classes())? {
+            // Padded, so that the order of names is the order of clients.
+            server.scratch.put(format!("{REPORT}{:010}", upload.client), [report.logits, report.held].concat());
+        }
+        gather.mean.add(upload.weight, &upload.params)
+    }
+
+    fn conclude(&self, server: &mut Server<'_>, gather: &mut Gather, state: &mut Payload) -> Result<Params> {
+        server.scratch.iter().for_each(|(name, report)| state.put(name, report.clone()));
+        gather.mean.finish()
     }
 }
 
 /// What others answer on average, by true class.
-#[derive(Debug, Default)]
-struct Table {
+#[derive(Debug)]
+struct LogitTable {
     /// `[class][class]`.
     rows: Vec<f32>,
     /// Whether a class has a row.
@@ -76,9 +148,9 @@ struct Table {
     weights: Vec<f32>,
 }
 
-impl Table {
+impl LogitTable {
     /// The mean over all clients but one: `sums` over all, `own` what that one has put in.
-    fn without(sums: Report<'_>, own: Option<Report<'_>>) -> Self {
+    fn without(sums: ClassLogits<'_>, own: Option<ClassLogits<'_>>) -> Self {
         let classes = sums.held.len();
         let others = |y: usize| sums.held[y] - own.map_or(0.0, |own| own.held[y]);
         let sum = |i: usize| sums.logits[i] - own.map_or(0.0, |own| own.logits[i]);
@@ -96,14 +168,14 @@ impl Table {
 
 /// What a client reports, or the sums of what all have reported.
 #[derive(Clone, Copy, Debug)]
-struct Report<'a> {
+struct ClassLogits<'a> {
     /// Means of logits by true class, `[class][class]`; zeros for a class that the client does not hold.
     logits: &'a [f32],
     /// By class: 1 if the client holds it, else 0. In the sums, how many clients do.
     held: &'a [f32],
 }
 
-impl<'a> Report<'a> {
+impl<'a> ClassLogits<'a> {
     fn of(payload: &'a Payload, classes: usize) -> Result<Option<Self>> {
         if payload.opt(LOGITS).is_none() {
             return Ok(None);
@@ -112,7 +184,6 @@ impl<'a> Report<'a> {
         Ok(Some(Self { logits, held }))
     }
 
-    /// Both arrays by name.
     fn payload(logits: Vec<f32>, held: Vec<f32>) -> Payload {
         Payload::new().with(LOGITS, logits).with(HELD, held)
     }
@@ -126,11 +197,11 @@ struct Tracker {
     /// How many samples of a class were seen.
     seen: Vec<u64>,
     /// The teacher, once somebody has reported something.
-    table: Option<Table>,
+    table: Option<LogitTable>,
 }
 
 impl Tracker {
-    fn new(classes: usize, table: Option<Table>) -> Self {
+    fn new(classes: usize, table: Option<LogitTable>) -> Self {
         Self { sums: vec![0.0; classes * classes], seen: vec![0; classes], table }
     }
 
@@ -147,129 +218,7 @@ impl Tracker {
         let classes = self.seen.len();
         let mean = |(i, sum): (usize, &f64)| (sum / self.seen[i / classes].max(1) as f64) as f32;
         let held = self.seen.iter().map(|&n| if n > 0 { 1.0 } else { 0.0 });
-        Report::payload(self.sums.iter().enumerate().map(mean).collect(), held.collect())
-    }
-}
-
-/// The arrays of a report, on the wire and in a client's memory.
-const LOGITS: &str = "logits";
-const HELD: &str = "classes-held";
-/// How the names of clients' last reports begin in the server's state: their logits, then the classes they hold.
-const REPORT: &str = "client-";
-
-impl Method for FedDistillPlus {
-    fn name(&self) -> &'static str {
-        "feddistill-plus"
-    }
-
-    fn needs(&self) -> Needs {
-        Needs { client_memory: self.exchanges(), ..Needs::default() }
-    }
-
-    fn prepare(&self, server: &mut Server<'_>, state: &mut Payload, _: &Params) -> Result<Payload> {
-        // The state may hold more than reports: a server optimiser keeps its memory there too.
-        let mut reports = state.iter().filter(|(name, _)| name.starts_with(REPORT)).peekable();
-        if reports.peek().is_none() {
-            return Ok(Payload::new());
-        }
-        let classes = server.model.classes();
-        let mut sums = vec![0.0; classes * classes + classes];
-        for (_, report) in reports {
-            sums.iter_mut().zip(report.iter()).for_each(|(sum, &value)| *sum += f64::from(value));
-        }
-        let mut sums: Vec<f32> = sums.into_iter().map(|sum| sum as f32).collect();
-        let held = sums.split_off(classes * classes);
-        Ok(Report::payload(sums, held))
-    }
-
-    fn loss(&self, local: &mut Local<'_>, step: &mut Step<'_>) -> Result<Terms> {
-        let ce = loss::cross_entropy(step.student.logits, step.labels, step.classes, 1.0, step.d_logits);
-        if self.coefficient == 0.0 {
-            return Ok(Terms::of("ce", ce));
-        }
-        let classes = step.classes;
-        let (sums, own) = (Report::of(local.down, classes)?, Report::of(local.memory, classes)?);
-        let tracker = local.scratch.typed(|| {
-            let table = if self.uniform_teacher {
-                (local.round > 0).then(|| Table::uniform(classes))
-            } else {
-                sums.map(|sums| Table::without(sums, own))
-            };
-            Tracker::new(classes, table)
-        });
-        tracker.add(step.student.logits, step.labels);
-        let Some(table) = &mut tracker.table else { return Ok(Terms::of("ce", ce)) };
-        let kd = self.distance(step.student.logits, step.labels, table, step.d_logits);
-        Ok(Terms::of("ce", ce).with("kd", kd))
-    }
-
-    fn finish(&self, local: &mut Local<'_>, _: &mut Trained<'_>) -> Result<Outbox> {
-        if !self.exchanges() {
-            return Ok(Outbox::default());
-        }
-        let classes = local.model.classes();
-        let upload = local.scratch.typed(|| Tracker::new(classes, None)).report();
-        Ok(Outbox { memory: upload.clone(), upload })
-    }
-
-    fn collect(
-        &self,
-        server: &mut Server<'_>,
-        state: &mut Payload,
-        _: &Params,
-        gather: &mut Gather,
-        upload: &Upload,
-    ) -> Result<()> {
-        if let Some(report) = Report::of(&upload.extra, server.model.classes())? {
-            // Padded, so that the order of names is the order of clients.
-            state.put(format!("{REPORT}{:010}", upload.client), [report.logits, report.held].concat());
-        }
-        gather.mean.add(upload.weight, &upload.params)
-    }
-}
-
-impl Hyper for FedDistillPlus {
-    const ENTRY: Entry = Entry::new::<Self>(
-        "feddistill-plus",
-        "Stay near what the other clients answer on average to a sample's class.",
-        "Seo et al., 2020, arXiv:2011.02367, with averaged weights as in arXiv:2107.00051",
-        "L = CE + c * KL(softmax(G[y]) || softmax(z)), G[y] = mean logits of the other clients on class y",
-        Identity::KeysAtZero,
-        &[
-            Parameter {
-                name: "coefficient",
-                symbol: "c",
-                summary: "factor on the distance to the others' mean logits of the class",
-                default: "0.1",
-                range: "0 or more",
-                paper: "0.1 (FedGKD paper)",
-                at_zero: AtZero::FedAvg,
-            },
-            Parameter {
-                name: "temperature",
-                symbol: "tau",
-                summary: "temperature of both softmaxes, with a factor tau^2",
-                default: "1.0",
-                range: "above 0",
-                paper: "1",
-                at_zero: AtZero::Refused,
-            },
-            Parameter {
-                name: "uniform-teacher",
-                symbol: "",
-                summary: "teach the uniform distribution, as the code of the FedGKD paper does by mistake",
-                default: "false",
-                range: "true, false",
-                paper: "",
-                at_zero: AtZero::None,
-            },
-        ],
-    );
-
-    fn check(&self) -> Result<(), Range> {
-        let (c, tau) = (self.coefficient, self.temperature);
-        Range::check("coefficient", c, c.is_finite() && c >= 0.0, "a finite number 0 or more")?;
-        Range::check("temperature", tau, tau.is_finite() && tau > 0.0, "a finite number above 0")
+        ClassLogits::payload(self.sums.iter().enumerate().map(mean).collect(), held.collect())
     }
 }
 
@@ -285,22 +234,22 @@ mod tests {
         let mut second = Tracker::new(2, None);
         second.add(&[10.0, 20.0], &[0]);
         let (first, second) = (first.report(), second.report());
-        assert_eq!(first, Report::payload(vec![2.0, 4.0, -1.0, 7.0], vec![1.0, 1.0]));
-        assert_eq!(second, Report::payload(vec![10.0, 20.0, 0.0, 0.0], vec![1.0, 0.0]));
-        let sums = Report::payload(vec![12.0, 24.0, -1.0, 7.0], vec![2.0, 1.0]);
-        fn of(payload: &Payload) -> Report<'_> {
-            Report::of(payload, 2).unwrap().unwrap()
+        assert_eq!(first, ClassLogits::payload(vec![2.0, 4.0, -1.0, 7.0], vec![1.0, 1.0]));
+        assert_eq!(second, ClassLogits::payload(vec![10.0, 20.0, 0.0, 0.0], vec![1.0, 0.0]));
+        let sums = ClassLogits::payload(vec![12.0, 24.0, -1.0, 7.0], vec![2.0, 1.0]);
+        fn of(payload: &Payload) -> ClassLogits<'_> {
+            ClassLogits::of(payload, 2).unwrap().unwrap()
         }
 
-        let table = Table::without(of(&sums), Some(of(&first)));
+        let table = LogitTable::without(of(&sums), Some(of(&first)));
         assert_eq!((table.rows, table.has), (vec![10.0, 20.0, 0.0, 0.0], vec![true, false]));
-        let table = Table::without(of(&sums), Some(of(&second)));
+        let table = LogitTable::without(of(&sums), Some(of(&second)));
         assert_eq!((table.rows, table.has), (vec![2.0, 4.0, -1.0, 7.0], vec![true, true]));
         // Somebody who has not reported yet sees the mean of both, by class over those who have it.
-        let table = Table::without(of(&sums), None);
+        let table = LogitTable::without(of(&sums), None);
         assert_eq!((table.rows, table.has), (vec![6.0, 12.0, -1.0, 7.0], vec![true, true]));
         // Alone: nothing to learn from, no term, no gradient.
-        let mut table = Table::without(of(&first), Some(of(&first)));
+        let mut table = LogitTable::without(of(&first), Some(of(&first)));
         assert_eq!(table.has, [false, false]);
         let mut d_z = [0.0; 2];
         assert_eq!(FedDistillPlus::default().distance(&[80.0, -80.0], &[1], &mut table, &mut d_z), 0.0);
@@ -311,8 +260,8 @@ mod tests {
     fn a_uniform_teacher_smooths_labels() {
         let method = FedDistillPlus::default();
         let mut d_z = [0.0; 3];
-        let found = method.distance(&[0.0, 0.0, 0.0], &[2], &mut Table::uniform(3), &mut d_z);
+        let found = method.distance(&[0.0, 0.0, 0.0], &[2], &mut LogitTable::uniform(3), &mut d_z);
         assert_eq!((found, d_z), (0.0, [0.0; 3]));
-        assert!(method.distance(&[80.0, 0.0, -80.0], &[2], &mut Table::uniform(3), &mut d_z) > 1.0);
+        assert!(method.distance(&[80.0, 0.0, -80.0], &[2], &mut LogitTable::uniform(3), &mut d_z) > 1.0);
     }
 }

@@ -7,34 +7,32 @@
 //! The head only changes the model: the distance is still between logits. The published effect is mixed; it helped on
 //! CIFAR-10 and hurt on CIFAR-100.
 
-use fedelity_fl::{Local, Method, Needs, Payload, Result, Server, Step, Teacher, Terms};
-use fedelity_nn::Params;
-use serde::{Deserialize, Serialize};
+use fedelity_fl::{Extra, Gather, Local, Method, Needs, Payload, Result, Server, Step, Teacher, Terms};
+use fedelity_keys::method;
+use fedelity_nn::{Model, Params};
 
 use crate::FedGkd;
-use crate::error::Range;
-use crate::fedgkd;
-use crate::registry::{Entry, Hyper, Identity};
 
-/// FedGKD+. Its hyper-parameters are those of [`FedGkd`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct FedGkdPlus(
-    /// What runs on the model with the head.
-    pub FedGkd,
-);
+/// FedGKD on a model with a projection head before its classifier.
+#[method(
+    id = "fedgkd-plus",
+    reference = "Yao et al., 2021, arXiv:2107.00051, eq. 4 and section 5",
+    equation = "L = CE + gamma/2 * KL(h(w_bar) || h(w)), w_bar = mean of the last M global models",
+    identity = KeysAtZero
+)]
+pub struct FedGkdPlus(pub FedGkd);
 
 impl Method for FedGkdPlus {
-    fn name(&self) -> &'static str {
-        "fedgkd-plus"
-    }
-
     fn needs(&self) -> Needs {
         Needs { projection: true, ..self.0.needs() }
     }
 
-    fn prepare(&self, server: &mut Server<'_>, state: &mut Payload, global: &Params) -> Result<Payload> {
-        self.0.prepare(server, state, global)
+    fn receives(&self, model: &Model) -> Vec<Extra> {
+        self.0.receives(model)
+    }
+
+    fn prepare(&self, server: &mut Server<'_>) -> Result<Payload> {
+        self.0.prepare(server)
     }
 
     fn teachers(&self, local: &Local<'_>) -> Result<Vec<Teacher>> {
@@ -44,19 +42,8 @@ impl Method for FedGkdPlus {
     fn loss(&self, local: &mut Local<'_>, step: &mut Step<'_>) -> Result<Terms> {
         self.0.loss(local, step)
     }
-}
 
-impl Hyper for FedGkdPlus {
-    const ENTRY: Entry = Entry::new::<Self>(
-        "fedgkd-plus",
-        "FedGKD on a model with a projection head before its classifier.",
-        "Yao et al., 2021, arXiv:2107.00051, eq. 4 and section 5",
-        "L = CE + gamma/2 * KL(h(w_bar) || h(w)), w_bar = mean of the last M global models",
-        Identity::KeysAtZero,
-        fedgkd::PARAMETERS,
-    );
-
-    fn check(&self) -> Result<(), Range> {
-        self.0.check()
+    fn conclude(&self, server: &mut Server<'_>, gather: &mut Gather, state: &mut Payload) -> Result<Params> {
+        self.0.conclude(server, gather, state)
     }
 }

@@ -20,12 +20,11 @@
 //! the paper gives no a_i; we take the steps. The cross-client variance reduction of FedNTD's code is no part of
 //! FedNova.
 
-use fedelity_fl::{Gather, Local, Method, Outbox, Payload, Result, Server, Trained, Upload};
-use fedelity_nn::{OptimizerKind, Params};
-use serde::{Deserialize, Serialize};
+use fedelity_fl::{Extra, Gather, Local, Method, Outbox, Payload, Received, Result, Server, Trained};
+use fedelity_keys::method;
+use fedelity_nn::{Model, Params};
 
-use crate::registry::{Entry, Hyper, Identity};
-use crate::trainable;
+use crate::{steps, trainable};
 
 /// What a client sends: a_i.
 const STEPS: &str = "effective-steps";
@@ -36,29 +35,26 @@ const RATIOS: &str = "fednova-ratios";
 /// What no optimiser moves.
 const REST: &str = "fednova-rest";
 
-/// FedNova. It has no hyper-parameters of its own: the momentum is that of the clients' optimiser.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+/// Average the directions per local step, so that clients with more steps do not count more.
+#[method(
+    id = "fednova",
+    reference = "Wang et al., NeurIPS 2020, arXiv:2007.07481",
+    equation = "w = w^t - (sum_i p_i a_i) * sum_i p_i (w^t - w_i) / a_i",
+    identity = EqualSteps
+)]
 pub struct FedNova {}
 
 impl Method for FedNova {
-    fn name(&self) -> &'static str {
-        "fednova"
+    fn sends(&self, _: &Model) -> Vec<Extra> {
+        vec![Extra::always(STEPS, 1)]
     }
 
     fn finish(&self, local: &mut Local<'_>, done: &mut Trained<'_>) -> Result<Outbox> {
-        let a = effective_steps(done.fitted.steps, momentum(local.training.optimizer));
-        Ok(Outbox { upload: Payload::new().with(STEPS, vec![a as f32]), ..Outbox::default() })
+        let a = steps::taken(local, done) as f32;
+        Ok(Outbox { upload: Payload::new().with(STEPS, vec![a]), ..Outbox::default() })
     }
 
-    fn collect(
-        &self,
-        server: &mut Server<'_>,
-        _: &mut Payload,
-        _: &Params,
-        gather: &mut Gather,
-        upload: &Upload,
-    ) -> Result<()> {
+    fn collect(&self, server: &mut Server<'_>, gather: &mut Gather, upload: &Received) -> Result<()> {
         let rest = trainable::rest(server.model.layout());
         if !rest.is_empty() {
             let values: Vec<f32> = rest.into_iter().flat_map(|range| &upload.params[range]).copied().collect();
@@ -78,69 +74,30 @@ impl Method for FedNova {
         gather.mean.add(upload.weight * (first / f64::from(a)), &upload.params)
     }
 
-    fn conclude(
-        &self,
-        server: &mut Server<'_>,
-        _: &mut Payload,
-        global: &Params,
-        gather: &mut Gather,
-    ) -> Result<Params> {
+    fn conclude(&self, server: &mut Server<'_>, gather: &mut Gather, _: &mut Payload) -> Result<Params> {
         let ratios = gather.also(RATIOS);
-        let total = ratios.weight();
+        let (total, ratios) = (ratios.weight(), ratios.sums().first().copied().unwrap_or(0.0));
         if gather.mean.added() == 0 && total > 0.0 {
-            return Ok(global.clone());
+            return Ok(server.global.clone());
         }
-        let ratios = gather.also(RATIOS).sums().first().copied().unwrap_or(0.0);
         let k = (ratios * gather.mean.weight()) / (total * total);
         let mut new = gather.mean.finish()?;
         if k != 1.0 {
             for range in server.model.layout().trainable() {
-                for (new, old) in new[range.clone()].iter_mut().zip(&global[range.clone()]) {
-                    *new = extrapolate(f64::from(*old), f64::from(*new), k);
+                for (new, old) in new[range.clone()].iter_mut().zip(&server.global[range.clone()]) {
+                    // (1 - k) * old + k * new.
+                    let to = f64::from(*new);
+                    *new = (to + (k - 1.0) * (to - f64::from(*old))) as f32;
                 }
             }
         }
         let rest = trainable::rest(server.model.layout());
         if !rest.is_empty() {
             let values = gather.also(REST).finish()?;
-            let slots = rest.into_iter().flatten();
-            slots.zip(values.iter()).for_each(|(slot, value)| new[slot] = *value);
+            rest.into_iter().flatten().zip(values.iter()).for_each(|(slot, value)| new[slot] = *value);
         }
         Ok(new)
     }
-}
-
-impl Hyper for FedNova {
-    const ENTRY: Entry = Entry::new::<Self>(
-        "fednova",
-        "Average the directions per local step, so that clients with more steps do not count more.",
-        "Wang et al., NeurIPS 2020, arXiv:2007.07481",
-        "w = w^t - (sum_i p_i a_i) * sum_i p_i (w^t - w_i) / a_i",
-        Identity::EqualSteps,
-        &[],
-    );
-}
-
-/// a_i: how many plain steps these steps with momentum are worth.
-pub fn effective_steps(steps: usize, momentum: f64) -> f64 {
-    if momentum == 0.0 {
-        return steps as f64;
-    }
-    let left = momentum.powf(steps as f64);
-    (steps as f64 - momentum * (1.0 - left) / (1.0 - momentum)) / (1.0 - momentum)
-}
-
-/// The momentum of an optimiser, as far as [`effective_steps`] knows it.
-pub(crate) fn momentum(optimizer: OptimizerKind) -> f64 {
-    match optimizer {
-        OptimizerKind::Sgd { momentum } => f64::from(momentum),
-        OptimizerKind::Adam { .. } => 0.0,
-    }
-}
-
-/// (1 - k) * from + k * to.
-fn extrapolate(from: f64, to: f64, k: f64) -> f32 {
-    (to + (k - 1.0) * (to - from)) as f32
 }
 
 #[cfg(test)]
@@ -155,7 +112,7 @@ mod tests {
             let inputs = &case["inputs"];
             let rho = inputs["momentum"].as_f64().unwrap();
             let steps = inputs["local_steps"].as_array().unwrap().iter().map(|steps| steps.as_u64().unwrap() as usize);
-            let steps: Vec<f32> = steps.map(|steps| effective_steps(steps, rho) as f32).collect();
+            let steps: Vec<f32> = steps.map(|steps| steps::effective(steps, rho) as f32).collect();
             close(&steps, &case["expect"]["effective_steps"], 1e-6);
             let (locals, sizes) = (inputs["locals"].as_array().unwrap(), numbers(&inputs["sizes"]));
             let uploads = locals.iter().zip(sizes).zip(steps).map(|((local, size), a)| {

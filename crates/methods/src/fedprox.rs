@@ -14,37 +14,20 @@
 //! five papers that compare with FedProx.
 
 use fedelity_fl::{Local, Method, Result, Terms};
-use serde::{Deserialize, Serialize};
+use fedelity_keys::method;
 
-use crate::error::Range;
-use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 use crate::trainable;
 
-/// FedProx.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+/// Pull the local weights towards the global ones.
+#[method(id = "fedprox", reference = "Li et al., MLSys 2020, arXiv:1812.06127", equation = "CE + mu/2 * ||w - w^t||^2")]
 pub struct FedProx {
-    /// mu: the strength of the pull towards the global weights. 0 or more; at 0 this is FedAvg.
-    ///
-    /// The paper tunes it in {0.001, 0.01, 0.1, 1}; 0.01 is what FedSSD and FedGKD use on CIFAR-10.
+    /// Strength of the pull towards the global weights.
+    #[key(default = 0.01, min = 0, paper = "tuned in {0.001, 0.01, 0.1, 1}", zero = fedavg)]
     pub mu: f64,
 }
 
-impl Default for FedProx {
-    fn default() -> Self {
-        Self { mu: 0.01 }
-    }
-}
-
 impl Method for FedProx {
-    fn name(&self) -> &'static str {
-        "fedprox"
-    }
-
     fn adjust(&self, local: &mut Local<'_>, w: &[f32], grad: &mut [f32]) -> Result<Terms> {
-        if self.mu == 0.0 {
-            return Ok(Terms::default());
-        }
         let mu = self.mu as f32;
         let squares = trainable::penalty(local.model.layout(), grad, w, local.global, [], |grad, w, start, []| {
             let apart = w - start;
@@ -52,29 +35,6 @@ impl Method for FedProx {
             apart * apart
         });
         Ok(Terms::of("proximal", (0.5 * self.mu * squares) as f32))
-    }
-}
-
-impl Hyper for FedProx {
-    const ENTRY: Entry = Entry::new::<Self>(
-        "fedprox",
-        "Pull the local weights towards the global ones.",
-        "Li et al., MLSys 2020, arXiv:1812.06127",
-        "CE + mu/2 * ||w - w^t||^2",
-        Identity::KeysAtZero,
-        &[Parameter {
-            name: "mu",
-            symbol: "mu",
-            summary: "strength of the pull towards the global weights",
-            default: "0.01",
-            range: "0 or more",
-            paper: "tuned in {0.001, 0.01, 0.1, 1}",
-            at_zero: AtZero::FedAvg,
-        }],
-    );
-
-    fn check(&self) -> Result<(), Range> {
-        Range::check("mu", self.mu, self.mu.is_finite() && self.mu >= 0.0, "a finite number, 0 or more")
     }
 }
 

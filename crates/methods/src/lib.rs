@@ -1,49 +1,52 @@
 //! One file per federated method, and the registry that makes them by name.
 //!
-//! A method's file holds its hyper-parameters as a struct, the hooks of [`fedelity_fl::Method`] that it changes, and its
-//! [`Entry`]. Adding a method is that file, its `mod` line here and one line in the registry.
+//! A method's file has the equations of its paper, its hyper-parameters as a struct under
+//! [`method`](macro@fedelity_keys::method), and the hooks of [`fedelity_fl::Method`] that it changes. What several of
+//! them share has a file of its own.
 
-mod error;
-mod fedavg;
-mod fedcad;
-mod fedcurv;
-mod feddf;
-mod feddistill;
-mod feddistill_plus;
-mod fedgen;
-mod fedgkd;
-mod fedgkd_plus;
-mod fedgkd_vote;
-mod fedlsd;
-mod fednova;
-mod fedntd;
-mod fedprox;
-mod fedssd;
-mod moon;
+mod auxiliary;
+mod distil;
+mod history;
+mod number_or;
 pub mod registry;
-mod scaffold;
 pub mod server;
+mod steps;
 mod trainable;
 #[cfg(test)]
 mod trial;
 
-pub use error::{Error, Range};
-pub use fedavg::FedAvg;
-pub use fedcad::FedCad;
-pub use fedcurv::FedCurv;
-pub use feddf::FedDf;
-pub use feddistill::{Alpha, FedDistill, Mass};
-pub use feddistill_plus::FedDistillPlus;
-pub use fedgen::FedGen;
-pub use fedgkd::{Distance, FedGkd};
-pub use fedgkd_plus::FedGkdPlus;
-pub use fedgkd_vote::{FedGkdVote, InverseBuffer, Sharpness};
-pub use fedlsd::FedLsd;
-pub use fednova::{FedNova, effective_steps};
-pub use fedntd::FedNtd;
-pub use fedprox::FedProx;
-pub use fedssd::{Credibility, FedSsd, Weight};
-pub use moon::Moon;
-pub use registry::{AtZero, Built, Entry, Hyper, Identity, Parameter, build, entries, find};
-pub use scaffold::Scaffold;
-pub use server::{Composed, Rule, ServerConfig, ServerError, ServerOptimizer, ServerSettings};
+pub use number_or::NumberOr;
+pub use registry::{Built, Entry, Hyper, Identity, build, entries, find};
+pub use server::{Adaptive, Composed, Rule, ServerOptimizer};
+
+macro_rules! methods {
+    ($($module:ident::$method:ident),* $(,)?) => {
+        $(
+            mod $module;
+            pub use $module::*;
+        )*
+
+        static ENTRIES: &[Entry] = &[$($module::$method::ENTRY),*];
+    };
+}
+
+// All methods, in the order of the documentation. A new one is one more line.
+methods! {
+    fedavg::FedAvg,
+    fedprox::FedProx,
+    fedcurv::FedCurv,
+    fednova::FedNova,
+    scaffold::Scaffold,
+    moon::Moon,
+    fedlsd::FedLsd,
+    fedntd::FedNtd,
+    fedcad::FedCad,
+    fedssd::FedSsd,
+    feddistill::FedDistill,
+    fedgkd::FedGkd,
+    fedgkd_vote::FedGkdVote,
+    fedgkd_plus::FedGkdPlus,
+    feddistill_plus::FedDistillPlus,
+    fedgen::FedGen,
+    feddf::FedDf,
+}

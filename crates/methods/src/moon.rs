@@ -14,45 +14,34 @@
 //! round either, and random networks in place of the last local weights after it, which say nothing.
 
 use fedelity_fl::{Local, Method, Needs, Outbox, Payload, Result, Step, Teacher, Terms, Trained};
+use fedelity_keys::method;
 use fedelity_nn::loss;
-use serde::{Deserialize, Serialize};
-
-use crate::error::Range;
-use crate::registry::{AtZero, Entry, Hyper, Identity, Parameter};
 
 /// The client's weights after its last training, in its memory.
 const PREVIOUS: &str = "previous";
 
-/// MOON.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+/// Move features towards those of the global model and away from those of the last local one.
+#[method(
+    id = "moon",
+    reference = "Li, He, Song, CVPR 2021, arXiv:2103.16257",
+    equation = "CE - mu * log(e^(sim(z, z_glob)/tau) / (e^(sim(z, z_glob)/tau) + e^(sim(z, z_prev)/tau)))"
+)]
 pub struct Moon {
-    /// mu: the weight of the contrastive term. 0 or more; at 0 this is FedAvg and clients remember nothing.
-    ///
-    /// The paper: 5 on CIFAR-10, 1 on CIFAR-100 and Tiny-ImageNet.
+    /// Weight of the contrastive term.
+    #[key(default = 5.0, min = 0, paper = "5 (CIFAR-10), 1 (CIFAR-100, Tiny-ImageNet)", zero = fedavg)]
     pub mu: f64,
-    /// tau: the temperature of the similarities. Above 0; the paper: 0.5.
+    /// Temperature of the similarities.
+    #[key(default = 0.5, above = 0, paper = "0.5")]
     pub tau: f64,
 }
 
-impl Default for Moon {
-    fn default() -> Self {
-        Self { mu: 5.0, tau: 0.5 }
-    }
-}
-
 impl Method for Moon {
-    fn name(&self) -> &'static str {
-        "moon"
-    }
-
     fn needs(&self) -> Needs {
-        let on = self.mu != 0.0;
-        Needs { client_memory: on, projection: true, extra_passes: if on { 2 } else { 0 }, ..Needs::default() }
+        Needs { client_memory: true, projection: true, extra_passes: 2, ..Needs::default() }
     }
 
     fn teachers(&self, local: &Local<'_>) -> Result<Vec<Teacher>> {
-        if self.mu == 0.0 || local.memory.opt(PREVIOUS).is_none() {
+        if local.memory.opt(PREVIOUS).is_none() {
             return Ok(Vec::new());
         }
         let previous = local.memory.get_sized(PREVIOUS, local.global.len())?.clone();
@@ -60,58 +49,21 @@ impl Method for Moon {
     }
 
     fn loss(&self, _: &mut Local<'_>, step: &mut Step<'_>) -> Result<Terms> {
-        let ce = loss::cross_entropy(step.student.logits, step.labels, step.classes, 1.0, step.d_logits);
-        let terms = Terms::of("ce", ce);
-        if step.teachers() < 2 {
-            return Ok(terms);
+        let ce = step.cross_entropy();
+        if step.teachers() == 0 {
+            return Ok(ce);
         }
         let (z, width) = (step.student.features, step.features);
-        let (global, previous) = (step.teacher(0).features, step.teacher(1).features);
+        let (z_glob, z_prev) = (step.teacher(0).features, step.teacher(1).features);
         let (tau, mu) = (self.tau as f32, self.mu as f32);
-        let contrast = loss::contrast(z, global, previous, width, tau, mu, step.d_features());
-        Ok(terms.with("contrast", contrast))
+        Ok(ce.with("contrast", loss::contrast(z, z_glob, z_prev, width, tau, mu, step.d_features())))
     }
 
     fn finish(&self, local: &mut Local<'_>, done: &mut Trained<'_>) -> Result<Outbox> {
-        if self.mu == 0.0 || done.fitted.steps == 0 {
-            return Ok(Outbox { memory: local.memory.clone(), ..Outbox::default() });
+        if done.steps == 0 {
+            return Ok(Outbox::unchanged(local));
         }
         Ok(Outbox { memory: Payload::new().with(PREVIOUS, done.params), ..Outbox::default() })
-    }
-}
-
-impl Hyper for Moon {
-    const ENTRY: Entry = Entry::new::<Self>(
-        "moon",
-        "Move features towards those of the global model and away from those of the last local one.",
-        "Li, He, Song, CVPR 2021, arXiv:2103.16257",
-        "CE - mu * log(e^(sim(z, z_glob)/tau) / (e^(sim(z, z_glob)/tau) + e^(sim(z, z_prev)/tau)))",
-        Identity::KeysAtZero,
-        &[
-            Parameter {
-                name: "mu",
-                symbol: "mu",
-                summary: "weight of the contrastive term",
-                default: "5",
-                range: "0 or more",
-                paper: "5 (CIFAR-10), 1 (CIFAR-100, Tiny-ImageNet)",
-                at_zero: AtZero::FedAvg,
-            },
-            Parameter {
-                name: "tau",
-                symbol: "tau",
-                summary: "temperature of the similarities",
-                default: "0.5",
-                range: "above 0",
-                paper: "0.5",
-                at_zero: AtZero::Refused,
-            },
-        ],
-    );
-
-    fn check(&self) -> Result<(), Range> {
-        Range::check("mu", self.mu, self.mu.is_finite() && self.mu >= 0.0, "a finite number, 0 or more")?;
-        Range::check("tau", self.tau, self.tau.is_finite() && self.tau > 0.0, "a finite number above 0")
     }
 }
 
@@ -126,7 +78,7 @@ mod tests {
         let run = trial::Run { rounds: 1, ..trial::Run::default() };
         assert_eq!(run.global(Moon::default()), run.global(FedAvg {}));
         let (coordinator, memories) = run.finish(Moon::default());
-        let kept = memories.iter().filter(|memory| memory.opt(PREVIOUS).is_some()).count();
+        let kept = memories.values().filter(|memory| memory.opt(PREVIOUS).is_some()).count();
         assert_eq!(kept, run.per_round);
         assert!(coordinator.state().is_empty());
         assert_eq!(run.traffic(Moon::default()), run.traffic(FedAvg {}));

@@ -17,45 +17,53 @@
 //! Before the first c exists nothing is sent or added in its place. The rule is for SGD; another optimiser is refused,
 //! because the way is then no multiple of a gradient.
 
-use fedelity_fl::{Error, Gather, Local, Method, Needs, Outbox, Payload, Result, Server, Terms, Trained, Upload};
-use fedelity_nn::{Layout, OptimizerKind, Params};
-use serde::{Deserialize, Serialize};
+use fedelity_fl::{
+    Extra, FlError, Gather, Local, Method, Named, Needs, Outbox, Payload, Received, Result, Server, Terms, Trained,
+};
+use fedelity_keys::method;
+use fedelity_nn::{Layout, Model, OptimizerKind, Params};
 
-use crate::fednova::{effective_steps, momentum};
-use crate::registry::{Entry, Hyper, Identity};
-use crate::trainable;
+use crate::{steps, trainable};
 
 /// The server's control variate c, and a client's c_i in its memory: trainable parameters, packed.
 const CONTROL: &str = "control";
 /// What a client sends: c_i+ - c_i.
 const CHANGE: &str = "control-change";
 
-/// SCAFFOLD. It has no hyper-parameters of its own.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+/// Correct every local step by how this client's steps differ from everyone's.
+#[method(
+    id = "scaffold",
+    reference = "Karimireddy et al., ICML 2020, arXiv:1910.06378",
+    equation = "y <- y - eta * (g_i(y) - c_i + c)",
+    identity = FirstRound
+)]
 pub struct Scaffold {}
 
 impl Method for Scaffold {
-    fn name(&self) -> &'static str {
-        "scaffold"
-    }
-
     fn needs(&self) -> Needs {
         Needs { client_memory: true, ..Needs::default() }
     }
 
-    fn init(&self, server: &mut Server<'_>, _: &Params) -> Result<Payload> {
+    fn init(&self, server: &mut Server<'_>) -> Result<Payload> {
         match server.training.optimizer {
             OptimizerKind::Sgd { .. } => Ok(Payload::new()),
             OptimizerKind::Adam { .. } => {
                 let reason = "its control variates need SGD on the clients, not Adam".to_string();
-                Err(Error::Method { method: self.name(), reason })
+                Err(FlError::Method { method: self.name(), reason })
             }
         }
     }
 
-    fn prepare(&self, _: &mut Server<'_>, state: &mut Payload, _: &Params) -> Result<Payload> {
-        Ok(state.opt(CONTROL).map_or_else(Payload::new, |c| Payload::new().with(CONTROL, c.clone())))
+    fn sends(&self, model: &Model) -> Vec<Extra> {
+        vec![Extra::sometimes(CHANGE, model.layout().trainable_len())]
+    }
+
+    fn receives(&self, model: &Model) -> Vec<Extra> {
+        vec![Extra::sometimes(CONTROL, model.layout().trainable_len())]
+    }
+
+    fn prepare(&self, server: &mut Server<'_>) -> Result<Payload> {
+        Ok(server.state.opt(CONTROL).map_or_else(Payload::new, |c| Payload::new().with(CONTROL, c.clone())))
     }
 
     fn adjust(&self, local: &mut Local<'_>, y: &[f32], grad: &mut [f32]) -> Result<Terms> {
@@ -73,45 +81,27 @@ impl Method for Scaffold {
     }
 
     fn finish(&self, local: &mut Local<'_>, done: &mut Trained<'_>) -> Result<Outbox> {
-        let steps = effective_steps(done.fitted.steps, momentum(local.training.optimizer));
-        let way = steps * f64::from(local.lr);
+        let way = steps::taken(local, done) * f64::from(local.lr);
         if way <= 0.0 {
             // It did not move: there is nothing to learn about its gradients.
-            return Ok(Outbox { memory: local.memory.clone(), ..Outbox::default() });
+            return Ok(Outbox::unchanged(local));
         }
         let layout = local.model.layout();
         let (c, c_i) = (control(local.down, layout)?, control(local.memory, layout)?);
         let (global, y) = (trainable::pack(layout, local.global), trainable::pack(layout, done.params));
         let new = client_control(&global, &y, c, c_i, way);
-        let change: Vec<f32> = match c_i {
-            Some(c_i) => new.iter().zip(c_i).map(|(new, old)| new - old).collect(),
-            None => new.clone(),
-        };
+        let change = difference(new.len(), Some(&new), c_i);
         Ok(Outbox { upload: Payload::new().with(CHANGE, change), memory: Payload::new().with(CONTROL, new) })
     }
 
-    fn collect(
-        &self,
-        server: &mut Server<'_>,
-        _: &mut Payload,
-        _: &Params,
-        gather: &mut Gather,
-        upload: &Upload,
-    ) -> Result<()> {
-        if upload.extra.opt(CHANGE).is_some() {
-            let change = upload.extra.get_sized(CHANGE, server.model.layout().trainable_len())?;
+    fn collect(&self, _: &mut Server<'_>, gather: &mut Gather, upload: &Received) -> Result<()> {
+        if let Some(change) = upload.extra.opt(CHANGE) {
             gather.also(CHANGE).add(1.0, change)?;
         }
         gather.mean.add(upload.weight, &upload.params)
     }
 
-    fn conclude(
-        &self,
-        server: &mut Server<'_>,
-        state: &mut Payload,
-        _: &Params,
-        gather: &mut Gather,
-    ) -> Result<Params> {
+    fn conclude(&self, server: &mut Server<'_>, gather: &mut Gather, state: &mut Payload) -> Result<Params> {
         let changes = gather.also(CHANGE);
         if changes.added() > 0 {
             let c = state.slot(CONTROL, changes.sums().len());
@@ -123,23 +113,10 @@ impl Method for Scaffold {
     }
 }
 
-impl Hyper for Scaffold {
-    const ENTRY: Entry = Entry::new::<Self>(
-        "scaffold",
-        "Correct every local step by how this client's steps differ from everyone's.",
-        "Karimireddy et al., ICML 2020, arXiv:1910.06378",
-        "y <- y - eta * (g_i(y) - c_i + c)",
-        Identity::FirstRound,
-        &[],
-    );
-}
-
 /// A control variate, if there is one yet.
 fn control<'a>(payload: &'a Payload, layout: &Layout) -> Result<Option<&'a [f32]>> {
-    match payload.opt(CONTROL) {
-        Some(_) => Ok(Some(payload.get_sized(CONTROL, layout.trainable_len())?)),
-        None => Ok(None),
-    }
+    let there = payload.opt(CONTROL).map(|_| payload.get_sized(CONTROL, layout.trainable_len()));
+    Ok(there.transpose()?.map(|c| &c[..]))
 }
 
 /// c - c_i, where what is absent is zero.
@@ -171,7 +148,7 @@ mod tests {
         for case in cases {
             let get = |name: &str| numbers(&case["inputs"][name]);
             let number = |name: &str| case["inputs"][name].as_f64().unwrap();
-            let way = effective_steps(number("steps") as usize, number("momentum")) * number("lr");
+            let way = steps::effective(number("steps") as usize, number("momentum")) * number("lr");
             let (c, c_i) = (get("server_control"), get("client_control"));
             let found = client_control(&get("global"), &get("local"), Some(&c), Some(&c_i), way);
             close(&found, &case["expect"]["client_control"], 1e-6);
@@ -200,8 +177,8 @@ mod tests {
         let (coordinator, memories) = run.finish(Scaffold {});
         let c = coordinator.state().get(CONTROL).unwrap();
         for (k, c) in c.iter().enumerate() {
-            let mean: f32 = memories.iter().map(|memory| memory.opt(CONTROL).map_or(0.0, |c_i| c_i[k])).sum();
-            let mean = mean / memories.len() as f32;
+            let mean: f32 = memories.values().map(|memory| memory.opt(CONTROL).map_or(0.0, |c_i| c_i[k])).sum();
+            let mean = mean / run.sizes.len() as f32;
             assert!((c - mean).abs() <= 1e-5 * (1.0 + c.abs()), "{c} {mean}");
         }
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use fedelity_data::Split;
 use fedelity_fl::rng::below;
 use fedelity_fl::{
-    Coordinator, Federation, Local, Method, Payload, Purpose, Result, Samples, Scaling, Scratch, ServerData, Task,
-    Trainer, Training, Upload, Weighting, client, sample_clients, stream,
+    Coordinator, Federation, Local, Memories, Method, Payload, Purpose, Result, Samples, Scaling, Scratch, ServerData,
+    ServerState, TermMeans, Trainer, Training, Upload, Weighting, client, round, sample_clients, stream,
 };
-use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, Node, OptimizerKind, Params};
+use fedelity_nn::{Architecture, InputShape, Layer, Model, Node, OptimizerKind, Params, cpu};
 use serde_json::Value;
 
 const CLASSES: usize = 4;
@@ -51,7 +51,7 @@ pub(crate) fn six() -> Arc<Model> {
     let input = InputShape::Image { channels: 1, height: 1, width: 2 };
     let extractor = vec![Node::plain(Layer::Flatten)];
     let arch = Architecture { name: "six".into(), input, classes: 2, extractor, head: "fc".into() };
-    let model = Model::compile(&arch, Isa::detect()).unwrap();
+    let model = Model::compile(&arch, cpu()).unwrap();
     assert_eq!((model.layout().len(), model.layout().trainable_len()), (6, 6));
     Arc::new(model)
 }
@@ -63,7 +63,7 @@ pub(crate) fn model(batch_norm: bool) -> Arc<Model> {
     let rest = [Node::plain(Layer::Relu), Node::plain(Layer::Flatten), Node::named("dense", Layer::Dense { out: 7 })];
     let extractor = std::iter::once(conv).chain(norm).chain(rest).collect();
     let arch = Architecture { name: "small".into(), input: SHAPE, classes: CLASSES, extractor, head: "fc".into() };
-    Arc::new(Model::compile(&arch, Isa::detect()).unwrap())
+    Arc::new(Model::compile(&arch, cpu()).unwrap())
 }
 
 /// Images whose brightness follows the class, with noise.
@@ -105,7 +105,7 @@ pub(crate) fn with_local(model: &Model, global: &[f32], run: impl FnOnce(&mut Lo
 }
 
 pub(crate) fn upload(examples: usize, params: Vec<f32>, extra: Payload) -> Upload {
-    Upload { client: 0, examples, weight: 0.0, steps: 1, params: Params(params), extra }
+    Upload { round: 1, client: 0, examples, steps: 1, terms: TermMeans::default(), params: Params(params), extra }
 }
 
 /// The server after one round of these uploads, on the model of six numbers with ten clients.
@@ -154,10 +154,12 @@ fn close_round(
     uploads: impl Iterator<Item = Upload>,
 ) -> Result<Coordinator> {
     let federation = federation(six(), method, Training::default(), clients);
-    let mut coordinator = Coordinator::resume(federation, 1, Params(global.to_vec()), state)?;
-    coordinator.open()?;
-    for upload in uploads {
-        coordinator.accept(upload)?;
+    let kept = ServerState { round: 1, global: Arc::new(Params(global.to_vec())), state };
+    let mut coordinator = Coordinator::resume(federation, kept)?;
+    coordinator.open(&(0..clients).collect::<Vec<_>>())?;
+    for (client, upload) in uploads.enumerate() {
+        // What is rejected is not in the round, and that is all.
+        drop(coordinator.accept(Upload { client, ..upload })?);
     }
     coordinator.close()?;
     Ok(coordinator)
@@ -216,7 +218,7 @@ impl Run {
     }
 
     /// The server after the last round, and what each client remembers.
-    pub(crate) fn finish(&self, method: impl Method + 'static) -> (Coordinator, Vec<Payload>) {
+    pub(crate) fn finish(&self, method: impl Method + 'static) -> (Coordinator, Memories) {
         self.rounds(Arc::new(method), &mut |_, _| {}).unwrap()
     }
 
@@ -228,9 +230,8 @@ impl Run {
         found.into_iter().step_by(self.sizes.len()).collect()
     }
 
-    fn rounds(&self, method: Arc<dyn Method>, each: &mut dyn FnMut(u64, u64)) -> Result<(Coordinator, Vec<Payload>)> {
-        let mut coordinator = self.start_shared(method.clone())?;
-        let training = coordinator.federation().training.clone();
+    fn rounds(&self, method: Arc<dyn Method>, each: &mut dyn FnMut(u64, u64)) -> Result<(Coordinator, Memories)> {
+        let mut coordinator = self.start_shared(method)?;
         let (split, scaling) = (split(self.sizes.iter().sum()), scaling());
         let mut next = 0;
         let mut own = |size: &usize| {
@@ -238,24 +239,17 @@ impl Run {
             (next - *size as u32..next).collect::<Vec<u32>>()
         };
         let indices: Vec<Vec<u32>> = self.sizes.iter().map(&mut own).collect();
-        let mut memories = vec![Payload::new(); self.sizes.len()];
+        let mut memories = Memories::new();
         let mut trainer = Trainer::new(coordinator.federation().model.clone());
-        for round in 0..self.rounds {
-            let broadcast = coordinator.open()?;
-            let mut kept = Vec::new();
-            for k in sample_clients(5, round, self.sizes.len(), self.per_round.min(self.sizes.len())) {
+        for number in 0..self.rounds {
+            let clients = sample_clients(5, number, self.sizes.len(), self.per_round.min(self.sizes.len()));
+            round(&mut coordinator, &mut memories, &clients, |federation, broadcast, k, memory| {
                 let samples = Samples { split: &split, indices: &indices[k], scaling: &scaling };
-                let (method, memory) = (&*method, &memories[k]);
-                let task =
-                    Task { method, training: &training, seed: 5, client: k, samples, broadcast: &broadcast, memory };
+                let task = federation.task(k, samples, broadcast, memory);
                 let done = client(&mut trainer, &task, Params::default())?;
                 each(broadcast.bytes(), done.upload.bytes());
-                coordinator.accept(done.upload)?;
-                kept.push((k, done.memory));
-            }
-            let refused = coordinator.close()?;
-            let kept = kept.into_iter().filter(|(k, _)| !refused.contains(k));
-            kept.for_each(|(k, memory)| memories[k] = memory);
+                Ok(done)
+            })?;
         }
         Ok((coordinator, memories))
     }

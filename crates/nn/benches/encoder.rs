@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use fedelity_nn::{Batch, EncoderShape, InputShape, Isa, Model, Optimizer, OptimizerKind, encoder, loss};
+use fedelity_nn::{Batch, EncoderShape, InputShape, Model, OptimizerKind, cpu, encoder, loss};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -17,13 +17,13 @@ fn main() {
     let freeze = std::env::args().skip(1).find_map(|a| a.parse().ok());
     let shape = EncoderShape::named("minilm").unwrap();
     let input = InputShape::Tokens { vocabulary: 30_522, max_length: 128 };
-    let model = Model::compile(&encoder("minilm", &shape, false, freeze, input, CLASSES), Isa::detect()).unwrap();
+    let model = Model::compile(&encoder("minilm", &shape, false, freeze, input, CLASSES), cpu()).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let mut params = model.init(&mut rng);
     let mut grad = vec![0.0; params.len()];
     let adam = OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8 };
-    let mut optimizer = Optimizer::new(adam, 0.0, model.isa(), model.layout());
-    let mut workspace = model.workspace();
+    let mut optimizer = model.optimizer(adam, 0.0);
+    let mut workspace = model.session();
     let labels: Vec<u16> = (0..BATCH).map(|i| (i % CLASSES) as u16).collect();
     let indices: Vec<u32> = (0..BATCH as u32).collect();
     for length in [32, 128] {

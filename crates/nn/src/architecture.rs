@@ -7,21 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputShape {
     /// An image, or a row of numbers as an image of one line.
-    Image {
-        /// Colour channels.
-        channels: usize,
-        /// Rows.
-        height: usize,
-        /// Columns.
-        width: usize,
-    },
-    /// A text as numbers of tokens.
-    Tokens {
-        /// Tokens there are.
-        vocabulary: usize,
-        /// Tokens a text has at most.
-        max_length: usize,
-    },
+    Image { channels: usize, height: usize, width: usize },
+    /// A text as token IDs.
+    Tokens { vocabulary: usize, max_length: usize },
 }
 
 impl InputShape {
@@ -41,7 +29,6 @@ impl InputShape {
         }
     }
 
-    /// Whether an input has no values.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.len() == 0
@@ -53,23 +40,9 @@ impl InputShape {
 #[non_exhaustive]
 pub enum Layer {
     /// Convolution with a square kernel.
-    Conv {
-        /// Output channels.
-        out: usize,
-        /// Rows and columns of the kernel.
-        kernel: usize,
-        /// Pixels from one output to the next.
-        stride: usize,
-        /// Zeros around the input.
-        pad: usize,
-        /// Whether a bias is added.
-        bias: bool,
-    },
+    Conv { out: usize, kernel: usize, stride: usize, pad: usize, bias: bool },
     /// Fully connected layer with a bias.
-    Dense {
-        /// Output features.
-        out: usize,
-    },
+    Dense { out: usize },
     /// max(x, 0).
     Relu,
     /// Largest value of each window.
@@ -86,67 +59,44 @@ pub enum Layer {
     /// Batch normalisation with running statistics.
     BatchNorm,
     /// Zeroes features at random while training.
-    Dropout {
-        /// Probability of zero.
-        p: f32,
-    },
+    Dropout { p: f32 },
     /// Pixels of all channels to one row of features.
     Flatten,
     /// A row of a table for each token.
-    Embedding {
-        /// Width of a row.
-        width: usize,
-    },
+    Embedding { width: usize },
     /// BERT's embeddings: word, position and token type 0 summed, normalised, dropped out.
     Embeddings {
-        /// Width of a row.
         width: usize,
-        /// Positions there are.
         positions: usize,
         /// Token types there are; 0 for a model without them.
         types: usize,
-        /// What the normalisation adds to the variance.
         eps: f32,
-        /// Probability of zero while training.
         dropout: f32,
     },
     /// A transformer block on tokens: attention and two dense layers with GELU between them, each with a sum and a
     /// normalisation after it.
     Block {
-        /// Attention heads.
         heads: usize,
         /// Width between the two dense layers.
         hidden: usize,
-        /// What the normalisations add to the variance.
         eps: f32,
         /// Probability of zero while training, before each sum.
         dropout: f32,
-        /// The same for what attention looks at.
         attention_dropout: f32,
-        /// What its tensors are called.
         names: BlockNames,
     },
     /// The first token's row as the features of the text.
     FirstToken,
     /// A recurrent layer (LSTM) over the tokens; its last hidden state is the row of the text.
-    Lstm {
-        /// Width of the hidden state.
-        hidden: usize,
-    },
+    Lstm { hidden: usize },
     /// body(x) + shortcut(x); an empty shortcut is x itself.
-    Residual {
-        /// The layers of the long way.
-        body: Vec<Node>,
-        /// The layers of the short way.
-        shortcut: Vec<Node>,
-    },
+    Residual { body: Vec<Node>, shortcut: Vec<Node> },
 }
 
 /// What the tensors of a transformer block are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BlockNames {
-    /// As in BERT.
     Bert,
     /// As in DistilBERT.
     DistilBert,
@@ -155,11 +105,8 @@ pub enum BlockNames {
 /// The names of a block's parts.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockParts {
-    /// What looks.
     pub query: &'static str,
-    /// What is looked for.
     pub key: &'static str,
-    /// What is seen.
     pub value: &'static str,
     /// The dense layer after attention.
     pub out: &'static str,
@@ -174,7 +121,6 @@ pub struct BlockParts {
 }
 
 impl BlockNames {
-    /// The names of the parts.
     #[must_use]
     pub fn parts(self) -> BlockParts {
         match self {
@@ -207,7 +153,6 @@ impl BlockNames {
 pub struct Node {
     /// Prefix of the tensors' names; empty for layers without tensors.
     pub name: String,
-    /// The layer.
     pub layer: Layer,
     /// Whether its weights stay as they were loaded. Only token layers below all trained ones can be frozen.
     pub frozen: bool,
@@ -236,9 +181,7 @@ impl Node {
 /// A whole model: layers up to the features, then a linear head.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Architecture {
-    /// Name in the zoo.
     pub name: String,
-    /// What goes in.
     pub input: InputShape,
     /// Number of classes: what comes out.
     pub classes: usize,

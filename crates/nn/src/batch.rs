@@ -12,7 +12,6 @@ pub enum Batch<'a> {
     Bytes {
         /// All images, `[image][channel][row][column]`.
         pixels: &'a [u8],
-        /// Which of them are in the batch.
         indices: &'a [u32],
         /// Per channel.
         scale: &'a [f32],
@@ -28,10 +27,9 @@ pub enum Batch<'a> {
     Rows {
         /// All rows, `[row][column]`.
         values: &'a [f32],
-        /// Which of them are in the batch.
         indices: &'a [u32],
     },
-    /// Texts as numbers of tokens, each at least one and at most as many as the model takes.
+    /// Texts as token IDs, each at least one and at most as many as the model takes.
     Tokens {
         /// The tokens of all texts, one text after the other.
         ids: &'a [u32],

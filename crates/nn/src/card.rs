@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::architecture::{Architecture, InputShape};
 use crate::encoder::{EncoderShape, encoder};
-use crate::error::Error;
+use crate::error::NnError;
 use crate::residual::Stem;
 use crate::zoo::{self, ModelSpec};
 
@@ -16,26 +16,14 @@ use crate::zoo::{self, ModelSpec};
 #[non_exhaustive]
 pub enum Input {
     /// Images.
-    Image {
-        /// Colour channels.
-        channels: usize,
-        /// Rows.
-        height: usize,
-        /// Columns.
-        width: usize,
-    },
+    Image { channels: usize, height: usize, width: usize },
     /// Rows of numbers.
     Numbers {
         /// Numbers in a row.
         width: usize,
     },
-    /// Texts as numbers of tokens.
-    Tokens {
-        /// Tokens there are.
-        vocabulary: usize,
-        /// Tokens a text has at most.
-        max_length: usize,
-    },
+    /// Texts as token IDs.
+    Tokens { vocabulary: usize, max_length: usize },
 }
 
 impl Input {
@@ -75,9 +63,7 @@ pub enum Reading {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Card {
-    /// Name in the zoo.
     pub model: String,
-    /// Whether it has a projection head.
     pub projection: bool,
     /// How a residual network starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -85,7 +71,6 @@ pub struct Card {
     /// The sizes of a text encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoder: Option<EncoderShape>,
-    /// What it reads.
     pub input: Input,
     /// The classes by name; output `k` means `classes[k]`.
     pub classes: Vec<String>,
@@ -111,8 +96,8 @@ impl Card {
     ///
     /// # Errors
     /// When the description contradicts itself.
-    pub fn architecture(&self) -> Result<Architecture, Error> {
-        self.check().map_err(|reason| Error::DoesNotFit { model: self.model.clone(), reason })?;
+    pub fn architecture(&self) -> Result<Architecture, NnError> {
+        self.check().map_err(|reason| NnError::DoesNotFit { model: self.model.clone(), reason })?;
         let (input, classes) = (self.input.shape(), self.classes.len());
         match &self.encoder {
             Some(shape) => Ok(encoder(&self.model, shape, self.projection, None, input, classes)),
@@ -140,7 +125,7 @@ impl Card {
             Input::Tokens { vocabulary, max_length } => {
                 let positions = self.encoder.as_ref().map_or(MOST, |shape| shape.positions);
                 if vocabulary == 0 || vocabulary > MOST || max_length == 0 || max_length > positions {
-                    return Err(format!("{vocabulary} tokens, {max_length} a text, {positions} positions"));
+                    return Err(format!("{vocabulary} tokens, {max_length} per text, {positions} positions"));
                 }
                 if let Some(Reading::Words(words)) = &self.reading
                     && words.len() > vocabulary

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 
 use half::{bf16, f16};
@@ -11,7 +11,7 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
 use serde::Deserialize;
 
 use crate::card::Card;
-use crate::error::Error;
+use crate::error::NnError;
 use crate::layout::{Layout, Params, Tensor};
 use crate::model::Model;
 
@@ -26,7 +26,7 @@ const LONGEST_HEADER: u64 = 100_000_000;
 
 /// The part of a file's header that is not about tensors.
 #[derive(Deserialize)]
-struct Header {
+struct FileHeader {
     #[serde(rename = "__metadata__", default)]
     metadata: BTreeMap<String, String>,
 }
@@ -58,7 +58,7 @@ impl View for Slice<'_> {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn save(path: &Path, layout: &Layout, params: &Params, card: Option<&Card>) -> Result<(), Error> {
+pub fn save(path: &Path, layout: &Layout, params: &Params, card: Option<&Card>) -> Result<(), NnError> {
     write(path, &[(layout, params)], card)
 }
 
@@ -66,41 +66,29 @@ pub fn save(path: &Path, layout: &Layout, params: &Params, card: Option<&Card>) 
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn save_model(path: &Path, model: &Model, params: &[f32], card: Option<&Card>) -> Result<(), Error> {
+pub fn save_model(path: &Path, model: &Model, params: &[f32], card: Option<&Card>) -> Result<(), NnError> {
     write(path, &[(model.frozen_layout(), model.frozen()), (model.layout(), params)], card)
 }
 
-fn write(path: &Path, parts: &[(&Layout, &[f32])], card: Option<&Card>) -> Result<(), Error> {
+fn write(path: &Path, parts: &[(&Layout, &[f32])], card: Option<&Card>) -> Result<(), NnError> {
     let tensors = parts.iter().flat_map(|&(layout, values)| {
         layout.tensors().iter().map(move |t| (t.name.as_str(), Slice { shape: &t.shape, data: &values[t.range()] }))
     });
-    let bad = |reason: String| Error::BadFile { reason, path: path.to_owned() };
+    let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
     let card = card.map(serde_json::to_string).transpose().map_err(|e| bad(e.to_string()))?;
     // One entry, because the format's library writes several in an order that changes from run to run.
     let metadata = card.map(|card| HashMap::from([(CARD.to_owned(), card)]));
     let bytes = safetensors::serialize(tensors, metadata).map_err(|e| bad(e.to_string()))?;
-    let io = |source| Error::Io { source, path: path.to_owned() };
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = Path::new(&partial);
-    let written = fs::File::create(partial).and_then(|mut file| {
-        file.write_all(&bytes)?;
-        file.sync_all()
-    });
-    written.and_then(|()| fs::rename(partial, path)).map_err(|e| {
-        // The first error is the one to report.
-        let _ = fs::remove_file(partial);
-        io(e)
-    })
+    fedelity_files::write(path, &bytes).map_err(|source| NnError::Io { source, path: path.to_owned() })
 }
 
 /// What the file says about its model; `None` if it says nothing, as files of other programs.
 ///
 /// # Errors
 /// When the file cannot be read, or what it says cannot be understood.
-pub fn card(path: &Path) -> Result<Option<Card>, Error> {
-    let io = |source| Error::Io { source, path: path.to_owned() };
-    let bad = |reason: String| Error::BadFile { reason, path: path.to_owned() };
+pub fn card(path: &Path) -> Result<Option<Card>, NnError> {
+    let io = |source| NnError::Io { source, path: path.to_owned() };
+    let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
     let file = fs::File::open(path).map_err(io)?;
     let mut header = Vec::new();
     (&file).take(8).read_to_end(&mut header).map_err(io)?;
@@ -109,7 +97,7 @@ pub fn card(path: &Path) -> Result<Option<Card>, Error> {
         return Err(bad("not a safetensors file".to_owned()));
     }
     file.take(length).read_to_end(&mut header).map_err(io)?;
-    let header: Header =
+    let header: FileHeader =
         serde_json::from_slice(&header[8..]).map_err(|e| bad(format!("not a safetensors file ({e})")))?;
     let Some(text) = header.metadata.get(CARD) else { return Ok(None) };
     serde_json::from_str(text).map(Some).map_err(|e| bad(format!("its description cannot be understood ({e})")))
@@ -119,12 +107,12 @@ pub fn card(path: &Path) -> Result<Option<Card>, Error> {
 ///
 /// # Errors
 /// When the file cannot be read or does not fit the layout.
-pub fn load(path: &Path, layout: &Layout) -> Result<Params, Error> {
-    let bytes = fs::read(path).map_err(|source| Error::Io { source, path: path.to_owned() })?;
-    let bad = |reason: String| Error::BadFile { reason, path: path.to_owned() };
+pub fn load(path: &Path, layout: &Layout) -> Result<Params, NnError> {
+    let bytes = fs::read(path).map_err(|source| NnError::Io { source, path: path.to_owned() })?;
+    let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
     let file = SafeTensors::deserialize(&bytes).map_err(|e| bad(format!("not a safetensors file ({e})")))?;
     // Everything is looked at before memory is taken: a file can say that it is a larger model than it is.
-    let views: Result<Vec<TensorView<'_>>, Error> = layout
+    let views: Result<Vec<TensorView<'_>>, NnError> = layout
         .tensors()
         .iter()
         .map(|tensor| {

@@ -5,21 +5,17 @@ use serde::{Deserialize, Serialize};
 use crate::architecture::{Architecture, BlockNames, InputShape, Layer, Node};
 
 /// Width of the projection before the classifier (FedGKD+, MOON).
-const PROJECTION: usize = 256;
+pub(crate) const PROJECTION: usize = 256;
 
 /// Sizes of an encoder, as its config.json has them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct EncoderShape {
-    /// What its tensors are called.
     pub names: BlockNames,
     /// What stands before all of its tensors' names, with the dot; often nothing.
     pub prefix: String,
-    /// Width of a token.
     pub width: usize,
-    /// Transformer blocks.
     pub layers: usize,
-    /// Attention heads.
     pub heads: usize,
     /// Width between the two dense layers of a block.
     pub hidden: usize,
@@ -27,27 +23,17 @@ pub struct EncoderShape {
     pub positions: usize,
     /// Token types; DistilBERT has none.
     pub types: usize,
-    /// What normalisations add to the variance.
     pub eps: f32,
-    /// Probability of zero while training.
     pub dropout: f32,
-    /// The same for what attention looks at.
     pub attention_dropout: f32,
     /// The same in the classifier.
     pub head_dropout: f32,
 }
 
 impl EncoderShape {
-    /// The usual sizes: `minilm` (6 layers of 384), `distilbert` (6 of 768), `bert` (12 of 768).
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        let (names, width, layers) = match name {
-            "minilm" => (BlockNames::Bert, 384, 6),
-            "distilbert" => (BlockNames::DistilBert, 768, 6),
-            "bert" => (BlockNames::Bert, 768, 12),
-            _ => return None,
-        };
-        Some(Self {
+    /// An encoder with the usual sizes for this width and so many layers.
+    pub(crate) fn new(names: BlockNames, width: usize, layers: usize) -> Self {
+        Self {
             names,
             prefix: String::new(),
             width,
@@ -60,7 +46,7 @@ impl EncoderShape {
             dropout: 0.1,
             attention_dropout: 0.1,
             head_dropout: 0.2,
-        })
+        }
     }
 
     /// The same sizes with one probability for all dropout inside the encoder.

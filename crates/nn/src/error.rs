@@ -2,40 +2,26 @@
 
 use std::path::PathBuf;
 
-/// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum NnError {
     /// The name is not in the zoo.
     #[error("there is no model {name:?}; the models are {known}")]
-    UnknownModel {
-        /// What was asked for.
-        name: String,
-        /// The names that exist.
-        known: String,
-    },
+    UnknownModel { name: String, known: String },
+    /// This machine has no such engine.
+    #[error("there is no engine {name:?}: this machine has {known}")]
+    UnknownEngine { name: String, known: String },
     /// The model does not take inputs of this shape.
     #[error("model {model:?} does not fit the data: {reason}")]
     DoesNotFit {
-        /// The model.
         model: String,
         /// The layer and the shape that do not go together.
         reason: String,
     },
     /// A model file could not be read or written.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The operating system's reason.
-        source: std::io::Error,
-        /// The file.
-        path: PathBuf,
-    },
+    Io { source: std::io::Error, path: PathBuf },
     /// A model file is not what it should be.
     #[error("{}: {reason}", path.display())]
-    BadFile {
-        /// What is wrong with it.
-        reason: String,
-        /// The file.
-        path: PathBuf,
-    },
+    BadFile { reason: String, path: PathBuf },
 }

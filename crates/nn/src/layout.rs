@@ -40,7 +40,6 @@ pub struct Tensor {
     pub shape: Vec<usize>,
     /// Where it starts in the flat buffer.
     pub offset: usize,
-    /// Number of elements.
     pub len: usize,
     /// Whether an optimiser moves it. Running statistics are not trainable.
     pub trainable: bool,
@@ -64,19 +63,16 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The tensors, in the order of the buffer.
     #[must_use]
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
 
-    /// Length of the flat buffer.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no parameters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

@@ -2,60 +2,61 @@
 
 use std::sync::Arc;
 
-use fedelity_kernels::{Isa, affine};
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::architecture::{Architecture, InputShape};
-use crate::compile;
-use crate::error::Error;
+use crate::engine::{Engine, Program, Session};
+use crate::error::NnError;
 use crate::layout::{Init, Layout, Params};
-use crate::plan::{Plan, RowOp};
-use crate::workspace::Workspace;
+use crate::optimizer::{Optimizer, OptimizerKind};
+use crate::outline::Outline;
 
-/// A model ready to run. Immutable; each worker runs it in a [`Workspace`] of its own.
+/// A model ready to run. Immutable; each worker runs it in a [`Session`] of its own.
 #[derive(Clone, Debug)]
 pub struct Model {
     name: String,
     input: InputShape,
     classes: usize,
-    isa: Isa,
-    plan: Arc<Plan>,
+    engine: Arc<dyn Engine>,
+    outline: Arc<Outline>,
+    program: Arc<dyn Program>,
     frozen: Arc<[f32]>,
-    start: Option<Arc<Start>>,
+    start: Option<Arc<InitialWeights>>,
 }
 
 /// Where parameters start when they do not start at random.
 #[derive(Clone, Debug)]
-pub(crate) struct Start {
+pub(crate) struct InitialWeights {
     pub params: Params,
     /// For each tensor whether `params` has it.
     pub given: Vec<bool>,
 }
 
 impl Model {
-    /// Compiles an architecture for an instruction set.
+    /// Prepares an architecture to run on an engine.
     ///
     /// # Errors
     /// When the layers do not fit the input's shape.
-    pub fn compile(arch: &Architecture, isa: Isa) -> Result<Self, Error> {
+    pub fn compile(arch: &Architecture, engine: Arc<dyn Engine>) -> Result<Self, NnError> {
         if arch.input.is_empty() || arch.classes == 0 {
             let reason = format!("{:?} with {} classes is empty", arch.input, arch.classes);
-            return Err(Error::DoesNotFit { model: arch.name.clone(), reason });
+            return Err(NnError::DoesNotFit { model: arch.name.clone(), reason });
         }
-        let plan = Arc::new(compile::plan(arch, isa)?);
+        let outline = Outline::of(arch)?;
+        let program = engine.compile(arch, &outline)?;
         Ok(Self {
             name: arch.name.clone(),
             input: arch.input,
             classes: arch.classes,
-            isa,
-            frozen: vec![0.0; plan.frozen.len()].into(),
+            frozen: vec![0.0; outline.frozen.len()].into(),
             start: None,
-            plan,
+            engine,
+            outline: Arc::new(outline),
+            program,
         })
     }
 
-    /// Name in the zoo.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -64,13 +65,13 @@ impl Model {
     /// Names, shapes and places of the parameters.
     #[must_use]
     pub fn layout(&self) -> &Layout {
-        &self.plan.layout
+        &self.outline.layout
     }
 
     /// Names, shapes and places of the frozen weights. They are not among the parameters: they neither train nor travel.
     #[must_use]
     pub fn frozen_layout(&self) -> &Layout {
-        &self.plan.frozen
+        &self.outline.frozen
     }
 
     /// The frozen weights. They are zero until a [`Pretrained`](crate::Pretrained) model brings them.
@@ -80,18 +81,16 @@ impl Model {
     }
 
     /// The same model with these frozen weights and these parameters to start from.
-    pub(crate) fn with_weights(self, frozen: Params, start: Start) -> Self {
-        assert_eq!(frozen.len(), self.plan.frozen.len(), "the frozen weights are read by their layout");
+    pub(crate) fn with_weights(self, frozen: Params, start: InitialWeights) -> Self {
+        assert_eq!(frozen.len(), self.frozen_layout().len(), "the frozen weights are read by their layout");
         Self { frozen: frozen.0.into(), start: Some(Arc::new(start)), ..self }
     }
 
-    /// Shape of the input.
     #[must_use]
     pub fn input(&self) -> InputShape {
         self.input
     }
 
-    /// Number of classes.
     #[must_use]
     pub fn classes(&self) -> usize {
         self.classes
@@ -100,25 +99,45 @@ impl Model {
     /// Number of features: what the head reads.
     #[must_use]
     pub fn features(&self) -> usize {
-        self.head().0
+        self.outline.features
     }
 
-    /// Instruction set it was compiled for.
+    /// What runs it.
     #[must_use]
-    pub fn isa(&self) -> Isa {
-        self.isa
+    pub fn engine(&self) -> &dyn Engine {
+        &*self.engine
     }
 
     /// Multiply-adds of the forward pass for one sample.
     #[must_use]
     pub fn multiply_adds(&self) -> usize {
-        self.plan.multiply_adds
+        self.outline.multiply_adds
     }
 
-    /// Buffers to run the model in. They grow to the largest batch seen and are then reused.
+    /// Memory for one worker to run the model in. It grows to the largest batch seen and is then reused.
     #[must_use]
-    pub fn workspace(&self) -> Workspace {
-        Workspace::new(Arc::clone(&self.plan), self.isa, self.input, Arc::clone(&self.frozen))
+    pub fn session(&self) -> Box<dyn Session> {
+        self.program.session(Arc::clone(&self.frozen))
+    }
+
+    /// An optimiser for the trainable parameters.
+    #[must_use]
+    pub fn optimizer(&self, kind: OptimizerKind, weight_decay: f32) -> Optimizer {
+        Optimizer::new(Arc::clone(&self.engine), self.layout(), kind, weight_decay)
+    }
+
+    /// Scales the gradient down to norm `max` if it is longer; returns the norm it had. Trainable parts only.
+    pub fn clip_norm(&self, grad: &mut [f32], max: f32) -> f64 {
+        let trainable = self.layout().trainable();
+        let norm = trainable.iter().map(|r| self.engine.squared_norm(&grad[r.clone()])).sum::<f64>().sqrt();
+        // The small number is PyTorch's guard against a division by zero.
+        let scale = (f64::from(max) / (norm + 1e-6)) as f32;
+        if scale < 1.0 {
+            for range in trainable {
+                grad[range.clone()].iter_mut().for_each(|g| *g *= scale);
+            }
+        }
+        norm
     }
 
     /// The parameters to start from: those that were loaded; else PyTorch's default for each kind of layer, and BERT's for
@@ -152,10 +171,7 @@ impl Model {
 
     /// The head's logits for given features, as rows.
     pub fn head_forward(&self, params: &[f32], features: &[f32], logits: &mut [f32]) {
-        let (inputs, outputs, weight, bias) = self.head();
-        let samples = features.len() / inputs;
-        let sizes = (samples, inputs, outputs);
-        affine::forward(self.isa(), logits, features, &params[weight], &params[bias], sizes, false);
+        self.program.head_forward(params, features, logits);
     }
 
     /// Gradients of the head alone: adds to the features' gradient and to the parameters', where they are wanted.
@@ -167,24 +183,6 @@ impl Model {
         d_features: Option<&mut [f32]>,
         grad: Option<&mut [f32]>,
     ) {
-        let (inputs, outputs, weight, bias) = self.head();
-        let samples = features.len() / inputs;
-        let sizes = (samples, inputs, outputs);
-        if let Some(grad) = grad {
-            affine::weight_gradient(self.isa(), &mut grad[weight.clone()], d_logits, features, sizes);
-            affine::bias_gradient(&mut grad[bias], d_logits, samples, outputs);
-        }
-        if let Some(d_features) = d_features {
-            affine::input_gradient(self.isa(), d_features, d_logits, &params[weight], sizes, true);
-        }
-    }
-
-    fn head(&self) -> (usize, usize, std::ops::Range<usize>, std::ops::Range<usize>) {
-        match self.plan.rows.last() {
-            Some(RowOp::Dense { inputs, outputs, weight, bias, .. }) => {
-                (*inputs, *outputs, weight.clone(), bias.clone())
-            }
-            _ => unreachable!("a plan ends with its head"),
-        }
+        self.program.head_backward(params, features, d_logits, d_features, grad);
     }
 }

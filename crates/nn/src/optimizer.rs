@@ -1,12 +1,11 @@
 //! SGD with momentum and Adam, with PyTorch's semantics, on the trainable parts of the flat buffer.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use fedelity_kernels::{Isa, elementwise};
-
+use crate::engine::{AdamStep, Engine, SgdStep};
 use crate::layout::Layout;
 
-/// Which optimiser.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OptimizerKind {
     /// v = momentum * v + g; w -= lr * v.
@@ -30,7 +29,7 @@ pub enum OptimizerKind {
 pub struct Optimizer {
     kind: OptimizerKind,
     weight_decay: f32,
-    isa: Isa,
+    engine: Arc<dyn Engine>,
     ranges: Vec<Range<usize>>,
     first: Vec<f32>,
     second: Vec<f32>,
@@ -38,9 +37,7 @@ pub struct Optimizer {
 }
 
 impl Optimizer {
-    /// An optimiser for the trainable parts of `layout`.
-    #[must_use]
-    pub fn new(kind: OptimizerKind, weight_decay: f32, isa: Isa, layout: &Layout) -> Self {
+    pub(crate) fn new(engine: Arc<dyn Engine>, layout: &Layout, kind: OptimizerKind, weight_decay: f32) -> Self {
         let len = layout.trainable_len();
         let (first, second) = match kind {
             OptimizerKind::Sgd { .. } => (len, 0),
@@ -49,7 +46,7 @@ impl Optimizer {
         Self {
             kind,
             weight_decay,
-            isa,
+            engine,
             ranges: layout.trainable().to_vec(),
             first: vec![0.0; first],
             second: vec![0.0; second],
@@ -68,7 +65,7 @@ impl Optimizer {
 
     /// Moves the trainable parameters one step. `params` and `grad` have the full length.
     pub fn step(&mut self, params: &mut [f32], grad: &[f32], lr: f32) {
-        let is_first = self.steps == 0;
+        let (first, weight_decay) = (self.steps == 0, self.weight_decay);
         self.steps = self.steps.saturating_add(1);
         let mut at = 0;
         for range in &self.ranges {
@@ -78,29 +75,14 @@ impl Optimizer {
             match self.kind {
                 OptimizerKind::Sgd { momentum } => {
                     let v = &mut self.first[part];
-                    elementwise::sgd_step(self.isa, w, v, g, lr, momentum, self.weight_decay, is_first);
+                    self.engine.sgd(SgdStep { w, v, g, lr, momentum, weight_decay, first });
                 }
                 OptimizerKind::Adam { beta1, beta2, eps } => {
                     let (m, v) = (&mut self.first[part.clone()], &mut self.second[part]);
-                    let betas = (beta1, beta2);
-                    elementwise::adam_step(self.isa, w, m, v, g, lr, betas, eps, self.weight_decay, self.steps);
+                    let (betas, t) = ((beta1, beta2), self.steps);
+                    self.engine.adam(AdamStep { w, m, v, g, lr, betas, eps, weight_decay, t });
                 }
             }
         }
     }
-}
-
-/// Scales the gradient down to norm `max` if it is longer; returns the norm it had. Trainable parts only.
-pub fn clip_norm(isa: Isa, layout: &Layout, grad: &mut [f32], max: f32) -> f64 {
-    let norm = layout.trainable().iter().map(|r| elementwise::squared_norm(isa, &grad[r.clone()])).sum::<f64>().sqrt();
-    // The small number is PyTorch's guard against a division by zero.
-    let scale = (f64::from(max) / (norm + 1e-6)) as f32;
-    if scale < 1.0 {
-        for range in layout.trainable() {
-            for g in &mut grad[range.clone()] {
-                *g *= scale;
-            }
-        }
-    }
-    norm
 }

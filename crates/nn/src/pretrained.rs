@@ -9,13 +9,12 @@ use serde_json::Value;
 use crate::architecture::BlockNames;
 use crate::checkpoint;
 use crate::encoder::EncoderShape;
-use crate::error::Error;
+use crate::error::NnError;
 use crate::layout::{Layout, Params};
-use crate::model::{Model, Start};
+use crate::model::{InitialWeights, Model};
 
 /// The sizes.
 const CONFIG: &str = "config.json";
-/// The weights.
 const WEIGHTS: &str = "model.safetensors";
 /// A tensor that every encoder has.
 const WORDS: &str = "embeddings.word_embeddings.weight";
@@ -41,12 +40,12 @@ impl Pretrained {
     ///
     /// # Errors
     /// When a file is missing or is not what it should be.
-    pub fn open(folder: &Path) -> Result<Self, Error> {
+    pub fn open(folder: &Path) -> Result<Self, NnError> {
         let path = folder.join(CONFIG);
-        let text = fs::read_to_string(&path).map_err(|source| Error::Io { source, path: path.clone() })?;
-        let (shape, vocabulary) = shape(&text).map_err(|reason| Error::BadFile { reason, path })?;
+        let text = fs::read_to_string(&path).map_err(|source| NnError::Io { source, path: path.clone() })?;
+        let (shape, vocabulary) = shape(&text).map_err(|reason| NnError::BadFile { reason, path })?;
         let path = folder.join(WEIGHTS);
-        let bytes = fs::read(&path).map_err(|source| Error::Io { source, path: path.clone() })?;
+        let bytes = fs::read(&path).map_err(|source| NnError::Io { source, path: path.clone() })?;
         let mut found = Self { folder: folder.to_owned(), shape, vocabulary, bytes };
         let prefix = {
             let file = found.file()?;
@@ -58,13 +57,11 @@ impl Pretrained {
         Ok(found)
     }
 
-    /// The sizes of the encoder.
     #[must_use]
     pub fn shape(&self) -> &EncoderShape {
         &self.shape
     }
 
-    /// Tokens there are.
     #[must_use]
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
@@ -80,7 +77,7 @@ impl Pretrained {
     ///
     /// # Errors
     /// When a tensor is missing, has another shape, or belongs to no part of the model.
-    pub fn load(&self, model: Model) -> Result<Model, Error> {
+    pub fn load(&self, model: Model) -> Result<Model, NnError> {
         let file = self.file()?;
         let (params, given) = self.read(&file, model.layout())?;
         let (frozen, _) = self.read(&file, model.frozen_layout())?;
@@ -95,11 +92,11 @@ impl Pretrained {
         if let Some(extra) = names.into_iter().find(|name| !known(name)) {
             return Err(self.bad(format!("tensor {extra:?} does not belong to model {:?}", model.name())));
         }
-        Ok(model.with_weights(frozen, Start { params, given }))
+        Ok(model.with_weights(frozen, InitialWeights { params, given }))
     }
 
     /// The tensors of a layout, and for each whether the file has it.
-    fn read(&self, file: &SafeTensors<'_>, layout: &Layout) -> Result<(Params, Vec<bool>), Error> {
+    fn read(&self, file: &SafeTensors<'_>, layout: &Layout) -> Result<(Params, Vec<bool>), NnError> {
         let (mut values, mut given) = (Params(vec![0.0; layout.len()]), Vec::new());
         for tensor in layout.tensors() {
             let name = &tensor.name;
@@ -114,12 +111,12 @@ impl Pretrained {
         Ok((values, given))
     }
 
-    fn file(&self) -> Result<SafeTensors<'_>, Error> {
+    fn file(&self) -> Result<SafeTensors<'_>, NnError> {
         SafeTensors::deserialize(&self.bytes).map_err(|e| self.bad(format!("not a safetensors file ({e})")))
     }
 
-    fn bad(&self, reason: String) -> Error {
-        Error::BadFile { reason, path: self.folder.join(WEIGHTS) }
+    fn bad(&self, reason: String) -> NnError {
+        NnError::BadFile { reason, path: self.folder.join(WEIGHTS) }
     }
 }
 

@@ -1,17 +1,17 @@
 //! Residual networks: a stem, stages of blocks, the mean over all pixels.
 
 use fedelity_kernels::pool::Window;
-use serde::{Deserialize, Serialize};
+use fedelity_keys::Choice;
 
 use crate::architecture::{InputShape, Layer, Node};
 
 /// How a residual network starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum Stem {
     /// A 3x3 convolution, for small images.
     Cifar,
     /// A 7x7 convolution and a pooling, both with stride 2.
+    #[choice("imagenet")]
     ImageNet,
 }
 
@@ -19,21 +19,6 @@ pub enum Stem {
 const SMALL: usize = 64;
 
 impl Stem {
-    /// The names, in the order of the variants.
-    pub const NAMES: [&'static str; 2] = ["cifar", "imagenet"];
-
-    /// The stem of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Cifar, Self::ImageNet].into_iter().find(|stem| stem.name() == name)
-    }
-
-    /// The name, one of [`Stem::NAMES`].
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Self::NAMES[usize::from(self == Self::ImageNet)]
-    }
-
     /// The usual one for inputs of this shape: [`Stem::Cifar`] up to 64 pixels a side.
     #[must_use]
     pub fn usual(input: InputShape) -> Self {
@@ -59,22 +44,8 @@ pub struct ResidualShape {
 const EXPANSION: usize = 4;
 
 impl ResidualShape {
-    /// The networks of the zoo: `resnet8-gn`, `resnet18` and `resnet50` with `-gn` (16 channels a group) or `-bn`.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        let (size, norm) = name.split_once('-')?;
-        let norm = match norm {
-            "gn" => Layer::GroupNorm { channels_per_group: 16 },
-            "bn" => Layer::BatchNorm,
-            _ => return None,
-        };
-        let (width, blocks, bottleneck) = match size {
-            "resnet8" if norm != Layer::BatchNorm => (16, vec![1, 1, 1], false),
-            "resnet18" => (64, vec![2, 2, 2, 2], false),
-            "resnet50" => (64, vec![3, 4, 6, 3], true),
-            _ => return None,
-        };
-        Some(Self { width, blocks, bottleneck, norm })
+    pub(crate) fn new(width: usize, blocks: &[usize], bottleneck: bool, norm: Layer) -> Self {
+        Self { width, blocks: blocks.to_vec(), bottleneck, norm }
     }
 
     /// Number of features: the channels of the last stage.

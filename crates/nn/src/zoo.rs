@@ -5,19 +5,15 @@
 
 use fedelity_kernels::pool::Window;
 
-use crate::architecture::{Architecture, InputShape, Layer, Node};
-use crate::encoder::{EncoderShape, encoder};
-use crate::error::Error;
+use crate::architecture::{Architecture, BlockNames, InputShape, Layer, Node};
+use crate::encoder::{EncoderShape, PROJECTION, encoder};
+use crate::error::NnError;
 use crate::residual::{ResidualShape, Stem};
 use crate::vgg::vgg11;
-
-/// Width of the projection head's output (MOON, FedGKD+).
-const PROJECTION: usize = 256;
 
 /// Which model to build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelSpec {
-    /// A name of [`NAMES`].
     pub name: String,
     /// Whether a two-layer projection head stands between the features and the classifier.
     pub projection: bool,
@@ -33,66 +29,131 @@ impl ModelSpec {
     }
 }
 
+/// A model of the zoo.
+#[derive(Debug)]
+pub struct ZooModel {
+    pub name: &'static str,
+    pub summary: &'static str,
+    kind: ZooKind,
+}
+
+#[derive(Debug)]
+enum ZooKind {
+    Layers { extractor: fn() -> Vec<Node>, head: &'static str, features: fn(InputShape) -> usize },
+    Residual { shape: fn() -> ResidualShape, has_stem: bool },
+    Encoder { names: BlockNames, width: usize, layers: usize },
+}
+
+const fn layers(
+    name: &'static str,
+    summary: &'static str,
+    extractor: fn() -> Vec<Node>,
+    head: &'static str,
+    features: fn(InputShape) -> usize,
+) -> ZooModel {
+    ZooModel { name, summary, kind: ZooKind::Layers { extractor, head, features } }
+}
+
+const fn residual(name: &'static str, summary: &'static str, shape: fn() -> ResidualShape) -> ZooModel {
+    ZooModel { name, summary, kind: ZooKind::Residual { shape, has_stem: true } }
+}
+
+const fn bert(name: &'static str, summary: &'static str, names: BlockNames, width: usize, layers: usize) -> ZooModel {
+    ZooModel { name, summary, kind: ZooKind::Encoder { names, width, layers } }
+}
+
+const GROUPS: Layer = Layer::GroupNorm { channels_per_group: 16 };
+
 /// Every model of the zoo.
-pub const NAMES: &[&str] = &[
-    "logistic",
-    "mlp",
-    "simple-cnn",
-    "ntd-cnn",
-    "resnet8-gn",
-    "resnet18-gn",
-    "resnet18-bn",
-    "resnet50-gn",
-    "resnet50-bn",
-    "vgg11",
-    "lstm",
-    "minilm",
-    "distilbert",
-    "bert",
+pub const MODELS: &[ZooModel] = &[
+    layers(
+        "logistic",
+        "multinomial logistic regression",
+        || vec![Node::plain(Layer::Flatten)],
+        "fc",
+        |input| input.len(),
+    ),
+    layers("mlp", "two hidden layers of 200 units (McMahan et al. 2017)", mlp, "fc3", |_| 200),
+    layers(
+        "simple-cnn",
+        "LeNet-style network of MOON and NIID-Bench: 6 and 16 channels, 120 and 84 units",
+        simple_cnn,
+        "fc3",
+        |_| 84,
+    ),
+    layers("ntd-cnn", "network of FedNTD: 32 and 64 channels, 512 units", ntd_cnn, "fc2", |_| 512),
+    // The one residual network that is for small images only.
+    ZooModel {
+        name: "resnet8-gn",
+        summary: "ResNet-8 with GroupNorm, 16 channels per group (FedGKD)",
+        kind: ZooKind::Residual { shape: || ResidualShape::new(16, &[1, 1, 1], false, GROUPS), has_stem: false },
+    },
+    residual("resnet18-gn", "ResNet-18 with GroupNorm, 16 channels per group", || {
+        ResidualShape::new(64, &[2, 2, 2, 2], false, GROUPS)
+    }),
+    residual("resnet18-bn", "ResNet-18 with BatchNorm", || {
+        ResidualShape::new(64, &[2, 2, 2, 2], false, Layer::BatchNorm)
+    }),
+    residual("resnet50-gn", "ResNet-50 with GroupNorm, 16 channels per group (FedGKD)", || {
+        ResidualShape::new(64, &[3, 4, 6, 3], true, GROUPS)
+    }),
+    residual("resnet50-bn", "ResNet-50 with BatchNorm (MOON)", || {
+        ResidualShape::new(64, &[3, 4, 6, 3], true, Layer::BatchNorm)
+    }),
+    layers(
+        "vgg11",
+        "VGG-11 for small images: 8 convolutions, two dense layers of 512 with dropout (NIID-Bench, FedNTD)",
+        || vgg11(64),
+        "classifier.6",
+        |_| 512,
+    ),
+    layers("lstm", "text: word embeddings of 100, LSTM of 128", lstm, "fc", |_| 128),
+    bert("minilm", "text: MiniLM encoder, 6 layers of 384, first token to two dense layers", BlockNames::Bert, 384, 6),
+    bert(
+        "distilbert",
+        "text: DistilBERT encoder, 6 layers of 768, first token to two dense layers (FedGKD)",
+        BlockNames::DistilBert,
+        768,
+        6,
+    ),
+    bert("bert", "text: BERT encoder, 12 layers of 768, first token to two dense layers", BlockNames::Bert, 768, 12),
 ];
 
-/// One line on each model, in the order of [`NAMES`].
-pub const SUMMARIES: &[&str] = &[
-    "multinomial logistic regression",
-    "two hidden layers of 200 units (McMahan et al. 2017)",
-    "LeNet-style network of MOON and NIID-Bench: 6 and 16 channels, 120 and 84 units",
-    "network of FedNTD: 32 and 64 channels, 512 units",
-    "ResNet-8 with GroupNorm, 16 channels a group (FedGKD)",
-    "ResNet-18 with GroupNorm, 16 channels a group",
-    "ResNet-18 with BatchNorm",
-    "ResNet-50 with GroupNorm, 16 channels a group (FedGKD)",
-    "ResNet-50 with BatchNorm (MOON)",
-    "VGG-11 for small images: 8 convolutions, two dense layers of 512 with dropout (NIID-Bench, FedNTD)",
-    "text: word embeddings of 100, LSTM of 128",
-    "text: MiniLM encoder, 6 layers of 384, first token to two dense layers",
-    "text: DistilBERT encoder, 6 layers of 768, first token to two dense layers (FedGKD)",
-    "text: BERT encoder, 12 layers of 768, first token to two dense layers",
-];
+/// The names of [`MODELS`].
+pub const NAMES: &[&str] = &{
+    let (mut names, mut i) = ([""; MODELS.len()], 0);
+    while i < MODELS.len() {
+        names[i] = MODELS[i].name;
+        i += 1;
+    }
+    names
+};
+
+fn find(name: &str) -> Option<&'static ZooKind> {
+    MODELS.iter().find(|model| model.name == name).map(|model| &model.kind)
+}
 
 /// Builds a model for inputs of this shape.
 ///
 /// # Errors
-/// When the name is unknown or the shape is too small for the layers.
-pub fn build(spec: &ModelSpec, input: InputShape, classes: usize) -> Result<Architecture, Error> {
-    if let Some(shape) = EncoderShape::named(&spec.name) {
-        return Ok(encoder(&spec.name, &shape, spec.projection, None, input, classes));
-    }
-    let (mut extractor, mut head, width) = match spec.name.as_str() {
-        "logistic" => (vec![Node::plain(Layer::Flatten)], "fc", input.len()),
-        "mlp" => (mlp(), "fc3", 200),
-        "simple-cnn" => (simple_cnn(), "fc3", 84),
-        "ntd-cnn" => (ntd_cnn(), "fc2", 512),
-        "lstm" => (lstm(), "fc", 128),
-        "vgg11" => (vgg11(64), "classifier.6", 512),
-        name => match ResidualShape::named(name) {
-            Some(shape) => (shape.layers(stem(spec, input)), "fc", shape.features()),
-            None => return Err(Error::UnknownModel { name: name.to_owned(), known: NAMES.join(", ") }),
-        },
+/// When the name is unknown.
+pub fn build(spec: &ModelSpec, input: InputShape, classes: usize) -> Result<Architecture, NnError> {
+    let unknown = || NnError::UnknownModel { name: spec.name.clone(), known: NAMES.join(", ") };
+    let (mut extractor, mut head, width) = match *find(&spec.name).ok_or_else(unknown)? {
+        ZooKind::Layers { extractor, head, features } => (extractor(), head, features(input)),
+        ZooKind::Residual { shape, has_stem } => {
+            let stem = if has_stem { spec.stem.unwrap_or_else(|| Stem::usual(input)) } else { Stem::Cifar };
+            (shape().layers(stem), "fc", shape().features())
+        }
+        ZooKind::Encoder { names, width, layers } => {
+            let shape = EncoderShape::new(names, width, layers);
+            return Ok(encoder(&spec.name, &shape, spec.projection, None, input, classes));
+        }
     };
     if spec.projection {
-        extractor.push(Node::named("proj1", Layer::Dense { out: width }));
-        extractor.push(Node::plain(Layer::Relu));
-        extractor.push(Node::named("proj2", Layer::Dense { out: PROJECTION }));
+        extractor.push(dense("proj1", width));
+        extractor.push(relu());
+        extractor.push(dense("proj2", PROJECTION));
         head = "head";
     }
     Ok(Architecture { name: spec.name.clone(), input, classes, extractor, head: head.to_owned() })
@@ -101,14 +162,36 @@ pub fn build(spec: &ModelSpec, input: InputShape, classes: usize) -> Result<Arch
 /// Whether the stem of a model can be chosen.
 #[must_use]
 pub fn has_stem(name: &str) -> bool {
-    name != SMALLEST && ResidualShape::named(name).is_some()
+    find(name).is_some_and(|kind| matches!(kind, ZooKind::Residual { has_stem: true, .. }))
 }
 
-/// The one residual network that is for small images only.
-const SMALLEST: &str = "resnet8-gn";
+/// Whether a model is an encoder of BERT's family.
+#[must_use]
+pub fn is_encoder(name: &str) -> bool {
+    matches!(find(name), Some(ZooKind::Encoder { .. }))
+}
 
-fn stem(spec: &ModelSpec, input: InputShape) -> Stem {
-    if has_stem(&spec.name) { spec.stem.unwrap_or_else(|| Stem::usual(input)) } else { Stem::Cifar }
+/// Whether a model reads texts.
+#[must_use]
+pub fn reads_text(name: &str) -> bool {
+    find(name).is_some_and(|kind| match kind {
+        ZooKind::Layers { extractor, .. } => {
+            extractor().first().is_some_and(|node| matches!(node.layer, Layer::Embedding { .. }))
+        }
+        ZooKind::Residual { .. } => false,
+        ZooKind::Encoder { .. } => true,
+    })
+}
+
+impl EncoderShape {
+    /// The sizes of the zoo's encoder of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match *find(name)? {
+            ZooKind::Encoder { names, width, layers } => Some(Self::new(names, width, layers)),
+            ZooKind::Layers { .. } | ZooKind::Residual { .. } => None,
+        }
+    }
 }
 
 fn conv(name: &str, out: usize, kernel: usize, stride: usize, pad: usize, bias: bool) -> Node {

@@ -2,7 +2,7 @@
 
 use fedelity_nn::{Layout, Tensor};
 
-use crate::error::Error;
+use crate::error::OnnxError;
 use crate::proto::{Attribute, GraphProto, NodeProto, TensorProto, ValueInfo};
 
 /// Operators and constants so far.
@@ -37,15 +37,15 @@ impl<'a> Graph<'a> {
         });
     }
 
-    fn tensor(&self, name: &str) -> Result<(&'a Tensor, &'a [f32]), Error> {
+    fn tensor(&self, name: &str) -> Result<(&'a Tensor, &'a [f32]), OnnxError> {
         let found = self.layout.tensors().iter().find(|tensor| tensor.name == name);
-        let tensor = found.ok_or_else(|| Error::Missing { name: name.to_owned() })?;
-        let values = self.params.get(tensor.range()).ok_or_else(|| Error::Missing { name: name.to_owned() })?;
+        let tensor = found.ok_or_else(|| OnnxError::Missing { name: name.to_owned() })?;
+        let values = self.params.get(tensor.range()).ok_or_else(|| OnnxError::Missing { name: name.to_owned() })?;
         Ok((tensor, values))
     }
 
     /// A weight as it is.
-    pub(crate) fn weight(&mut self, name: &str) -> Result<String, Error> {
+    pub(crate) fn weight(&mut self, name: &str) -> Result<String, OnnxError> {
         let (tensor, values) = self.tensor(name)?;
         self.initializers.push(TensorProto::floats(name, &tensor.shape, values.iter().copied()));
         Ok(name.to_owned())
@@ -57,7 +57,7 @@ impl<'a> Graph<'a> {
         name: &str,
         shape: &[usize],
         from: impl Fn(usize) -> usize,
-    ) -> Result<String, Error> {
+    ) -> Result<String, OnnxError> {
         let (_, values) = self.tensor(name)?;
         let places = 0..shape.iter().product();
         self.initializers.push(TensorProto::floats(name, shape, places.map(|i| values[from(i)])));
@@ -65,7 +65,7 @@ impl<'a> Graph<'a> {
     }
 
     /// The values of a weight.
-    pub(crate) fn values(&self, name: &str) -> Result<&'a [f32], Error> {
+    pub(crate) fn values(&self, name: &str) -> Result<&'a [f32], OnnxError> {
         Ok(self.tensor(name)?.1)
     }
 

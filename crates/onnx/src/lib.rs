@@ -10,13 +10,13 @@ mod proto;
 mod spatial;
 mod tokens;
 
-pub use error::Error;
+pub use error::OnnxError;
 
 use fedelity_nn::{Architecture, InputShape, Layer, Layout};
 use prost::Message;
 
 use graph::Graph;
-use proto::{Entry, ModelProto, OperatorSet, ValueInfo};
+use proto::{ModelProto, OperatorSet, Property, ValueInfo};
 
 /// The version of the operators: that of LayerNormalization.
 const OPSET: i64 = 17;
@@ -25,12 +25,9 @@ const FORMAT: i64 = 8;
 
 /// A model with its weights.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
-    /// The layers.
+pub struct OnnxModel<'a> {
     pub architecture: &'a Architecture,
-    /// The names of the weights.
     pub layout: &'a Layout,
-    /// The weights.
     pub params: &'a [f32],
     /// Whether the input is a row of numbers and no image.
     pub numbers: bool,
@@ -42,7 +39,7 @@ pub struct Source<'a> {
 ///
 /// # Errors
 /// When a weight is missing or a layer stands where it cannot.
-pub fn encode(source: &Source<'_>) -> Result<Vec<u8>, Error> {
+pub fn encode(source: &OnnxModel<'_>) -> Result<Vec<u8>, OnnxError> {
     let arch = source.architecture;
     let mut graph = Graph::new(source.layout, source.params);
     let (inputs, at) = match arch.input {
@@ -68,7 +65,7 @@ pub fn encode(source: &Source<'_>) -> Result<Vec<u8>, Error> {
         metadata_props: source
             .metadata
             .iter()
-            .map(|(key, value)| Entry { key: Some(key.clone()), value: Some(value.clone()) })
+            .map(|(key, value)| Property { key: Some(key.clone()), value: Some(value.clone()) })
             .collect(),
     };
     Ok(model.encode_to_vec())

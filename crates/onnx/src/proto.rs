@@ -15,7 +15,7 @@ pub(crate) struct ModelProto {
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSet>,
     #[prost(message, repeated, tag = "14")]
-    pub metadata_props: Vec<Entry>,
+    pub metadata_props: Vec<Property>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -27,7 +27,7 @@ pub(crate) struct OperatorSet {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Entry {
+pub(crate) struct Property {
     #[prost(string, optional, tag = "1")]
     pub key: Option<String>,
     #[prost(string, optional, tag = "2")]
@@ -138,7 +138,7 @@ impl ValueInfo {
         Self::new(name, FLOAT, [batch].into_iter().chain(sides.iter().map(side)).collect())
     }
 
-    /// Numbers of tokens with axes of any length.
+    /// Token IDs, with axes of any length.
     pub(crate) fn ids(name: &str, axes: &[&str]) -> Self {
         let axis = |name: &&str| Dimension { value: None, param: Some((*name).to_owned()) };
         Self::new(name, INT64, axes.iter().map(axis).collect())

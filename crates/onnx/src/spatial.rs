@@ -2,11 +2,10 @@
 
 use fedelity_nn::{Layer, Node, Window};
 
-use crate::error::Error;
+use crate::error::OnnxError;
 use crate::graph::Graph;
 use crate::proto::Attribute;
 
-/// What normalisations add to the variance.
 const EPSILON: f32 = 1e-5;
 
 /// A value and its shape: channels, rows and columns.
@@ -16,14 +15,14 @@ struct Image {
     sides: (usize, usize, usize),
 }
 
-/// A value that is one row of features a sample.
+/// A value that is one row of features per sample.
 #[derive(Clone)]
-pub(crate) struct Rows {
+pub(crate) struct RowsOutput {
     pub name: String,
 }
 
-fn misplaced(node: &Node, reason: &'static str) -> Error {
-    Error::Layer { layer: format!("{:?} ({:?})", node.name, node.layer), reason }
+fn misplaced(node: &Node, reason: &'static str) -> OnnxError {
+    OnnxError::Layer { layer: format!("{:?} ({:?})", node.name, node.layer), reason }
 }
 
 /// The layers from an image to rows.
@@ -32,15 +31,15 @@ pub(crate) fn write(
     nodes: &[Node],
     input: &str,
     sides: (usize, usize, usize),
-) -> Result<Rows, Error> {
+) -> Result<RowsOutput, OnnxError> {
     let end = nodes.iter().position(|node| node.layer == Layer::Flatten).unwrap_or(nodes.len());
     let image = images(graph, &nodes[..end], Image { name: input.to_owned(), sides })?;
     let flat = graph.node("Flatten", &[&image.name], vec![Attribute::int("axis", 1)]);
-    rows(graph, &nodes[end..], Rows { name: flat })
+    rows(graph, &nodes[end..], RowsOutput { name: flat })
 }
 
 /// Layers on rows.
-pub(crate) fn rows(graph: &mut Graph<'_>, nodes: &[Node], mut x: Rows) -> Result<Rows, Error> {
+pub(crate) fn rows(graph: &mut Graph<'_>, nodes: &[Node], mut x: RowsOutput) -> Result<RowsOutput, OnnxError> {
     for node in nodes {
         match node.layer {
             Layer::Dense { .. } => {
@@ -57,14 +56,14 @@ pub(crate) fn rows(graph: &mut Graph<'_>, nodes: &[Node], mut x: Rows) -> Result
     Ok(x)
 }
 
-fn images(graph: &mut Graph<'_>, nodes: &[Node], mut x: Image) -> Result<Image, Error> {
+fn images(graph: &mut Graph<'_>, nodes: &[Node], mut x: Image) -> Result<Image, OnnxError> {
     for node in nodes {
         x = image(graph, node, x)?;
     }
     Ok(x)
 }
 
-fn image(graph: &mut Graph<'_>, node: &Node, x: Image) -> Result<Image, Error> {
+fn image(graph: &mut Graph<'_>, node: &Node, x: Image) -> Result<Image, OnnxError> {
     let (channels, height, width) = x.sides;
     let pooled = |window: Window| {
         let side = |size: usize| Some((size + 2 * window.pad).checked_sub(window.kernel)? / window.stride.max(1) + 1);
@@ -117,7 +116,7 @@ fn image(graph: &mut Graph<'_>, node: &Node, x: Image) -> Result<Image, Error> {
 
 /// The operator for it came later than the others, so it is put together: each group as one channel of an instance
 /// normalisation, then scale and shift by channel.
-fn group_norm(graph: &mut Graph<'_>, node: &Node, x: Image, size: usize) -> Result<Image, Error> {
+fn group_norm(graph: &mut Graph<'_>, node: &Node, x: Image, size: usize) -> Result<Image, OnnxError> {
     let (channels, height, width) = x.sides;
     if size == 0 || channels % size != 0 {
         return Err(misplaced(node, "its groups do not divide the channels"));

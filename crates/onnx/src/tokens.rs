@@ -1,11 +1,11 @@
-//! Layers on texts, up to one row a sample.
+//! Layers on texts, up to one row per sample.
 
 use fedelity_nn::{Architecture, BlockNames, Layer, Node};
 
-use crate::error::Error;
+use crate::error::OnnxError;
 use crate::graph::Graph;
 use crate::proto::Attribute;
-use crate::spatial::{self, Rows};
+use crate::spatial::{self, RowsOutput};
 
 const IDS: &str = "input_ids";
 const MASK: &str = "attention_mask";
@@ -13,8 +13,8 @@ const MASK: &str = "attention_mask";
 const HIDDEN: f32 = -1e9;
 
 /// The layers from tokens to rows.
-pub(crate) fn write(graph: &mut Graph<'_>, arch: &Architecture) -> Result<Rows, Error> {
-    let misplaced = |node: &Node, reason| Error::Layer { layer: format!("{:?}", node.name), reason };
+pub(crate) fn write(graph: &mut Graph<'_>, arch: &Architecture) -> Result<RowsOutput, OnnxError> {
+    let misplaced = |node: &Node, reason| OnnxError::Layer { layer: format!("{:?}", node.name), reason };
     let mut nodes = arch.extractor.iter();
     let (mut x, mut width, mut mask) = (String::new(), 0, None);
     while let Some(node) = nodes.next() {
@@ -31,25 +31,25 @@ pub(crate) fn write(graph: &mut Graph<'_>, arch: &Architecture) -> Result<Rows, 
             }
             Layer::Block { heads, eps, names, .. } => {
                 let mask = mask.get_or_insert_with(|| hide(graph)).clone();
-                x = Block { node, names, heads, width, eps }.write(graph, &x, &mask)?;
+                x = BlockWriter { node, names, heads, width, eps }.write(graph, &x, &mask)?;
             }
             Layer::FirstToken => {
                 let first = graph.ints("first", &[], &[0]);
                 let name = graph.node("Gather", &[&x, &first], vec![Attribute::int("axis", 1)]);
-                return spatial::rows(graph, nodes.as_slice(), Rows { name });
+                return spatial::rows(graph, nodes.as_slice(), RowsOutput { name });
             }
             Layer::Lstm { hidden } => {
                 let name = lstm(graph, name, &x, width, hidden)?;
-                return spatial::rows(graph, nodes.as_slice(), Rows { name });
+                return spatial::rows(graph, nodes.as_slice(), RowsOutput { name });
             }
             _ => return Err(misplaced(node, "it does not work on tokens")),
         }
     }
-    Err(Error::Layer { layer: arch.name.clone(), reason: "nothing takes one row a sample out of the tokens" })
+    Err(OnnxError::Layer { layer: arch.name.clone(), reason: "nothing takes one row per sample out of the tokens" })
 }
 
 /// Word, position and token type 0, summed and normalised.
-fn embeddings(graph: &mut Graph<'_>, name: &str, types: bool, eps: f32) -> Result<String, Error> {
+fn embeddings(graph: &mut Graph<'_>, name: &str, types: bool, eps: f32) -> Result<String, OnnxError> {
     let words = graph.weight(&format!("{name}.word_embeddings.weight"))?;
     let x = graph.node("Gather", &[&words, IDS], vec![]);
     let positions = graph.weight(&format!("{name}.position_embeddings.weight"))?;
@@ -68,7 +68,7 @@ fn embeddings(graph: &mut Graph<'_>, name: &str, types: bool, eps: f32) -> Resul
     normalise(graph, &format!("{name}.LayerNorm"), &x, eps)
 }
 
-fn normalise(graph: &mut Graph<'_>, name: &str, x: &str, eps: f32) -> Result<String, Error> {
+fn normalise(graph: &mut Graph<'_>, name: &str, x: &str, eps: f32) -> Result<String, OnnxError> {
     let (weight, bias) = (graph.weight(&format!("{name}.weight"))?, graph.weight(&format!("{name}.bias"))?);
     let attributes = vec![Attribute::int("axis", -1), Attribute::float("epsilon", eps)];
     Ok(graph.node("LayerNormalization", &[x, &weight, &bias], attributes))
@@ -85,7 +85,7 @@ fn hide(graph: &mut Graph<'_>) -> String {
 }
 
 /// A transformer block.
-struct Block<'a> {
+struct BlockWriter<'a> {
     node: &'a Node,
     names: BlockNames,
     heads: usize,
@@ -93,8 +93,8 @@ struct Block<'a> {
     eps: f32,
 }
 
-impl Block<'_> {
-    fn write(&self, graph: &mut Graph<'_>, x: &str, mask: &str) -> Result<String, Error> {
+impl BlockWriter<'_> {
+    fn write(&self, graph: &mut Graph<'_>, x: &str, mask: &str) -> Result<String, OnnxError> {
         let parts = self.names.parts();
         let (heads, size) = (self.heads, self.width / self.heads.max(1));
         let split = graph.ints("heads", &[4], &[0, 0, heads as i64, size as i64]);
@@ -102,7 +102,7 @@ impl Block<'_> {
         let mut side = |part: &str, order: &[i64]| {
             let y = self.linear(graph, part, x)?;
             let y = graph.node("Reshape", &[&y, &split], vec![]);
-            Ok::<_, Error>(graph.node("Transpose", &[&y], vec![Attribute::ints("perm", order)]))
+            Ok::<_, OnnxError>(graph.node("Transpose", &[&y], vec![Attribute::ints("perm", order)]))
         };
         let query = side(parts.query, &[0, 2, 1, 3])?;
         let key = side(parts.key, &[0, 2, 3, 1])?;
@@ -130,7 +130,7 @@ impl Block<'_> {
     }
 
     /// A dense layer on every token. The operator takes the weights the other way round.
-    fn linear(&self, graph: &mut Graph<'_>, part: &str, x: &str) -> Result<String, Error> {
+    fn linear(&self, graph: &mut Graph<'_>, part: &str, x: &str) -> Result<String, OnnxError> {
         let name = self.part(part);
         let outputs = graph.values(&format!("{name}.bias"))?.len();
         let weight = format!("{name}.weight");
@@ -154,7 +154,7 @@ fn gelu(graph: &mut Graph<'_>, x: &str) -> String {
 }
 
 /// The last hidden state of each text. ONNX puts the gates in another order than PyTorch.
-fn lstm(graph: &mut Graph<'_>, name: &str, x: &str, width: usize, hidden: usize) -> Result<String, Error> {
+fn lstm(graph: &mut Graph<'_>, name: &str, x: &str, width: usize, hidden: usize) -> Result<String, OnnxError> {
     // Input, output, forget and cell gate among PyTorch's input, forget, cell and output.
     const ORDER: [usize; 4] = [0, 3, 1, 2];
     let place = |row: usize| ORDER[row / hidden] * hidden + row % hidden;

@@ -1,43 +1,35 @@
 //! Rounds as a table for spreadsheets and data frames.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+
+use csv::Writer;
 
 use crate::round::RoundRecord;
 
-/// One row a round and one column a number. Numbers that were not measured are empty.
-pub fn rounds_csv(rounds: &[RoundRecord]) -> String {
+/// One row per round and one column per number. Numbers that were not measured are empty.
+pub fn rounds_csv(rounds: &[RoundRecord]) -> Result<Vec<u8>, csv::Error> {
     let classes = rounds.iter().filter_map(|round| Some(round.class_accuracy.as_ref()?.len())).max().unwrap_or(0);
     let terms: BTreeSet<&String> = rounds.iter().flat_map(|round| round.train_terms.keys()).collect();
     let layers: BTreeSet<&String> = rounds.iter().flat_map(|round| round.alignment.keys()).collect();
-    let mut out = String::new();
-    let fixed = FIXED.iter().map(|(name, _)| name.to_string());
-    let of_terms = terms.iter().map(|name| format!("train-{name}"));
-    let of_classes = (0..classes).map(|class| format!("class-accuracy-{class}"));
-    let of_layers = ["alignment", "local-alignment"].into_iter();
-    let of_layers = of_layers.flat_map(|what| layers.iter().map(move |layer| format!("{what}-{layer}")));
-    let first = ["round".to_string()].into_iter();
-    let names: Vec<String> = first.chain(fixed).chain(of_terms).chain(of_layers).chain(of_classes).collect();
-    out.push_str(&names.join(","));
-    out.push('\n');
+    let mut out = Writer::from_writer(Vec::new());
+    let mut names: Vec<String> = vec!["round".to_string()];
+    names.extend(FIXED.iter().map(|(name, _)| name.to_string()));
+    names.extend(terms.iter().map(|name| format!("train-{name}")));
+    names.extend(layers.iter().map(|layer| format!("alignment-{layer}")));
+    names.extend(layers.iter().map(|layer| format!("local-alignment-{layer}")));
+    names.extend((0..classes).map(|class| format!("class-accuracy-{class}")));
+    out.write_record(names)?;
     for round in rounds {
-        let _ = write!(out, "{}", round.round);
         let fixed = FIXED.iter().map(|(_, of)| of(round));
         let of_terms = terms.iter().map(|name| round.train_terms.get(*name).copied());
-        let class = |class: usize| round.class_accuracy.as_ref().and_then(|all| *all.get(class)?);
-        let local = |layer: &&String| round.local.as_ref()?.alignment.get(*layer).copied();
-        let of_layers = layers.iter().map(|layer| round.alignment.get(*layer).copied()).chain(layers.iter().map(local));
-        for value in fixed.chain(of_terms).chain(of_layers).chain((0..classes).map(class)) {
-            match value {
-                Some(value) => {
-                    let _ = write!(out, ",{value}");
-                }
-                None => out.push(','),
-            }
-        }
-        out.push('\n');
+        let of_layers = layers.iter().map(|layer| round.alignment.get(*layer).copied());
+        let of_local = layers.iter().map(|layer| round.local.as_ref()?.alignment.get(*layer).copied());
+        let of_classes = (0..classes).map(|class| round.class_accuracy.as_ref().and_then(|all| *all.get(class)?));
+        let values = fixed.chain(of_terms).chain(of_layers).chain(of_local).chain(of_classes);
+        let cells = values.map(|value| value.map_or(String::new(), |value| value.to_string()));
+        out.write_record([round.round.to_string()].into_iter().chain(cells))?;
     }
-    out
+    out.into_inner().map_err(|error| error.into_error().into())
 }
 
 /// A column and where its number comes from.
@@ -81,7 +73,7 @@ mod tests {
             alignment: [("conv1".to_string(), 0.75)].into(),
             ..RoundRecord::default()
         };
-        let text = rounds_csv(&[first, second]);
+        let text = String::from_utf8(rounds_csv(&[first, second]).unwrap()).unwrap();
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
         assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{text}");
         let at = |row: usize, name: &str| rows[row][rows[0].iter().position(|cell| *cell == name).unwrap()];

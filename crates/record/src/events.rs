@@ -1,15 +1,43 @@
 //! Event files that TensorBoard reads.
 //!
-//! A file is a sequence of records: length, its checksum, a protocol buffer, its checksum. The buffers are `Event`
-//! messages with a wall time (field 1), a step (2), and either the file version (3) or a summary (5) of tagged numbers.
+//! A file is a sequence of records: length, its checksum, a protocol buffer, its checksum.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use prost::Message;
+
 use crate::csv::FIXED;
-use crate::error::Error;
+use crate::error::RecordError;
 use crate::round::RoundRecord;
+
+/// `Event` of TensorFlow's `event.proto`, as far as it is written.
+#[derive(Clone, PartialEq, Message)]
+struct TensorEvent {
+    #[prost(double, tag = "1")]
+    wall_time: f64,
+    #[prost(int64, tag = "2")]
+    step: i64,
+    #[prost(string, optional, tag = "3")]
+    file_version: Option<String>,
+    #[prost(message, optional, tag = "5")]
+    summary: Option<TensorSummary>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TensorSummary {
+    #[prost(message, repeated, tag = "1")]
+    value: Vec<TensorScalar>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TensorScalar {
+    #[prost(string, tag = "1")]
+    tag: String,
+    #[prost(float, optional, tag = "2")]
+    simple_value: Option<f32>,
+}
 
 /// An open event file.
 #[derive(Debug)]
@@ -21,26 +49,21 @@ pub struct EventsFile {
 impl EventsFile {
     /// Makes the file, which must not exist. Its name must have `tfevents` in it for TensorBoard to find it. Times are
     /// seconds since 1970.
-    pub fn create(path: &Path, time: f64) -> Result<Self, Error> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(Error::io("create", path))?;
+    pub fn create(path: &Path, time: f64) -> Result<Self, RecordError> {
+        let file =
+            OpenOptions::new().write(true).create_new(true).open(path).map_err(RecordError::io("create", path))?;
         let mut new = Self { file, path: path.to_path_buf() };
-        let mut event = Vec::new();
-        double(&mut event, 1, time);
-        bytes(&mut event, 3, b"brain.Event:2");
-        new.record(&event)?;
+        let file_version = Some("brain.Event:2".to_string());
+        new.record(&TensorEvent { wall_time: time, file_version, ..TensorEvent::default() })?;
         Ok(new)
     }
 
     /// Writes the numbers of a round.
-    pub fn append(&mut self, round: &RoundRecord, time: f64) -> Result<(), Error> {
-        let mut summary = Vec::new();
-        let mut put = |tag: &str, value: Option<f64>| {
-            let Some(value) = value else { return };
-            let mut item = Vec::new();
-            bytes(&mut item, 1, tag.as_bytes());
-            key(&mut item, 2, 5);
-            item.extend_from_slice(&(value as f32).to_le_bytes());
-            bytes(&mut summary, 1, &item);
+    pub fn append(&mut self, round: &RoundRecord, time: f64) -> Result<(), RecordError> {
+        let mut value = Vec::new();
+        let mut put = |tag: &str, number: Option<f64>| {
+            let Some(number) = number else { return };
+            value.push(TensorScalar { tag: tag.to_string(), simple_value: Some(number as f32) });
         };
         for (name, of) in FIXED {
             put(name, of(round));
@@ -57,51 +80,25 @@ impl EventsFile {
         for (class, accuracy) in round.class_accuracy.iter().flatten().enumerate() {
             put(&format!("class-accuracy/{class}"), *accuracy);
         }
-        let mut event = Vec::new();
-        double(&mut event, 1, time);
-        key(&mut event, 2, 0);
-        varint(&mut event, round.round);
-        bytes(&mut event, 5, &summary);
-        self.record(&event)
+        let summary = Some(TensorSummary { value });
+        self.record(&TensorEvent { wall_time: time, step: round.round as i64, file_version: None, summary })
     }
 
-    fn record(&mut self, event: &[u8]) -> Result<(), Error> {
+    fn record(&mut self, event: &TensorEvent) -> Result<(), RecordError> {
+        let event = event.encode_to_vec();
         let length = (event.len() as u64).to_le_bytes();
         let mut out = Vec::with_capacity(event.len() + 16);
         out.extend_from_slice(&length);
         out.extend_from_slice(&masked(&length).to_le_bytes());
-        out.extend_from_slice(event);
-        out.extend_from_slice(&masked(event).to_le_bytes());
-        self.file.write_all(&out).and_then(|()| self.file.flush()).map_err(Error::io("write", &self.path))
+        out.extend_from_slice(&event);
+        out.extend_from_slice(&masked(&event).to_le_bytes());
+        self.file.write_all(&out).and_then(|()| self.file.flush()).map_err(RecordError::io("write", &self.path))
     }
 }
 
 /// The checksum as these files have it: CRC-32C, rotated and shifted.
 fn masked(data: &[u8]) -> u32 {
     crc32c::crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
-}
-
-fn key(out: &mut Vec<u8>, field: u64, kind: u64) {
-    varint(out, field << 3 | kind);
-}
-
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn double(out: &mut Vec<u8>, field: u64, value: f64) {
-    key(out, field, 1);
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-fn bytes(out: &mut Vec<u8>, field: u64, value: &[u8]) {
-    key(out, field, 2);
-    varint(out, value.len() as u64);
-    out.extend_from_slice(value);
 }
 
 #[cfg(test)]

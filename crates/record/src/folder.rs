@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use crate::error::RecordError;
 use crate::header::Header;
 use crate::holdings::Holdings;
 use crate::rounds_file::RoundsFile;
@@ -12,13 +12,11 @@ use crate::summary::Summary;
 
 /// The files of a run folder.
 pub mod names {
-    /// The resolved configuration.
     pub const CONFIG: &str = "config.toml";
     /// Who holds what.
     pub const PARTITION: &str = "partition.json";
-    /// The header and one line a round.
+    /// The header and one line per round.
     pub const ROUNDS: &str = "rounds.jsonl";
-    /// How the run ended.
     pub const SUMMARY: &str = "summary.json";
     /// How many samples of each class each client holds.
     pub const HOLDINGS: &str = "holdings.json";
@@ -26,11 +24,9 @@ pub mod names {
     pub const FEATURES: &str = "features.safetensors";
     /// What people call the run.
     pub const TAGS: &str = "tags.json";
-    /// The final model.
     pub const MODEL: &str = "model.safetensors";
 }
 
-/// The folder of one run.
 #[derive(Clone, Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -39,13 +35,13 @@ pub struct RunFolder {
 impl RunFolder {
     /// Makes the folder and the folders above it, and tries that files can be written. A folder that exists is
     /// refused.
-    pub fn create(path: &Path) -> Result<Self, Error> {
-        let unwritable = |source| Error::Unwritable { source, path: path.to_path_buf() };
+    pub fn create(path: &Path) -> Result<Self, RecordError> {
+        let unwritable = |source| RecordError::Unwritable { source, path: path.to_path_buf() };
         if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
             fs::create_dir_all(above).map_err(unwritable)?;
         }
         fs::create_dir(path).map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_path_buf() },
+            io::ErrorKind::AlreadyExists => RecordError::Exists { path: path.to_path_buf() },
             _ => unwritable(source),
         })?;
         let folder = Self { path: path.to_path_buf() };
@@ -57,56 +53,41 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where a file of it is.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
     /// Writes a file: whole, or not at all.
-    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        let (target, aside) = (self.file(name), self.file(&format!(".{name}.part")));
-        let written = File::create(&aside)
-            .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-            .and_then(|()| fs::rename(&aside, &target));
-        written.map_err(|source| {
-            let _ = fs::remove_file(&aside);
-            Error::io("write", &target)(source)
-        })
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
+        let path = self.file(name);
+        fedelity_files::write(&path, bytes).map_err(RecordError::io("write", &path))
     }
 
-    /// Writes the resolved configuration.
-    pub fn write_config(&self, toml: &str) -> Result<(), Error> {
+    pub fn write_config(&self, toml: &str) -> Result<(), RecordError> {
         self.write(names::CONFIG, toml.as_bytes())
     }
 
-    /// Writes who holds what, in the form that partition files have.
-    pub fn write_partition(&self, bytes: &[u8]) -> Result<(), Error> {
-        self.write(names::PARTITION, bytes)
-    }
-
     /// Writes how many samples of each class each client holds.
-    pub fn write_holdings(&self, holdings: &Holdings) -> Result<(), Error> {
-        let mut bytes = serde_json::to_vec(holdings)
-            .map_err(|error| Error::io("write", &self.file(names::HOLDINGS))(error.into()))?;
-        bytes.push(b'\n');
-        self.write(names::HOLDINGS, &bytes)
+    pub fn write_holdings(&self, holdings: &Holdings) -> Result<(), RecordError> {
+        self.write_json(names::HOLDINGS, serde_json::to_vec(holdings))
     }
 
-    /// Writes how the run ended.
-    pub fn write_summary(&self, summary: &Summary) -> Result<(), Error> {
-        let mut bytes = serde_json::to_vec_pretty(summary)
-            .map_err(|error| Error::io("write", &self.file(names::SUMMARY))(error.into()))?;
+    pub fn write_summary(&self, summary: &Summary) -> Result<(), RecordError> {
+        self.write_json(names::SUMMARY, serde_json::to_vec_pretty(summary))
+    }
+
+    fn write_json(&self, name: &str, json: serde_json::Result<Vec<u8>>) -> Result<(), RecordError> {
+        let mut bytes = json.map_err(|error| RecordError::io("write", &self.file(name))(error.into()))?;
         bytes.push(b'\n');
-        self.write(names::SUMMARY, &bytes)
+        self.write(name, &bytes)
     }
 
     /// Starts `rounds.jsonl` with its header.
-    pub fn start_rounds(&self, header: &Header) -> Result<RoundsFile, Error> {
+    pub fn start_rounds(&self, header: &Header) -> Result<RoundsFile, RecordError> {
         RoundsFile::create(&self.file(names::ROUNDS), header)
     }
 
@@ -136,9 +117,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "x").unwrap();
-        assert!(matches!(RunFolder::create(&file), Err(Error::Exists { .. })));
+        assert!(matches!(RunFolder::create(&file), Err(RecordError::Exists { .. })));
         let error = RunFolder::create(&file.join("run")).unwrap_err();
-        assert!(matches!(error, Error::Unwritable { .. }), "{error}");
+        assert!(matches!(error, RecordError::Unwritable { .. }), "{error}");
     }
 
     #[test]
@@ -147,7 +128,7 @@ mod tests {
         let folder = RunFolder::create(&dir.path().join("run")).unwrap();
         folder.write_config("rounds = 1\n").unwrap();
         folder.write_config("rounds = 2\n").unwrap();
-        folder.write_partition(b"{}").unwrap();
+        folder.write(names::PARTITION, b"{}").unwrap();
         assert_eq!(fs::read_to_string(folder.file(names::CONFIG)).unwrap(), "rounds = 2\n");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
         fs::remove_dir_all(folder.path()).unwrap();

@@ -2,16 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::header::{FORMAT, VERSION};
+use crate::header::Stamp;
 
 /// How many samples of each class each client holds: `holdings.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Holdings {
-    /// [`FORMAT`].
-    pub format: String,
-    /// [`VERSION`].
-    pub version: u32,
+    #[serde(flatten)]
+    pub stamp: Stamp,
     /// Samples, `[client][class]`.
     pub counts: Vec<Vec<u64>>,
 }
@@ -19,6 +17,6 @@ pub struct Holdings {
 impl Holdings {
     /// These samples, `[client][class]`.
     pub fn new(counts: Vec<Vec<u64>>) -> Self {
-        Self { format: FORMAT.to_string(), version: VERSION, counts }
+        Self { stamp: Stamp::default(), counts }
     }
 }

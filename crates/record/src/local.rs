@@ -18,7 +18,6 @@ pub struct LocalEvaluation {
     pub every: u64,
     /// Rounds from one comparison of layers to the next. Older records lack it.
     pub alignment_every: u64,
-    /// The samples, by class.
     pub class_samples: Vec<u64>,
 }
 
@@ -26,28 +25,28 @@ pub struct LocalEvaluation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Spread {
-    /// The mean over clients.
     pub mean: f64,
     /// The standard deviation over clients, divided by n - 1; 0 for one client.
     pub sd: f64,
-    /// The smallest.
     pub min: f64,
-    /// The largest.
     pub max: f64,
 }
 
 impl Spread {
     /// Of these numbers; `None` if there is none or one of them is not finite.
     pub fn of(values: &[f64]) -> Option<Self> {
-        let n = values.len() as f64;
-        if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
-            return None;
-        }
-        let mean = values.iter().sum::<f64>() / n;
-        let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>();
+        let (mean, sd) = mean_and_sd(values).filter(|_| values.iter().all(|value| value.is_finite()))?;
         let (min, max) = values.iter().fold((f64::MAX, f64::MIN), |(min, max), &x| (min.min(x), max.max(x)));
-        Some(Self { mean, sd: (squares / (n - 1.0).max(1.0)).sqrt(), min, max })
+        Some(Self { mean, sd: sd.unwrap_or(0.0), min, max })
     }
+}
+
+/// The mean of numbers and their standard deviation, divided by n - 1; none for one number, nothing for none.
+pub fn mean_and_sd(values: &[f64]) -> Option<(f64, Option<f64>)> {
+    let n = values.len();
+    let mean = values.iter().sum::<f64>() / n as f64;
+    let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>();
+    (n > 0).then(|| (mean, (n > 1).then(|| (squares / (n - 1) as f64).sqrt())))
 }
 
 /// The local models of one round, on the samples that [`LocalEvaluation`] names.
@@ -58,7 +57,6 @@ pub struct LocalRecord {
     pub samples: u64,
     /// The accuracy of the model that all clients started from.
     pub accuracy_before: f64,
-    /// The accuracies of the clients' models.
     pub accuracy: Spread,
     /// Accuracy on the clients' own distributions before training: the mean over clients.
     pub in_before: Option<f64>,
@@ -86,11 +84,9 @@ pub struct LocalRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct ClientRecord {
-    /// The client.
     pub client: u64,
     /// Its training samples.
     pub samples: u64,
-    /// The accuracy of its model.
     pub accuracy: f64,
     /// The distance of its weights to those it started from.
     pub drift: f64,
@@ -115,7 +111,6 @@ pub struct ClientRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct FocusRecord {
-    /// The client.
     pub client: u64,
     /// The model it started from.
     pub before: Vec<Vec<u64>>,

@@ -1,75 +1,135 @@
-//! Reading a run back.
+//! Reading a run back, whatever happened to it.
 
 use std::fs;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::error::Error;
+use crate::error::RecordError;
 use crate::header::{FORMAT, Header, VERSION};
 use crate::holdings::Holdings;
 use crate::round::RoundRecord;
 use crate::summary::Summary;
 
-/// What `rounds.jsonl` holds.
+/// What could be read of a `rounds.jsonl`, and what could not.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rounds {
-    /// What the run was.
+pub struct Salvage {
     pub header: Header,
-    /// Its rounds, in order.
+    /// The rounds that could be read, in ascending order; some may be missing.
     pub rounds: Vec<RoundRecord>,
-    /// Whether the last line was cut and left out: the run was stopped while it wrote.
-    pub cut: bool,
+    /// What was left out, and where.
+    pub problems: Vec<String>,
 }
 
-/// Reads a `rounds.jsonl`. A last line without its end is left out; any other line that cannot be read is an error.
-pub fn read_rounds(path: &Path) -> Result<Rounds, Error> {
-    let bytes = fs::read(path).map_err(Error::io("read", path))?;
+/// Reads as much as there is. Only a file without a readable header is an error.
+pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
+    let bytes = fs::read(path).map_err(RecordError::io("read", path))?;
     let complete = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     let mut lines = bytes[..complete].split_inclusive(|&byte| byte == b'\n').enumerate();
     let Some((_, first)) = lines.next() else {
-        return Err(Error::NoHeader { path: path.to_path_buf() });
+        return Err(RecordError::NoHeader { path: path.to_path_buf() });
     };
-    let header = versioned(first, path)?;
-    let mut rounds = Vec::new();
+    let mut problems = Vec::new();
+    let header = header(first, path, &mut problems)?;
+    let mut rounds: Vec<RoundRecord> = Vec::new();
+    let mut garbage: Vec<(usize, String)> = Vec::new();
     for (number, line) in lines {
-        let bad = |reason: String| Error::Line { line: number + 1, reason, path: path.to_path_buf() };
-        let round: RoundRecord = serde_json::from_slice(line).map_err(|e| bad(format!("not a round record: {e}")))?;
-        let expected = rounds.last().map_or(1, |last: &RoundRecord| last.round + 1);
-        if round.round != expected {
-            return Err(bad(format!("expected round {expected}, found round {}", round.round)));
+        match serde_json::from_slice::<RoundRecord>(line) {
+            Err(error) => garbage.push((number + 1, error.to_string().replace(" at line 1 column", " at column"))),
+            Ok(round) if rounds.last().is_some_and(|last| round.round <= last.round) => {
+                garbage.push((number + 1, format!("round {} comes again", round.round)));
+            }
+            Ok(round) => match impossible(&round, &header) {
+                Some(reason) => garbage.push((number + 1, reason)),
+                None => rounds.push(round),
+            },
         }
-        rounds.push(round);
     }
-    Ok(Rounds { header, rounds, cut: complete < bytes.len() })
+    if let Some((line, reason)) = garbage.first() {
+        let more = if garbage.len() > 1 { format!(" and {} more lines", garbage.len() - 1) } else { String::new() };
+        problems.push(format!("line {line}{more} left out: {reason}"));
+    }
+    if complete < bytes.len() {
+        problems.push("the last line is cut and left out: the run was stopped while it wrote".to_string());
+    }
+    let last = rounds.last().map_or(0, |last| last.round);
+    let first = (1..).zip(&rounds).find(|(n, round)| *n < round.round).map(|(n, _): (u64, _)| n);
+    match (last - rounds.len() as u64, first) {
+        (1, Some(first)) => problems.push(format!("round {first} is missing")),
+        (n, Some(first)) => problems.push(format!("{n} rounds are missing, the first is {first}")),
+        (_, None) => {}
+    }
+    if last < header.rounds {
+        problems.push(format!("it ends after round {last} of {}", header.rounds));
+    }
+    Ok(Salvage { header, rounds, problems })
+}
+
+/// A loss beyond this is no number that training can give.
+const GREATEST_LOSS: f64 = 1e40;
+
+/// Why a round cannot be one of this run, if so.
+fn impossible(round: &RoundRecord, header: &Header) -> Option<String> {
+    let share = |x: &f64| (0.0..=1.0).contains(x);
+    if round.round == 0 || header.rounds > 0 && round.round > header.rounds {
+        return Some(format!("round {} of {}", round.round, header.rounds));
+    }
+    if let Some(accuracy) =
+        round.accuracy.iter().chain(round.class_accuracy.iter().flatten().flatten()).find(|x| !share(x))
+    {
+        return Some(format!("accuracy {accuracy:e}: expected 0 to 1"));
+    }
+    if let Some(loss) = round.loss.iter().chain(&round.train_loss).find(|loss| loss.abs() > GREATEST_LOSS) {
+        return Some(format!("loss {loss:e}"));
+    }
+    let (found, classes) = (round.class_accuracy.as_ref().map_or(0, Vec::len), header.classes.len());
+    let fits = found == 0 || classes == 0 || found == classes;
+    (!fits).then(|| format!("accuracies of {found} classes, but there are {classes}"))
+}
+
+/// The header. Of another version, what is known is read.
+fn header(line: &[u8], path: &Path, problems: &mut Vec<String>) -> Result<Header, RecordError> {
+    let (value, version) = formatted(line, path)?;
+    if version != u64::from(VERSION) {
+        problems.push(format!("version {version} of the format is not known; what version {VERSION} has is read"));
+    }
+    parsed(value, path)
 }
 
 /// Reads a `summary.json`.
-pub fn read_summary(path: &Path) -> Result<Summary, Error> {
-    let bytes = fs::read(path).map_err(Error::io("read", path))?;
-    versioned(&bytes, path)
+pub fn read_summary(path: &Path) -> Result<Summary, RecordError> {
+    read_versioned(path)
 }
 
 /// Reads a `holdings.json`.
-pub fn read_holdings(path: &Path) -> Result<Holdings, Error> {
-    let bytes = fs::read(path).map_err(Error::io("read", path))?;
-    versioned(&bytes, path)
+pub fn read_holdings(path: &Path) -> Result<Holdings, RecordError> {
+    read_versioned(path)
 }
 
 /// Checks format and version before anything else, so that a newer file is named as such.
-fn versioned<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Result<T, Error> {
-    let path = path.to_path_buf();
-    let bad = |e: serde_json::Error| Error::Line { line: e.line().max(1), reason: e.to_string(), path: path.clone() };
-    let value: serde_json::Value = serde_json::from_slice(bytes).map_err(bad)?;
-    let found = value.get("format").and_then(serde_json::Value::as_str).unwrap_or("");
-    if found != FORMAT {
-        return Err(Error::Format { expected: FORMAT, found: found.to_string(), path });
-    }
-    let found = value.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+fn read_versioned<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
+    let bytes = fs::read(path).map_err(RecordError::io("read", path))?;
+    let (value, found) = formatted(&bytes, path)?;
     if found != u64::from(VERSION) {
-        return Err(Error::Version { expected: VERSION, found, path });
+        return Err(RecordError::Version { expected: VERSION, found, path: path.to_path_buf() });
     }
-    serde_json::from_value(value).map_err(|e| Error::Line { line: 1, reason: e.to_string(), path })
+    parsed(value, path)
+}
+
+/// A JSON value of this format, and its version.
+fn formatted(bytes: &[u8], path: &Path) -> Result<(Value, u64), RecordError> {
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| RecordError::json(&error, path))?;
+    let found = value.get("format").and_then(Value::as_str).unwrap_or("");
+    if found != FORMAT {
+        return Err(RecordError::Format { expected: FORMAT, found: found.to_string(), path: path.to_path_buf() });
+    }
+    let version = value.get("version").and_then(Value::as_u64).unwrap_or(0);
+    Ok((value, version))
+}
+
+fn parsed<T: DeserializeOwned>(value: Value, path: &Path) -> Result<T, RecordError> {
+    serde_json::from_value(value).map_err(|error| RecordError::json(&error, path))
 }
 
 #[cfg(test)]
@@ -91,7 +151,7 @@ mod tests {
     fn written(rounds: u64) -> (tempfile::TempDir, std::path::PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rounds.jsonl");
-        let mut file = RoundsFile::create(&path, &Header { seed: 5, ..Header::default() }).unwrap();
+        let mut file = RoundsFile::create(&path, &Header { seed: 5, rounds, ..Header::default() }).unwrap();
         (1..=rounds).for_each(|number| file.append(&round(number)).unwrap());
         file.finish().unwrap();
         (dir, path)
@@ -100,10 +160,10 @@ mod tests {
     #[test]
     fn what_was_written_comes_back() {
         let (_dir, path) = written(3);
-        let read = read_rounds(&path).unwrap();
-        assert_eq!(read.header.seed, 5);
+        let read = salvage_rounds(&path).unwrap();
+        assert_eq!(read.header, Header { seed: 5, rounds: 3, ..Header::default() });
         assert_eq!(read.rounds, [round(1), round(2), round(3)]);
-        assert!(!read.cut);
+        assert_eq!(read.problems, Vec::<String>::new());
         assert!(RoundsFile::create(&path, &Header::default()).is_err());
     }
 
@@ -114,41 +174,16 @@ mod tests {
         let last = bytes[..bytes.len() - 1].iter().rposition(|&b| b == b'\n').unwrap() + 1;
         for end in last + 1..bytes.len() {
             fs::write(&path, &bytes[..end]).unwrap();
-            let read = read_rounds(&path).unwrap();
-            assert_eq!((read.rounds.len(), read.cut), (1, true));
+            let read = salvage_rounds(&path).unwrap();
+            assert_eq!(read.rounds.len(), 1);
+            assert!(read.problems[0].contains("last line is cut"), "{:?}", read.problems);
         }
-        fs::write(&path, &bytes[..10]).unwrap();
-        assert!(matches!(read_rounds(&path), Err(Error::NoHeader { .. })));
-        fs::write(&path, b"").unwrap();
-        assert!(matches!(read_rounds(&path), Err(Error::NoHeader { .. })));
-    }
-
-    #[test]
-    fn garbage_is_named_by_its_line() {
-        let (_dir, path) = written(3);
-        let text = fs::read_to_string(&path).unwrap();
-        let mut lines: Vec<&str> = text.lines().collect();
-        lines[2] = "\u{1}garbage";
-        fs::write(&path, lines.join("\n") + "\n").unwrap();
-        let message = read_rounds(&path).unwrap_err().to_string();
-        assert!(message.contains("rounds.jsonl: line 3: not a round record"), "{message}");
-        let skipped = [lines[0], lines[1], lines[3], ""].join("\n");
-        fs::write(&path, skipped).unwrap();
-        let message = read_rounds(&path).unwrap_err().to_string();
-        assert!(message.ends_with("line 3: expected round 2, found round 3"), "{message}");
+        for content in [&bytes[..10], b""] {
+            fs::write(&path, content).unwrap();
+            assert!(matches!(salvage_rounds(&path), Err(RecordError::NoHeader { .. })));
+        }
         fs::write(&path, [0xff, 0xfe, b'\n']).unwrap();
-        assert!(matches!(read_rounds(&path), Err(Error::Line { line: 1, .. })));
-    }
-
-    #[test]
-    fn other_formats_and_versions_are_refused() {
-        let (_dir, path) = written(0);
-        let text = fs::read_to_string(&path).unwrap();
-        fs::write(&path, text.replace("\"version\":1", "\"version\":7")).unwrap();
-        let message = read_rounds(&path).unwrap_err().to_string();
-        assert!(message.ends_with("version 7 of the format is not known; this program reads version 1"), "{message}");
-        fs::write(&path, text.replace(FORMAT, "other")).unwrap();
-        assert!(matches!(read_rounds(&path), Err(Error::Format { .. })));
+        assert!(matches!(salvage_rounds(&path), Err(RecordError::Line { line: 1, .. })));
     }
 
     #[test]
@@ -158,6 +193,52 @@ mod tests {
         let mut summary = Summary::default();
         summary.add(&round(1));
         folder.write_summary(&summary).unwrap();
-        assert_eq!(read_summary(&folder.path().join("summary.json")).unwrap(), summary);
+        let path = folder.path().join("summary.json");
+        assert_eq!(read_summary(&path).unwrap(), summary);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace("\"version\": 1", "\"version\": 7")).unwrap();
+        let message = read_summary(&path).unwrap_err().to_string();
+        assert!(message.ends_with("version 7 of the format is not known; this program reads version 1"), "{message}");
+        fs::write(&path, text.replace(FORMAT, "other")).unwrap();
+        assert!(matches!(read_summary(&path), Err(RecordError::Format { .. })));
+    }
+
+    #[test]
+    fn what_can_be_read_is_read_and_the_rest_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rounds.jsonl");
+        let mut file = RoundsFile::create(&path, &Header { rounds: 9, ..Header::default() }).unwrap();
+        (1..=5).for_each(|round| file.append(&RoundRecord { round, ..RoundRecord::default() }).unwrap());
+        let text = fs::read_to_string(&path).unwrap();
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines[3] = "\u{0}garbage{";
+        lines.push("{\"round\":6,\"by");
+        fs::write(&path, lines.join("\n")).unwrap();
+        let read = salvage_rounds(&path).unwrap();
+        assert_eq!(read.rounds.iter().map(|round| round.round).collect::<Vec<_>>(), [1, 2, 4, 5]);
+        let said = read.problems.join("; ");
+        for text in ["line 4 left out", "last line is cut", "round 3 is missing", "ends after round 5 of 9"] {
+            assert!(said.contains(text), "{text:?} in {said}");
+        }
+        let record = |round, accuracy, loss| RoundRecord { round, accuracy, loss, ..RoundRecord::default() };
+        for (wrong, reason) in [
+            (record(4, Some(1e300), None), "line 5 left out: accuracy 1e300: expected 0 to 1"),
+            (record(4, None, Some(1e300)), "line 5 left out: loss 1e300"),
+            (record(4_000_000_000_000, None, None), "line 5 left out: round 4000000000000 of 9"),
+        ] {
+            let wrong = serde_json::to_string(&wrong).unwrap();
+            let mut lines: Vec<&str> = text.lines().collect();
+            lines[4] = &wrong;
+            fs::write(&path, lines.join("\n") + "\n").unwrap();
+            let said = salvage_rounds(&path).unwrap().problems.join("; ");
+            assert!(said.contains(reason), "{reason:?} in {said}");
+        }
+        fs::write(&path, text.replace("\"version\":1", "\"version\":7")).unwrap();
+        let read = salvage_rounds(&path).unwrap();
+        assert!(read.rounds.len() == 5 && read.problems[0].contains("version 7"), "{:?}", read.problems);
+        fs::write(&path, "{}\n").unwrap();
+        assert!(matches!(salvage_rounds(&path), Err(RecordError::Format { .. })));
+        fs::write(&path, "").unwrap();
+        assert!(matches!(salvage_rounds(&path), Err(RecordError::NoHeader { .. })));
     }
 }

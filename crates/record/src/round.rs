@@ -54,10 +54,10 @@ pub struct RoundRecord {
     /// The terms of that loss, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub train_terms: BTreeMap<String, f64>,
-    /// Samples that clients trained on, counted once an epoch.
+    /// Samples that clients trained on, counted once per epoch.
     #[serde(default)]
     pub trained_samples: u64,
-    /// Samples that went through teachers, counted once a teacher.
+    /// Samples that went through teachers, counted once per teacher.
     #[serde(default)]
     pub teacher_samples: u64,
     /// Bytes from the server to all clients of the round.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::error::Error;
+use crate::error::RecordError;
 use crate::header::Header;
 use crate::round::RoundRecord;
 
@@ -20,29 +20,30 @@ pub struct RoundsFile {
 
 impl RoundsFile {
     /// Makes the file, which must not exist, and writes the header.
-    pub fn create(path: &Path, header: &Header) -> Result<Self, Error> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(Error::io("create", path))?;
+    pub fn create(path: &Path, header: &Header) -> Result<Self, RecordError> {
+        let file =
+            OpenOptions::new().write(true).create_new(true).open(path).map_err(RecordError::io("create", path))?;
         let mut new = Self { file, path: path.to_path_buf(), line: Vec::new() };
         new.push(header)?;
         Ok(new)
     }
 
-    /// Writes one round.
-    pub fn append(&mut self, round: &RoundRecord) -> Result<(), Error> {
+    pub fn append(&mut self, round: &RoundRecord) -> Result<(), RecordError> {
         self.push(round)
     }
 
     /// Makes sure that everything is on the disk.
-    pub fn finish(self) -> Result<(), Error> {
-        self.file.sync_all().map_err(Error::io("write", &self.path))
+    pub fn finish(self) -> Result<(), RecordError> {
+        self.file.sync_all().map_err(RecordError::io("write", &self.path))
     }
 
     /// One line in one write, so that a stopped run leaves at most one cut line.
-    fn push(&mut self, value: &impl Serialize) -> Result<(), Error> {
+    fn push(&mut self, value: &impl Serialize) -> Result<(), RecordError> {
         self.line.clear();
-        serde_json::to_writer(&mut self.line, value).map_err(|error| Error::io("write", &self.path)(error.into()))?;
+        serde_json::to_writer(&mut self.line, value)
+            .map_err(|error| RecordError::io("write", &self.path)(error.into()))?;
         self.line.push(b'\n');
-        self.file.write_all(&self.line).and_then(|()| self.file.flush()).map_err(Error::io("write", &self.path))
+        self.file.write_all(&self.line).and_then(|()| self.file.flush()).map_err(RecordError::io("write", &self.path))
     }
 }
 

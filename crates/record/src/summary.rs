@@ -2,24 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::header::{FORMAT, VERSION};
+use crate::header::Stamp;
 use crate::round::{RoundRecord, Seconds};
 
 /// How a run ended: `summary.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Summary {
-    /// [`FORMAT`].
-    pub format: String,
-    /// [`VERSION`].
-    pub version: u32,
-    /// Why it ended.
+    #[serde(flatten)]
+    pub stamp: Stamp,
     pub status: Status,
     /// Rounds that were finished.
     pub rounds: u64,
     /// The accuracy of the last evaluation.
     pub final_accuracy: Option<f64>,
-    /// The loss of the last evaluation.
     pub final_loss: Option<f64>,
     /// The best accuracy and the first round that had it.
     pub best: Option<Best>,
@@ -36,13 +32,10 @@ pub struct Summary {
     pub seconds: Seconds,
 }
 
-/// The best accuracy of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Best {
-    /// The accuracy.
     pub accuracy: f64,
-    /// The first round that had it.
     pub round: u64,
 }
 
@@ -62,25 +55,6 @@ pub enum Status {
     },
     /// Someone stopped it.
     Interrupted,
-}
-
-impl Default for Summary {
-    fn default() -> Self {
-        Self {
-            format: FORMAT.to_string(),
-            version: VERSION,
-            status: Status::Finished,
-            rounds: 0,
-            final_accuracy: None,
-            final_loss: None,
-            best: None,
-            forgetting: None,
-            bytes_down: 0,
-            bytes_up: 0,
-            traffic: None,
-            seconds: Seconds::default(),
-        }
-    }
 }
 
 impl Summary {

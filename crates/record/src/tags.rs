@@ -4,16 +4,16 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use crate::error::Error;
+use crate::error::RecordError;
 use crate::folder::names;
 
 /// The tags of a run folder; none if there is no such file.
-pub fn read_tags(folder: &Path) -> Result<Vec<String>, Error> {
+pub fn read_tags(folder: &Path) -> Result<Vec<String>, RecordError> {
     let path = folder.join(names::TAGS);
     match fs::read(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(Error::io("read", &path)(error)),
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| Error::Line {
+        Err(error) => Err(RecordError::io("read", &path)(error)),
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| RecordError::Line {
             line: e.line().max(1),
             reason: format!("not a list of tags: {e}"),
             path,
@@ -22,16 +22,13 @@ pub fn read_tags(folder: &Path) -> Result<Vec<String>, Error> {
 }
 
 /// Writes the tags of a run folder, sorted, each once.
-pub fn write_tags(folder: &Path, tags: &[String]) -> Result<(), Error> {
-    let (path, aside) = (folder.join(names::TAGS), folder.join(".tags.part"));
+pub fn write_tags(folder: &Path, tags: &[String]) -> Result<(), RecordError> {
+    let path = folder.join(names::TAGS);
     let mut tags: Vec<&String> = tags.iter().collect();
     tags.sort();
     tags.dedup();
-    let text = serde_json::to_string(&tags).map_err(|error| Error::io("write", &path)(error.into()))?;
-    fs::write(&aside, text + "\n").and_then(|()| fs::rename(&aside, &path)).map_err(|error| {
-        let _ = fs::remove_file(&aside);
-        Error::io("write", &path)(error)
-    })
+    let text = serde_json::to_string(&tags).map_err(|error| RecordError::io("write", &path)(error.into()))?;
+    fedelity_files::write(&path, (text + "\n").as_bytes()).map_err(RecordError::io("write", &path))
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::error::Error;
-use crate::source::{LeftOut, Run};
-use crate::statistics::{Interval, Summary, Test, differ, difference, holm, ranks};
-use crate::study::{Group, Study};
+use crate::error::ReportError;
+use crate::loaded::{LeftOut, LoadedRun};
+use crate::results::{Group, Results};
+use crate::statistics::{Interval, MeanSd, Test, differ, difference, holm, ranks};
 
 /// What to compare with, and how.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,6 @@ pub struct Options {
     pub apart: bool,
 }
 
-/// Methods side by side.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Comparison {
@@ -30,44 +29,46 @@ pub struct Comparison {
     pub baseline: String,
     /// The accuracy to reach, if it was given.
     pub target: Option<f64>,
-    /// One row a method.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
     /// What differs between the runs although they are compared.
     pub mismatches: Vec<String>,
     /// What there is to know about the numbers.
     pub notes: Vec<String>,
-    /// What was left out.
     pub left_out: Vec<LeftOut>,
 }
 
 /// One method over its seeds.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Row {
+pub struct ComparisonRow {
     /// The method and what tells it from others.
     pub label: String,
-    /// The seeds that count.
     pub seeds: Vec<u64>,
     /// Runs that did not finish and do not count.
     pub unfinished: usize,
     /// The accuracy of the last round.
-    pub final_accuracy: Option<Summary>,
+    pub final_accuracy: Option<MeanSd>,
     /// The best accuracy of all rounds.
-    pub best_accuracy: Option<Summary>,
+    pub best_accuracy: Option<MeanSd>,
     /// Forgetting after the last round.
-    pub forgetting: Option<Summary>,
+    pub forgetting: Option<MeanSd>,
     /// The mean of the accuracy curve over the rounds.
-    pub area: Option<Summary>,
+    pub area: Option<MeanSd>,
     /// Final accuracy less the baseline's, seed by seed.
     pub difference: Option<Difference>,
-    /// When the target was reached.
     pub to_target: Option<ToTarget>,
     /// The mean over seeds of the rank by final accuracy; 1 is the best.
     pub rank: Option<f64>,
     /// Bytes both ways, all rounds.
-    pub bytes: Option<Summary>,
+    pub bytes: Option<MeanSd>,
+    /// Bytes from the server to clients.
+    pub bytes_down: Option<MeanSd>,
+    /// Bytes from clients to the server.
+    pub bytes_up: Option<MeanSd>,
+    /// Bytes both ways, relative to FedAvg's.
+    pub traffic: Option<MeanSd>,
     /// Seconds, all rounds.
-    pub seconds: Option<Summary>,
+    pub seconds: Option<MeanSd>,
     /// The mean accuracy by round.
     pub curve: Vec<(u64, f64)>,
 }
@@ -76,40 +77,39 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Difference {
-    /// Seeds, mean and standard deviation.
     #[serde(flatten)]
-    pub summary: Summary,
+    pub summary: MeanSd,
     /// The 95 % interval of the mean, from two seeds on.
     pub interval: Option<Interval>,
     /// The two-sided p-value that there is no difference.
     pub p: Option<f64>,
     /// The same after Holm's correction for all methods of the table.
     pub p_holm: Option<f64>,
-    /// How it was tested.
     pub test: Test,
 }
 
-/// When a target was reached.
+/// When a target was reached: *to target*, and *to fedavg* where the target is FedAvg's.
+///
+/// A run reaches its target in the first round whose accuracy is at least the target; the target is the one that was given,
+/// or the baseline's final accuracy with the same seed. Seeds that the baseline does not have do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ToTarget {
     /// The first round that has it: the mean over the seeds that reach it.
     pub rounds: Option<f64>,
-    /// Seeds that reach it.
     pub reached: usize,
-    /// All seeds.
     pub of: usize,
 }
 
 /// The method that others are compared with unless another is named.
-const BASELINE: &str = "fedavg";
+pub const BASELINE: &str = "fedavg";
 
 impl Comparison {
     /// Compares the groups of a study. Runs of other data, partitions or seeds are refused unless it is forced.
-    pub fn new(study: &Study, options: &Options) -> Result<Self, Error> {
+    pub fn new(study: &Results, options: &Options) -> Result<Self, ReportError> {
         let mismatches: Vec<String> = study.mismatches().iter().map(ToString::to_string).collect();
         if !mismatches.is_empty() && !options.force && !options.apart {
-            return Err(Error::Mismatch { what: mismatches.join("\n  ") });
+            return Err(ReportError::Mismatch { what: mismatches.join("\n  ") });
         }
         let labels: Vec<&str> = study.groups.iter().map(|group| group.label.as_str()).collect();
         let baseline = match &options.baseline {
@@ -117,7 +117,7 @@ impl Comparison {
                 .groups
                 .iter()
                 .find(|group| group.label == *name)
-                .ok_or_else(|| Error::UnknownBaseline { name: name.clone(), known: labels.join(", ") })?,
+                .ok_or_else(|| ReportError::UnknownBaseline { name: name.clone(), known: labels.join(", ") })?,
             None => study.groups.iter().find(|group| group.label == BASELINE).unwrap_or(&study.groups[0]),
         };
         let settings: Vec<BTreeSet<(&str, &str)>> = study.groups.iter().map(setting).collect();
@@ -129,7 +129,7 @@ impl Comparison {
             let first = others.filter(|(j, group)| together(i, *j) && like(group)).map(|(_, group)| group).next();
             if together(i, at) { Some(baseline) } else { first }
         };
-        let mut rows: Vec<Row> = Vec::new();
+        let mut rows: Vec<ComparisonRow> = Vec::new();
         for (i, group) in study.groups.iter().enumerate() {
             let others: Vec<&Group> =
                 study.groups.iter().enumerate().filter(|(j, _)| together(i, *j)).map(|(_, group)| group).collect();
@@ -197,12 +197,13 @@ fn setting(group: &Group) -> BTreeSet<(&str, &str)> {
     headers.map(|header| (header.dataset_fingerprint.as_str(), header.partition_fingerprint.as_str())).collect()
 }
 
-fn row(group: &Group, baseline: Option<&Group>, target: Option<f64>, rank: Option<f64>) -> Row {
+fn row(group: &Group, baseline: Option<&Group>, target: Option<f64>, rank: Option<f64>) -> ComparisonRow {
     let runs = group.counted();
-    let over =
-        |of: &dyn Fn(&Run) -> Option<f64>| Summary::of(&runs.iter().filter_map(|run| of(run)).collect::<Vec<f64>>());
+    let over = |of: &dyn Fn(&LoadedRun) -> Option<f64>| {
+        MeanSd::of(&runs.iter().filter_map(|run| of(run)).collect::<Vec<f64>>())
+    };
     let is_baseline = baseline.is_some_and(|baseline| std::ptr::eq(group, baseline));
-    let paired = |run: &Run| baseline?.seed(run.header.seed)?.summary.final_accuracy;
+    let paired = |run: &LoadedRun| baseline?.seed(run.header.seed)?.summary.final_accuracy;
     let differences: Vec<f64> =
         runs.iter().filter_map(|run| Some(difference(run.summary.final_accuracy?, paired(run)?))).collect();
     let against = (!is_baseline).then(|| differ(&differences)).flatten().map(|found| Difference {
@@ -212,7 +213,7 @@ fn row(group: &Group, baseline: Option<&Group>, target: Option<f64>, rank: Optio
         p_holm: None,
         test: found.test,
     });
-    Row {
+    ComparisonRow {
         label: group.label.clone(),
         seeds: runs.iter().map(|run| run.header.seed).collect(),
         unfinished: group.runs.len() - runs.len(),
@@ -224,13 +225,16 @@ fn row(group: &Group, baseline: Option<&Group>, target: Option<f64>, rank: Optio
         to_target: to_target(&runs, baseline, target),
         rank,
         bytes: over(&|run| Some((run.summary.bytes_down + run.summary.bytes_up) as f64)),
+        bytes_down: over(&|run| Some(run.summary.bytes_down as f64)),
+        bytes_up: over(&|run| Some(run.summary.bytes_up as f64)),
+        traffic: over(&|run| run.summary.traffic),
         seconds: over(&|run| Some(run.summary.seconds.total())),
         curve: mean_curve(&runs),
     }
 }
 
 /// The mean of the accuracy over the rounds, by trapezoids between evaluations.
-fn area(run: &Run) -> Option<f64> {
+fn area(run: &LoadedRun) -> Option<f64> {
     let curve = run.curve(|round| round.accuracy);
     let (first, last) = (curve.first()?, curve.last()?);
     if first.0 == last.0 {
@@ -240,8 +244,7 @@ fn area(run: &Run) -> Option<f64> {
     Some(pieces.sum::<f64>() / (last.0 - first.0) as f64)
 }
 
-/// First passages; the target is given or the baseline's final accuracy with the same seed.
-fn to_target(runs: &[&Run], baseline: Option<&Group>, target: Option<f64>) -> Option<ToTarget> {
+fn to_target(runs: &[&LoadedRun], baseline: Option<&Group>, target: Option<f64>) -> Option<ToTarget> {
     let mut rounds = Vec::new();
     let mut of = 0;
     for run in runs {
@@ -255,11 +258,11 @@ fn to_target(runs: &[&Run], baseline: Option<&Group>, target: Option<f64>) -> Op
                 .map(|(round, _)| *round as f64),
         );
     }
-    (of > 0).then(|| ToTarget { rounds: Summary::of(&rounds).map(|found| found.mean), reached: rounds.len(), of })
+    (of > 0).then(|| ToTarget { rounds: MeanSd::of(&rounds).map(|found| found.mean), reached: rounds.len(), of })
 }
 
 /// The mean over runs, in the rounds that all of them evaluated.
-fn mean_curve(runs: &[&Run]) -> Vec<(u64, f64)> {
+fn mean_curve(runs: &[&LoadedRun]) -> Vec<(u64, f64)> {
     let curves: Vec<Vec<(u64, f64)>> = runs.iter().map(|run| run.curve(|round| round.accuracy)).collect();
     let Some((first, others)) = curves.split_first() else { return Vec::new() };
     let at =
@@ -276,11 +279,11 @@ fn mean_curve(runs: &[&Run]) -> Vec<(u64, f64)> {
 /// The mean rank of a group among others by final accuracy, over the seeds that all of them have.
 fn mean_rank(group: &Group, others: &[&Group]) -> Option<f64> {
     let own = others.iter().position(|other| std::ptr::eq(*other, group)).filter(|_| others.len() > 1)?;
-    let rank = |run: &&Run| {
+    let rank = |run: &&LoadedRun| {
         let finals: Option<Vec<f64>> =
             others.iter().map(|other| other.seed(run.header.seed)?.summary.final_accuracy).collect();
         Some(ranks(&finals?, true)[own])
     };
     let found: Vec<f64> = group.counted().iter().filter_map(rank).collect();
-    Summary::of(&found).map(|found| found.mean)
+    MeanSd::of(&found).map(|found| found.mean)
 }

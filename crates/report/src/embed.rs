@@ -10,7 +10,7 @@ use fedelity_record::names;
 use rayon::prelude::*;
 use safetensors::tensor::{Dtype, SafeTensors};
 
-use crate::source::Run;
+use crate::loaded::LoadedRun;
 
 /// Test samples in the plane.
 #[derive(Debug)]
@@ -27,20 +27,21 @@ const EPOCHS: usize = 500;
 
 /// What was laid out so far, by the file of the features and its state. Layouts take about a second each.
 #[derive(Clone, Debug, Default)]
-pub struct Embeddings(BTreeMap<PathBuf, (Stamp, Found)>);
+pub struct FeatureLayouts(BTreeMap<PathBuf, (FileState, Found)>);
 
 /// Length and time of a file.
-type Stamp = (u64, Option<SystemTime>);
+type FileState = (u64, Option<SystemTime>);
 
 /// Why there is none is as lasting as one.
 type Found = Result<Arc<Embedding>, String>;
 
-impl Embeddings {
+impl FeatureLayouts {
     /// The embeddings of runs, new ones on all cores.
-    pub(crate) fn of(&mut self, runs: &[&Run]) -> Vec<Found> {
-        let all: Vec<(PathBuf, Stamp)> = runs.iter().map(|run| stamped(run)).collect();
-        let known =
-            |(path, stamp): &(PathBuf, Stamp)| self.0.get(path).filter(|(at, _)| at == stamp).map(|(_, f)| f.clone());
+    pub(crate) fn of(&mut self, runs: &[&LoadedRun]) -> Vec<Found> {
+        let all: Vec<(PathBuf, FileState)> = runs.iter().map(|run| stamped(run)).collect();
+        let known = |(path, stamp): &(PathBuf, FileState)| {
+            self.0.get(path).filter(|(at, _)| at == stamp).map(|(_, f)| f.clone())
+        };
         let found: Vec<Found> = all
             .par_iter()
             .zip(runs)
@@ -54,7 +55,7 @@ impl Embeddings {
 }
 
 /// The file of a run's features, and its state.
-fn stamped(run: &Run) -> (PathBuf, Stamp) {
+fn stamped(run: &LoadedRun) -> (PathBuf, FileState) {
     let path = run.path.join(names::FEATURES);
     let about = std::fs::metadata(&path).ok();
     let stamp = (about.as_ref().map_or(0, std::fs::Metadata::len), about.and_then(|about| about.modified().ok()));
@@ -62,7 +63,7 @@ fn stamped(run: &Run) -> (PathBuf, Stamp) {
 }
 
 /// Reads the features of a run and lays them out. The same features give the same picture.
-fn embed(run: &Run) -> Result<Embedding, String> {
+fn embed(run: &LoadedRun) -> Result<Embedding, String> {
     let bytes = std::fs::read(run.path.join(names::FEATURES)).map_err(|error| error.to_string())?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| format!("not a safetensors file ({error})"))?;
     let (_, about) = SafeTensors::read_metadata(&bytes).map_err(|error| error.to_string())?;

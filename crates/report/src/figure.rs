@@ -2,43 +2,33 @@
 
 use serde::Serialize;
 
-/// One figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Figure {
     /// Its name in the page and as a file.
     pub id: String,
-    /// Its heading.
     pub title: String,
-    /// What is drawn.
     #[serde(flatten)]
     pub drawing: Drawing,
 }
 
-/// What a figure draws.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum Drawing {
     /// Curves with bands.
     Lines {
-        /// The name of the horizontal axis.
         x: String,
-        /// The name of the vertical axis.
         y: String,
         /// Whether numbers are shares that are shown in percent.
         percent: bool,
-        /// The curves.
         series: Vec<Series>,
     },
     /// Cells of shade.
     Heat {
         /// The method it belongs to, if it does.
         method: Option<usize>,
-        /// The name of the horizontal axis.
         x: String,
-        /// The name of the vertical axis.
         y: String,
-        /// What the columns are.
         columns: Vec<String>,
         /// What the rows are, from above.
         rows: Vec<String>,
@@ -51,18 +41,14 @@ pub enum Drawing {
     },
     /// Points in a plane, coloured by class.
     Points {
-        /// The method it belongs to.
         method: usize,
-        /// The names of the classes.
         classes: Vec<String>,
         /// Where each point is, and its class.
         points: Vec<(f64, f64, usize)>,
     },
     /// Class accuracies of all methods at a round that can be chosen.
     Classes {
-        /// The names of the classes.
         classes: Vec<String>,
-        /// The rounds.
         rounds: Vec<u64>,
         /// For each method, `[round][class]`.
         series: Vec<Vec<Vec<Option<f64>>>>,
@@ -73,7 +59,6 @@ pub enum Drawing {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Series {
-    /// Whose it is.
     pub method: usize,
     /// What it is called beside the method; empty if the method says it all.
     pub part: String,
@@ -86,26 +71,20 @@ pub struct Series {
 /// Figures that belong together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Card {
-    /// Its name in the page.
+pub struct FigureCard {
     pub id: String,
-    /// Its heading.
     pub title: String,
-    /// What it shows.
     pub text: String,
     /// Whether one figure is shown at a time, to be chosen from a list; otherwise all stand side by side.
     pub choice: bool,
-    /// The figures.
     pub figures: Vec<Figure>,
 }
 
 /// How a method is drawn, everywhere the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Style {
-    /// The method.
+pub struct MethodStyle {
     pub label: String,
-    /// Its colour.
     pub colour: &'static str,
     /// Lengths of dash and gap; empty is a full line.
     pub dash: &'static [u32],
@@ -118,8 +97,8 @@ pub(crate) const COLOURS: [&str; 8] =
 const DASHES: [&[u32]; 4] = [&[], &[8, 4], &[2, 3], &[10, 3, 2, 3]];
 
 /// The styles of methods, in their order. Colours come again with another dash.
-pub(crate) fn styles(labels: &[&str]) -> Vec<Style> {
-    let style = |(i, label): (usize, &&str)| Style {
+pub(crate) fn styles(labels: &[&str]) -> Vec<MethodStyle> {
+    let style = |(i, label): (usize, &&str)| MethodStyle {
         label: label.to_string(),
         colour: COLOURS[i % COLOURS.len()],
         dash: DASHES[i / COLOURS.len() % DASHES.len()],

@@ -1,27 +1,27 @@
 //! Records of runs to statistics over seeds, tables, figures and a page.
 //!
-//! Only files are read, so that an old run can be reported again. [`Source::load`] takes in what there is and says what
-//! was left out; [`Study::new`] puts runs that differ in their seed alone together; [`Comparison::new`] compares them.
+//! [`LoadedRuns::load`] takes in what there is in files and says what was left out; [`LoadedRun::of`] takes a run that has
+//! just ended; [`Results::new`] puts runs that differ in their seed alone together; [`Comparison::new`] compares them.
 
 mod cards;
 mod compare;
 mod embed;
 mod error;
 mod figure;
+mod loaded;
 mod page;
 mod plot;
-mod source;
+mod results;
 mod statistics;
-mod study;
 mod table;
 
-pub use compare::{Comparison, Difference, Options, Row, ToTarget};
-pub use embed::Embeddings;
-pub use error::Error;
-pub use figure::{Card, Drawing, Figure, Series, Style};
-pub use page::{Report, waiting};
+pub use compare::{BASELINE, Comparison, ComparisonRow, Difference, Options, ToTarget};
+pub use embed::FeatureLayouts;
+pub use error::ReportError;
+pub use figure::{Drawing, Figure, FigureCard, MethodStyle, Series};
+pub use loaded::{LeftOut, LoadedRun, LoadedRuns};
+pub use page::{ReportPage, waiting};
 pub use plot::{png, svg};
-pub use source::{LeftOut, Run, Source};
-pub use statistics::{Interval, Summary, Test, holm, paired, ranks};
-pub use study::{Group, Mismatch, Study};
-pub use table::{Format, render};
+pub use results::{Group, Mismatch, Results};
+pub use statistics::{Interval, MeanSd, Test};
+pub use table::{TableSyntax, render, spread};

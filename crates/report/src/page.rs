@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::cards::cards;
-use crate::compare::{Comparison, Options, Row};
-use crate::embed::Embeddings;
-use crate::error::Error;
-use crate::figure::{Card, Style, styles};
-use crate::source::LeftOut;
-use crate::statistics::Summary;
-use crate::study::Study;
-use crate::table::{p_value, spread};
+use crate::compare::{Comparison, Options};
+use crate::embed::FeatureLayouts;
+use crate::error::ReportError;
+use crate::figure::{FigureCard, MethodStyle, styles};
+use crate::loaded::LeftOut;
+use crate::results::Results;
+use crate::statistics::MeanSd;
+use crate::table::spread;
 
 const PAGE: &str = include_str!("../assets/page.html");
 const STYLES: &str = include_str!("../assets/page.css");
@@ -21,38 +21,38 @@ const CHARTS: &str = include_str!("../assets/echarts/charts.min.js");
 
 /// A report: what the page shows, and what the figures are drawn from.
 #[derive(Clone, Debug)]
-pub struct Report {
-    /// The methods and how they are drawn.
-    pub methods: Vec<Style>,
-    /// The figures, in their order.
-    pub cards: Vec<Card>,
-    /// The table.
+pub struct ReportPage {
+    pub methods: Vec<MethodStyle>,
+    pub cards: Vec<FigureCard>,
     pub comparison: Comparison,
     setting: String,
     environment: Vec<(String, String)>,
     commands: Vec<String>,
     configurations: Vec<(String, String)>,
-    /// What the page lacks.
     pub left_out: Vec<LeftOut>,
 }
 
 /// The part that the page's script reads.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
-struct Data<'a> {
-    methods: &'a [Style],
-    cards: &'a [Card],
+struct PageData<'a> {
+    methods: &'a [MethodStyle],
+    cards: &'a [FigureCard],
     live: bool,
 }
 
-impl Report {
-    /// From the runs of a study. Runs that do not match are shown side by side all the same, and what differs is said.
-    pub fn new(study: &Study, baseline: Option<String>) -> Result<Self, Error> {
-        Self::with(study, baseline, &mut Embeddings::default())
+impl ReportPage {
+    /// From the runs of a study. Runs that do not match are shown side by side anyway, and what differs is said.
+    pub fn new(study: &Results, baseline: Option<String>) -> Result<Self, ReportError> {
+        Self::with(study, baseline, &mut FeatureLayouts::default())
     }
 
     /// The same, with what an earlier report laid out.
-    pub fn with(study: &Study, baseline: Option<String>, embeddings: &mut Embeddings) -> Result<Self, Error> {
+    pub fn with(
+        study: &Results,
+        baseline: Option<String>,
+        embeddings: &mut FeatureLayouts,
+    ) -> Result<Self, ReportError> {
         let comparison = Comparison::new(study, &Options { baseline, target: None, force: false, apart: true })?;
         let labels: Vec<&str> = study.groups.iter().map(|group| group.label.as_str()).collect();
         let mut left_out = study.left_out.clone();
@@ -72,13 +72,13 @@ impl Report {
     /// The page. A live one asks its server for news.
     pub fn html(&self, live: bool) -> String {
         let labels: Vec<&str> = self.methods.iter().map(|method| method.label.as_str()).collect();
-        let data = Data { methods: &self.methods, cards: &self.cards, live };
+        let data = PageData { methods: &self.methods, cards: &self.cards, live };
         page(&format!("Fedelity: {}", labels.join(", ")), self.body(live), &data)
     }
 
     /// What a live page fetches: a word for this state, the text and the figures.
     pub fn news(&self, version: &str) -> String {
-        let data = Data { methods: &self.methods, cards: &self.cards, live: true };
+        let data = PageData { methods: &self.methods, cards: &self.cards, live: true };
         news(version, &self.body(true), &data)
     }
 
@@ -130,22 +130,18 @@ impl Report {
         for (row, style) in self.comparison.rows.iter().zip(&self.methods) {
             let mut cells = vec![
                 row.seeds.len().to_string(),
-                spread(row.final_accuracy, 100.0, 2, " ± "),
-                spread(row.best_accuracy, 100.0, 2, " ± "),
-                spread(row.forgetting, 1.0, 3, " ± "),
-                spread(row.area, 100.0, 2, " ± "),
+                spread(row.final_accuracy, 100.0, 2),
+                spread(row.best_accuracy, 100.0, 2),
+                spread(row.forgetting, 1.0, 3),
+                spread(row.area, 100.0, 2),
             ];
             if several {
-                cells.extend(differences(row));
+                cells.extend(row.difference_cells().into_iter().chain(row.p_cells()).chain([row.rank_cell()]));
             }
-            let mean = |summary: Option<Summary>, scale: f64| {
-                summary.map_or("-".to_string(), |found| format!("{:.1}", scale * found.mean))
+            let mean = |found: Option<MeanSd>, scale: f64| {
+                found.map_or("-".to_string(), |found| format!("{:.1}", scale * found.mean))
             };
-            cells.push(row.to_target.map_or("-".to_string(), |found| match found.rounds {
-                Some(rounds) if found.reached == found.of => format!("{rounds:.1}"),
-                Some(rounds) => format!("{rounds:.1} ({}/{})", found.reached, found.of),
-                None => "-".to_string(),
-            }));
+            cells.push(row.to_target_cell());
             cells.extend([mean(row.bytes, 1e-6), mean(row.seconds, 1.0)]);
             let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
             let _ = write!(
@@ -165,13 +161,13 @@ impl Report {
     }
 }
 
-fn news(version: &str, body: &str, data: &Data<'_>) -> String {
+fn news(version: &str, body: &str, data: &PageData<'_>) -> String {
     serde_json::json!({ "version": version, "body": body, "data": data }).to_string()
 }
 
 /// A live page, and what it fetches, while there is nothing to show yet.
 pub fn waiting(reason: &str, version: &str) -> (String, String) {
-    let data = Data { methods: &[], cards: &[], live: true };
+    let data = PageData { methods: &[], cards: &[], live: true };
     let body = format!(
         "<p class=setting>Nothing to show yet: {}</p><div id=methods></div><div id=cards></div>",
         escape(reason)
@@ -179,7 +175,7 @@ pub fn waiting(reason: &str, version: &str) -> (String, String) {
     (page("Fedelity", body.clone(), &data), news(version, &body, &data))
 }
 
-fn page(title: &str, body: String, data: &Data<'_>) -> String {
+fn page(title: &str, body: String, data: &PageData<'_>) -> String {
     // Inside a script element nothing may look like the end of it.
     let text = serde_json::to_string(data).unwrap_or_default();
     let text = text.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
@@ -193,19 +189,6 @@ fn page(title: &str, body: String, data: &Data<'_>) -> String {
         ("{{script}}", SCRIPT.to_string()),
     ];
     fill(PAGE, &parts)
-}
-
-fn differences(row: &Row) -> [String; 5] {
-    let found = row.difference;
-    [
-        found.map_or("-".to_string(), |found| format!("{:+.2}", 100.0 * found.summary.mean)),
-        found.and_then(|found| found.interval).map_or("-".to_string(), |interval| {
-            format!("[{:+.2}, {:+.2}]", 100.0 * interval.low, 100.0 * interval.high)
-        }),
-        p_value(found.and_then(|found| found.p)),
-        p_value(found.and_then(|found| found.p_holm)),
-        row.rank.map_or("-".to_string(), |rank| format!("{rank:.1}")),
-    ]
 }
 
 /// Puts each part in the place of its name, in one pass, so that nothing inside a part is taken for a name.
@@ -247,7 +230,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// The different values of something over all runs.
-fn values(study: &Study, of: impl Fn(&crate::Run) -> String) -> Vec<String> {
+fn values(study: &Results, of: impl Fn(&crate::LoadedRun) -> String) -> Vec<String> {
     let mut values: Vec<String> = study.runs().map(of).filter(|value| !value.is_empty()).collect();
     // Numbers by their size, and before words.
     let number = |text: &str| text.split(' ').next().and_then(|first| first.parse::<f64>().ok());
@@ -262,7 +245,7 @@ fn values(study: &Study, of: impl Fn(&crate::Run) -> String) -> Vec<String> {
 }
 
 /// All of them, as a list.
-fn all(study: &Study, of: impl Fn(&crate::Run) -> String) -> String {
+fn all(study: &Results, of: impl Fn(&crate::LoadedRun) -> String) -> String {
     values(study, of).join(", ")
 }
 
@@ -285,8 +268,8 @@ fn thousands(n: u64) -> String {
 }
 
 /// The setting in one paragraph.
-fn setting(study: &Study) -> String {
-    let of = |part: fn(&crate::Run) -> String| either(values(study, part));
+fn setting(study: &Results) -> String {
+    let of = |part: fn(&crate::LoadedRun) -> String| either(values(study, part));
     let key = |name: &'static str| either(values(study, move |run| run.config.get(name).cloned().unwrap_or_default()));
     let rounds = match of(|run| run.header.rounds.to_string()) {
         one if one == "1" => "the one round".to_string(),
@@ -317,28 +300,28 @@ fn setting(study: &Study) -> String {
     text
 }
 
-fn environment(study: &Study) -> Vec<(String, String)> {
+fn environment(study: &Results) -> Vec<(String, String)> {
     let facts = [
         ("Fedelity", all(study, |run| run.header.fedelity.clone())),
         ("Machine", all(study, |run| run.header.machine.clone())),
         ("Instruction set", all(study, |run| run.header.isa.clone())),
         ("Threads", all(study, |run| run.header.threads.to_string())),
-        ("Data (SHA-256)", all(study, |run| run.header.dataset_fingerprint.clone())),
+        ("PageData (SHA-256)", all(study, |run| run.header.dataset_fingerprint.clone())),
         ("Partition (SHA-256)", all(study, |run| run.header.partition_fingerprint.clone())),
     ];
     facts.into_iter().filter(|(_, value)| !value.is_empty()).map(|(what, value)| (what.to_string(), value)).collect()
 }
 
 /// The command that repeats each run.
-fn commands(study: &Study) -> Vec<String> {
+fn commands(study: &Results) -> Vec<String> {
     study.runs().map(|run| format!("fedelity run {}", run.path.join("config.toml").display())).collect()
 }
 
 /// The configuration of each method with its first seed, for readers who do not have the run folders.
-fn configurations(study: &Study) -> Vec<(String, String)> {
+fn configurations(study: &Results) -> Vec<(String, String)> {
     let first = study.groups.iter().filter_map(|group| Some((group, group.runs.first()?)));
     let known = first.filter(|(_, run)| !run.config_text.is_empty());
-    let name = |run: &crate::Run| format!("{}, seed {}", run.path.join("config.toml").display(), run.header.seed);
+    let name = |run: &crate::LoadedRun| format!("{}, seed {}", run.path.join("config.toml").display(), run.header.seed);
     known.map(|(group, run)| (format!("{}: {}", group.label, name(run)), run.config_text.clone())).collect()
 }
 

@@ -1,5 +1,6 @@
 //! Numbers over seeds: means, intervals, tests.
 
+use fedelity_record::mean_and_sd;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -11,25 +12,18 @@ const EXACT: usize = 60;
 /// Numbers of several seeds together.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Summary {
-    /// How many there are.
+pub struct MeanSd {
     pub n: usize,
-    /// Their mean.
     pub mean: f64,
     /// Their standard deviation, divided by n - 1; none for one number.
     pub sd: Option<f64>,
 }
 
-impl Summary {
+impl MeanSd {
     /// Of these numbers; `None` if there is none.
     pub fn of(values: &[f64]) -> Option<Self> {
-        let n = values.len();
-        if n == 0 {
-            return None;
-        }
-        let mean = values.iter().sum::<f64>() / n as f64;
-        let squares = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>();
-        Some(Self { n, mean, sd: (n > 1).then(|| (squares / (n - 1) as f64).sqrt()) })
+        let (mean, sd) = mean_and_sd(values)?;
+        Some(Self { n: values.len(), mean, sd })
     }
 }
 
@@ -37,9 +31,7 @@ impl Summary {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Interval {
-    /// The lower end.
     pub low: f64,
-    /// The upper end.
     pub high: f64,
 }
 
@@ -54,7 +46,6 @@ pub enum Test {
 }
 
 impl Test {
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::PairedT => "paired t",
@@ -66,7 +57,7 @@ impl Test {
 /// Differences of pairs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Paired {
-    pub(crate) summary: Summary,
+    pub(crate) summary: MeanSd,
     pub(crate) interval: Option<Interval>,
     pub(crate) p: Option<f64>,
     pub(crate) test: Test,
@@ -83,13 +74,8 @@ pub(crate) fn difference(a: f64, b: f64) -> f64 {
 /// The mean of differences, its 95 % interval (Student's t) and the two-sided p-value that it is zero.
 ///
 /// One difference has no interval and no p-value, nor have differences that are all the same.
-pub fn paired(differences: &[f64]) -> Option<(Summary, Option<Interval>, Option<f64>, Test)> {
-    let found = differ(differences)?;
-    Some((found.summary, found.interval, found.p, found.test))
-}
-
 pub(crate) fn differ(differences: &[f64]) -> Option<Paired> {
-    let summary = Summary::of(differences)?;
+    let summary = MeanSd::of(differences)?;
     let test = if summary.n >= RANKS_FROM { Test::WilcoxonSignedRank } else { Test::PairedT };
     let same = differences.windows(2).all(|pair| pair[0] == pair[1]);
     let spread = summary.sd.filter(|_| !same).and_then(|sd| {
@@ -140,7 +126,7 @@ fn wilcoxon(differences: &[f64]) -> Option<f64> {
 }
 
 /// Ranks from 1 on; equal values share the mean of theirs.
-pub fn ranks(values: &[f64], largest_first: bool) -> Vec<f64> {
+pub(crate) fn ranks(values: &[f64], largest_first: bool) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| {
         let order = values[a].total_cmp(&values[b]);
@@ -158,7 +144,7 @@ pub fn ranks(values: &[f64], largest_first: bool) -> Vec<f64> {
 }
 
 /// Holm's correction: p-values that stay honest when there are several of them.
-pub fn holm(p: &[Option<f64>]) -> Vec<Option<f64>> {
+pub(crate) fn holm(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<(usize, f64)> = p.iter().enumerate().filter_map(|(i, p)| Some((i, (*p)?))).collect();
     order.sort_by(|a, b| a.1.total_cmp(&b.1));
     let (mut adjusted, mut so_far) = (vec![None; p.len()], 0.0f64);

@@ -2,47 +2,70 @@
 
 use std::fmt::Write as _;
 
-use crate::compare::{Comparison, Row};
-use crate::statistics::Summary;
+use crate::compare::{Comparison, ComparisonRow};
+use crate::statistics::MeanSd;
 
 /// What a table is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// A table of Markdown.
+pub enum TableSyntax {
     Markdown,
     /// A `tabular` with the rules of booktabs.
     Latex,
-    /// Comma-separated values, all digits.
     Csv,
-    /// One JSON object, all digits.
     Json,
 }
 
-/// The comparison in a format.
-pub fn render(comparison: &Comparison, format: Format) -> String {
+pub fn render(comparison: &Comparison, format: TableSyntax) -> String {
     match format {
-        Format::Markdown => markdown(comparison),
-        Format::Latex => latex(comparison),
-        Format::Csv => csv(comparison),
-        Format::Json => {
+        TableSyntax::Markdown => markdown(comparison),
+        TableSyntax::Latex => latex(comparison),
+        TableSyntax::Csv => csv(comparison).unwrap_or_else(|error| error.to_string()),
+        TableSyntax::Json => {
             serde_json::to_string_pretty(comparison).map_or_else(|error| error.to_string(), |text| text + "\n")
         }
     }
 }
 
 /// A mean with its standard deviation, as people read it.
-pub(crate) fn spread(summary: Option<Summary>, scale: f64, digits: usize, plus_minus: &str) -> String {
-    match summary {
+pub fn spread(found: Option<MeanSd>, scale: f64, digits: usize) -> String {
+    match found {
         None => "-".to_string(),
-        Some(Summary { mean, sd: Some(sd), .. }) => {
-            format!("{:.digits$}{plus_minus}{:.digits$}", scale * mean, scale * sd)
-        }
-        Some(Summary { mean, .. }) => format!("{:.digits$}", scale * mean),
+        Some(MeanSd { mean, sd: Some(sd), .. }) => format!("{:.digits$} ± {:.digits$}", scale * mean, scale * sd),
+        Some(MeanSd { mean, .. }) => format!("{:.digits$}", scale * mean),
     }
 }
 
-/// A p-value as people read it.
-pub(crate) fn p_value(p: Option<f64>) -> String {
+impl ComparisonRow {
+    /// The difference to the baseline in points and its interval, as people read them.
+    pub fn difference_cells(&self) -> [String; 2] {
+        let interval = self.difference.and_then(|found| found.interval);
+        [
+            self.difference.map_or("-".to_string(), |found| format!("{:+.2}", 100.0 * found.summary.mean)),
+            interval
+                .map_or("-".to_string(), |found| format!("[{:+.2}, {:+.2}]", 100.0 * found.low, 100.0 * found.high)),
+        ]
+    }
+
+    /// The p-value and Holm's, as people read them.
+    pub fn p_cells(&self) -> [String; 2] {
+        [self.difference.and_then(|found| found.p), self.difference.and_then(|found| found.p_holm)].map(p_value)
+    }
+
+    /// When the target was reached, and by how many seeds if not by all.
+    pub fn to_target_cell(&self) -> String {
+        self.to_target.map_or("-".to_string(), |found| match found.rounds {
+            Some(rounds) if found.reached == found.of => format!("{rounds:.1}"),
+            Some(rounds) => format!("{rounds:.1} ({}/{})", found.reached, found.of),
+            None => "-".to_string(),
+        })
+    }
+
+    pub fn rank_cell(&self) -> String {
+        self.rank.map_or("-".to_string(), |rank| format!("{rank:.1}"))
+    }
+}
+
+fn p_value(p: Option<f64>) -> String {
     match p {
         None => "-".to_string(),
         Some(p) if p < 0.001 => "<0.001".to_string(),
@@ -64,31 +87,22 @@ const HEADINGS: [&str; 11] = [
     "rank",
 ];
 
-fn cells(row: &Row, plus_minus: &str) -> Vec<String> {
-    let difference = row.difference.map_or("-".to_string(), |found| {
-        let mean = format!("{:+.2}", 100.0 * found.summary.mean);
-        match found.interval {
-            Some(interval) => format!("{mean} [{:+.2}, {:+.2}]", 100.0 * interval.low, 100.0 * interval.high),
-            None => mean,
-        }
-    });
-    let to_target = row.to_target.map_or("-".to_string(), |found| match found.rounds {
-        Some(rounds) if found.reached == found.of => format!("{rounds:.1}"),
-        Some(rounds) => format!("{rounds:.1} ({}/{})", found.reached, found.of),
-        None => format!("- (0/{})", found.of),
-    });
+fn cells(row: &ComparisonRow) -> Vec<String> {
+    let [difference, interval] = row.difference_cells();
+    let interval = if interval == "-" { String::new() } else { format!(" {interval}") };
+    let [p, p_holm] = row.p_cells();
     vec![
         row.label.clone(),
         row.seeds.len().to_string(),
-        spread(row.final_accuracy, 100.0, 2, plus_minus),
-        spread(row.best_accuracy, 100.0, 2, plus_minus),
-        spread(row.forgetting, 1.0, 3, plus_minus),
-        spread(row.area, 100.0, 2, plus_minus),
-        difference,
-        p_value(row.difference.and_then(|found| found.p)),
-        p_value(row.difference.and_then(|found| found.p_holm)),
-        to_target,
-        row.rank.map_or("-".to_string(), |rank| format!("{rank:.1}")),
+        spread(row.final_accuracy, 100.0, 2),
+        spread(row.best_accuracy, 100.0, 2),
+        spread(row.forgetting, 1.0, 3),
+        spread(row.area, 100.0, 2),
+        format!("{difference}{interval}"),
+        p,
+        p_holm,
+        row.to_target_cell(),
+        row.rank_cell(),
     ]
 }
 
@@ -102,7 +116,7 @@ fn markdown(comparison: &Comparison) -> String {
     let rules: Vec<String> = (0..HEADINGS.len()).map(|i| if i == 0 { "---" } else { "---:" }.to_string()).collect();
     line(&mut out, &rules);
     for row in &comparison.rows {
-        line(&mut out, &cells(row, " ± ").iter().map(|cell| escape(cell)).collect::<Vec<_>>());
+        line(&mut out, &cells(row).iter().map(|cell| escape(cell)).collect::<Vec<_>>());
     }
     for note in &comparison.notes {
         let _ = write!(out, "\n{note}\n");
@@ -134,7 +148,7 @@ fn latex(comparison: &Comparison) -> String {
     let headings: Vec<String> = HEADINGS.iter().map(|heading| escape(heading)).collect();
     let _ = writeln!(out, "{} \\\\\n\\midrule", headings.join(" & "));
     for row in &comparison.rows {
-        let mut cells: Vec<String> = cells(row, " ± ").iter().map(|cell| escape(cell)).collect();
+        let mut cells: Vec<String> = cells(row).iter().map(|cell| escape(cell)).collect();
         cells[1..].iter_mut().for_each(|cell| *cell = minus(cell));
         if comparison.rows.len() > 1 && row.final_accuracy.is_some_and(|found| found.mean == best) {
             cells[2] = format!("\\textbf{{{}}}", cells[2]);
@@ -153,20 +167,18 @@ fn minus(cell: &str) -> String {
     if cell == "-" { "--".to_string() } else { cell.replace('-', "$-$") }
 }
 
-fn csv(comparison: &Comparison) -> String {
-    let quote = |text: &str| {
-        if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_string() }
-    };
-    let mut out = String::from(
-        "method,seeds,final-accuracy,final-accuracy-sd,best-accuracy,best-accuracy-sd,forgetting,forgetting-sd,area,\
-         area-sd,difference,difference-sd,difference-low,difference-high,p,p-holm,test,rounds-to-target,seeds-at-target,\
-         rank,bytes,seconds\n",
-    );
+const CSV_COLUMNS: &str = "method,seeds,final-accuracy,final-accuracy-sd,best-accuracy,best-accuracy-sd,forgetting,\
+    forgetting-sd,area,area-sd,difference,difference-sd,difference-low,difference-high,p,p-holm,test,rounds-to-target,\
+    seeds-at-target,rank,bytes,seconds";
+
+fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
     let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+    let mut out = csv::Writer::from_writer(Vec::new());
+    out.write_record(CSV_COLUMNS.split(','))?;
     for row in &comparison.rows {
-        let mut cells = vec![quote(&row.label), row.seeds.len().to_string()];
-        for summary in [row.final_accuracy, row.best_accuracy, row.forgetting, row.area] {
-            cells.extend([number(summary.map(|found| found.mean)), number(summary.and_then(|found| found.sd))]);
+        let mut cells = vec![row.label.clone(), row.seeds.len().to_string()];
+        for found in [row.final_accuracy, row.best_accuracy, row.forgetting, row.area] {
+            cells.extend([number(found.map(|found| found.mean)), number(found.and_then(|found| found.sd))]);
         }
         let difference = row.difference;
         cells.extend([
@@ -183,7 +195,8 @@ fn csv(comparison: &Comparison) -> String {
             number(row.bytes.map(|found| found.mean)),
             number(row.seconds.map(|found| found.mean)),
         ]);
-        let _ = writeln!(out, "{}", cells.join(","));
+        out.write_record(cells)?;
     }
-    out
+    let bytes = out.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

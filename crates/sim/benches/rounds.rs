@@ -4,19 +4,21 @@
 
 use std::sync::Arc;
 
-use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Shape, Spec, Split};
-use fedelity_fl::{Method, ServerData, Training, Weighting};
-use fedelity_nn::{Architecture, InputShape, Isa, Layer, Model, ModelSpec, Node, zoo};
+use fedelity_data::{Dataset, ImageShape, Normalisation, Partition, Shape, Split};
+use fedelity_fl::{Federation, Method, Named, ServerData, Training, Weighting};
+use fedelity_nn::{Architecture, InputShape, Layer, Model, ModelSpec, Node, cpu, zoo};
 use fedelity_sim::{Experiment, Metrics, Observation, Simulation};
 
 #[derive(Debug)]
 struct Plain;
 
-impl Method for Plain {
+impl Named for Plain {
     fn name(&self) -> &'static str {
         "plain"
     }
 }
+
+impl Method for Plain {}
 
 fn experiment(model: &str, clients: usize, samples: usize, training: Training, rounds: usize) -> Experiment {
     let n = clients * samples;
@@ -31,23 +33,25 @@ fn experiment(model: &str, clients: usize, samples: usize, training: Training, r
     };
     let input = InputShape::Image { channels: 1, height: 28, width: 28 };
     let spec = ModelSpec::new(model, false);
-    let model = Model::compile(&zoo::build(&spec, input, 10).unwrap(), Isa::detect()).unwrap();
+    let model = Model::compile(&zoo::build(&spec, input, 10).unwrap(), cpu()).unwrap();
     let mine = |client: usize| (client * samples..(client + 1) * samples).map(|i| i as u32).collect();
-    let spec = Spec { kind: Kind::Iid, clients };
-    let partition = Partition { clients: (0..clients).map(mine).collect(), draws: 1, notes: vec![], spec, seed: 0 };
+    let partition = Partition::of((0..clients).map(mine).collect());
     Experiment {
-        model: Arc::new(model),
+        federation: Federation {
+            model: Arc::new(model),
+            method: Arc::new(Plain),
+            training,
+            weighting: Weighting::Size,
+            clients,
+            seed: 1,
+            server_data: ServerData::default(),
+        },
         data: Arc::new(data),
         partition: Arc::new(partition),
-        method: Arc::new(Plain),
-        training,
-        weighting: Weighting::Size,
         per_round: 10,
         rounds,
-        seed: 1,
         evaluate_every: rounds,
         threads: 1,
-        server_data: ServerData::default(),
         observation: Observation { metrics: Metrics::Fast, ..Observation::default() },
     }
 }
@@ -62,7 +66,7 @@ fn wide() -> Arc<Model> {
         extractor: vec![Node::plain(Layer::Flatten), dense("fc1", 610), dense("fc2", 200)],
         head: "fc3".into(),
     };
-    Arc::new(Model::compile(&arch, Isa::detect()).unwrap())
+    Arc::new(Model::compile(&arch, cpu()).unwrap())
 }
 
 fn labels(n: usize) -> Vec<u16> {
@@ -90,11 +94,11 @@ fn seconds(experiment: &Experiment) -> (f64, f64) {
 fn main() {
     let idle = Training { epochs: 0, ..Training::default() };
     let mut idle = experiment("mlp", 10, 10, idle, 100);
-    idle.model = wide();
+    idle.federation.model = wide();
     let (_, all) = seconds(&idle);
     println!(
         "{} parameters, clients that do nothing: {:.3} ms a client",
-        idle.model.layout().len(),
+        idle.federation.model.layout().len(),
         all / 1000.0 * 1e3
     );
 

@@ -3,47 +3,37 @@
 use std::sync::Arc;
 
 use fedelity_data::{Dataset, ImageShape, Partition, Shape};
-use fedelity_fl::{Error, Federation, Method, ServerData, Training, Weighting};
-use fedelity_nn::{InputShape, Model};
+use fedelity_fl::{Federation, FlError};
+use fedelity_nn::InputShape;
 
 use crate::Observation;
 
 /// What is simulated. [`Simulation::new`](crate::Simulation::new) checks it.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// The model.
-    pub model: Arc<Model>,
+    /// Model, method, training and seed. The partition has a seed of its own.
+    pub federation: Federation,
     /// The data set: clients hold its training split, the global model is tested on its test split.
     pub data: Arc<Dataset>,
     /// Which client holds which training samples.
     pub partition: Arc<Partition>,
-    /// The method.
-    pub method: Arc<dyn Method>,
-    /// How clients train.
-    pub training: Training,
-    /// How uploads are weighted.
-    pub weighting: Weighting,
-    /// Clients a round.
+    /// Clients per round.
     pub per_round: usize,
-    /// Rounds.
     pub rounds: usize,
-    /// The seed of weights, client sampling and training. The partition has its own.
-    pub seed: u64,
     /// The global model is evaluated every so many rounds, and after the last.
     pub evaluate_every: usize,
     /// Worker threads, one client each. They do not change results.
     pub threads: usize,
-    /// What the server holds besides the model.
-    pub server_data: ServerData,
     /// What is measured beyond the accuracy of the global model. It does not change training.
     pub observation: Observation,
 }
 
 impl Experiment {
     /// Refuses what cannot run.
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn check(&self) -> Result<(), FlError> {
         let clients = self.partition.clients.len();
         range("partition.clients", clients, 1, usize::MAX)?;
+        range("clients", self.federation.clients, clients, clients)?;
         range("per-round", self.per_round, 1, clients)?;
         range("rounds", self.rounds, 1, usize::MAX)?;
         range("evaluation.every", self.evaluate_every, 1, usize::MAX)?;
@@ -54,22 +44,23 @@ impl Experiment {
         for &round in &self.observation.confusion {
             range("evaluation.confusion", round, 1, self.rounds)?;
         }
-        self.federation().check()?;
+        self.federation.check()?;
         self.check_shapes()?;
         let samples = self.data.train.len();
         let outside = |&&index: &&u32| index as usize >= samples;
         if let Some(index) = self.partition.clients.iter().flatten().find(outside) {
             let (value, allowed) = (format!("sample {index}"), format!("below {samples}, the training samples"));
-            return Err(Error::Setting { key: "partition", value, allowed });
+            return Err(FlError::Setting { key: "partition", value, allowed });
         }
         Ok(())
     }
 
-    fn check_shapes(&self) -> Result<(), Error> {
+    fn check_shapes(&self) -> Result<(), FlError> {
+        let model = &self.federation.model;
         let unfit = |what, expected: String, found: String| {
-            Err(Error::Unfit { model: self.model.name().to_string(), what, expected, found })
+            Err(FlError::Unfit { model: model.name().to_string(), what, expected, found })
         };
-        let (takes, has) = (self.model.input(), self.data.shape);
+        let (takes, has) = (model.input(), self.data.shape);
         let (channels, height, width) = takes.sides();
         let sides = format!("{channels}x{height}x{width}");
         match (takes, has) {
@@ -83,36 +74,23 @@ impl Experiment {
             (InputShape::Tokens { .. }, _) => return unfit("inputs of", "tokens".to_string(), has.to_string()),
             _ => return unfit("inputs of", sides, has.to_string()),
         }
-        if self.model.classes() != self.data.classes.len() {
-            return unfit("classes", self.model.classes().to_string(), self.data.classes.len().to_string());
+        if model.classes() != self.data.classes.len() {
+            return unfit("classes", model.classes().to_string(), self.data.classes.len().to_string());
         }
-        let augmentation = &self.training.augmentation;
+        let augmentation = &self.federation.training.augmentation;
         let fits = match has.image() {
             _ if augmentation.is_none() => Ok(()),
             None => Err(format!("images, and the data are {has}")),
             Some(shape) => augmentation.check(shape),
         };
-        fits.map_err(|allowed| Error::Setting { key: "augmentation", value: "on".to_string(), allowed })
-    }
-
-    /// What the server needs to know of it.
-    pub(crate) fn federation(&self) -> Federation {
-        Federation {
-            model: self.model.clone(),
-            method: self.method.clone(),
-            training: self.training.clone(),
-            weighting: self.weighting,
-            clients: self.partition.clients.len(),
-            seed: self.seed,
-            server_data: self.server_data.clone(),
-        }
+        fits.map_err(|allowed| FlError::Setting { key: "augmentation", value: "on".to_string(), allowed })
     }
 }
 
-fn range(key: &'static str, value: usize, least: usize, most: usize) -> Result<(), Error> {
+fn range(key: &'static str, value: usize, least: usize, most: usize) -> Result<(), FlError> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    let allowed = if most == usize::MAX { format!("{least} or more") } else { format!("{least} to {most}") };
-    Err(Error::Setting { key, value: value.to_string(), allowed })
+    let allowed = if most == usize::MAX { format!("{least} or more") } else { format!("from {least} to {most}") };
+    Err(FlError::Setting { key, value: value.to_string(), allowed })
 }

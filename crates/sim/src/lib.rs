@@ -7,14 +7,11 @@
 mod evaluate;
 mod experiment;
 mod observe;
-mod round;
 mod simulation;
 mod workers;
 
 pub use evaluate::evaluate;
 pub use experiment::Experiment;
-pub use fedelity_fl::Error;
 pub use observe::{Metrics, Observation, observed_samples};
-pub use round::Round;
 pub use simulation::{Features, Simulation};
 pub use workers::waiting_bytes;

@@ -1,45 +1,22 @@
 //! What is measured of local models in a round, and how much of the time it may take.
 
-use fedelity_fl::observe::{self, Change, Portrait, alignment, change, confusion, drift};
-use fedelity_fl::{Done, Samples, Trainer, sample_clients};
+use fedelity_fl::observe::{self, LocalChange, Portrait, alignment, change, confusion, drift};
+use fedelity_fl::{Finished, Samples, Trainer, label_counts, sample_clients};
+use fedelity_keys::Choice;
 use fedelity_record::{ClientRecord, FocusRecord, LocalEvaluation, LocalRecord, Spread};
 
 use crate::Experiment;
 
 /// How much is measured of local models.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Choice)]
 pub enum Metrics {
     /// Local models on all test samples in every round.
     All,
     /// Local models on as many test samples and in as many rounds as fit into a small share of the time.
     #[default]
     Standard,
-    /// Local models are not evaluated; what costs nothing is measured all the same.
+    /// Local models are not evaluated; what costs nothing is measured anyway.
     Fast,
-}
-
-impl Metrics {
-    /// The names of all, as a configuration writes them.
-    pub const NAMES: [&'static str; 3] = ["all", "standard", "fast"];
-
-    /// By its name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "all" => Some(Self::All),
-            "standard" => Some(Self::Standard),
-            "fast" => Some(Self::Fast),
-            _ => None,
-        }
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::Standard => "standard",
-            Self::Fast => "fast",
-        }
-    }
 }
 
 /// What is measured beyond the accuracy of the global model.
@@ -78,7 +55,7 @@ const FEATURE_NUMBERS: usize = 150_000;
 
 /// What to measure, and when.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct ObservationPlan {
     metrics: Metrics,
     /// The test samples for local models.
     pub(crate) indices: Vec<u32>,
@@ -91,13 +68,13 @@ pub(crate) struct Plan {
     pub(crate) features: Vec<u32>,
 }
 
-impl Plan {
+impl ObservationPlan {
     pub(crate) fn new(experiment: &Experiment) -> Self {
         let (labels, observation) = (&experiment.data.test.labels, &experiment.observation);
         let classes = experiment.data.classes.len();
         let clients = &experiment.partition.clients;
         let mean = clients.iter().map(Vec::len).sum::<usize>() as f64 / clients.len().max(1) as f64;
-        let affordable = (SHARE * STEP * mean * experiment.training.epochs as f64) as usize;
+        let affordable = (SHARE * STEP * mean * experiment.federation.training.epochs as f64) as usize;
         let least = LEAST.max(LEAST_OF_A_CLASS * classes).min(labels.len()).max(1);
         let (samples, every) = match observation.metrics {
             Metrics::All => (labels.len(), 1),
@@ -105,13 +82,17 @@ impl Plan {
             Metrics::Standard => (least, least.div_ceil(affordable.max(1))),
             Metrics::Fast => (0, 1),
         };
-        let indices =
-            if samples == 0 { Vec::new() } else { observe::subset(labels, classes, samples, experiment.seed) };
-        let kept = FEATURE_SAMPLES.min(FEATURE_NUMBERS / experiment.model.features().max(1)).min(labels.len());
+        let indices = if samples == 0 {
+            Vec::new()
+        } else {
+            observe::subset(labels, classes, samples, experiment.federation.seed)
+        };
+        let kept =
+            FEATURE_SAMPLES.min(FEATURE_NUMBERS / experiment.federation.model.features().max(1)).min(labels.len());
         let features = if samples == 0 || kept == 0 {
             Vec::new()
         } else {
-            observe::subset(labels, classes, kept, experiment.seed)
+            observe::subset(labels, classes, kept, experiment.federation.seed)
         };
         let focus = (samples > 0).then(|| focus(experiment)).flatten();
         let rounds = experiment.rounds;
@@ -145,22 +126,21 @@ impl Plan {
 
     /// As the record says it.
     pub(crate) fn record(&self, labels: &[u16], classes: usize) -> LocalEvaluation {
-        let mut class_samples = vec![0; classes];
-        self.indices.iter().for_each(|&i| class_samples[usize::from(labels[i as usize])] += 1);
+        let class_samples = label_counts(self.indices.iter().map(|&i| labels[i as usize]), classes);
         LocalEvaluation {
             metrics: self.metrics.name().to_string(),
             samples: self.indices.len() as u64,
             of: labels.len() as u64,
             every: self.every as u64,
             alignment_every: (self.every * if self.metrics == Metrics::All { 1 } else { ALIGN_EVERY }) as u64,
-            class_samples,
+            class_samples: class_samples.into_iter().map(|samples| samples as u64).collect(),
         }
     }
 }
 
 /// Samples that models look at in all rounds for what is measured of local models, about.
 pub fn observed_samples(experiment: &Experiment) -> f64 {
-    let plan = Plan::new(experiment);
+    let plan = ObservationPlan::new(experiment);
     let seen = experiment.rounds.min(SEEN_ROUNDS);
     let of = |round: usize| plan.indices.len() as f64 * if plan.aligns(round) { ALIGNED } else { 1.0 };
     let due: f64 = (0..seen).filter(|&round| plan.is_due(round)).map(of).sum();
@@ -171,14 +151,14 @@ pub fn observed_samples(experiment: &Experiment) -> f64 {
 /// has the largest share of its samples.
 fn focus(experiment: &Experiment) -> Option<(usize, usize)> {
     let clients = &experiment.partition.clients;
-    let sampled = |round| sample_clients(experiment.seed, round, clients.len(), experiment.per_round);
+    let sampled = |round| sample_clients(experiment.federation.seed, round, clients.len(), experiment.per_round);
     if let Some(client) = experiment.observation.client {
         return (0..experiment.rounds).rev().find(|&round| sampled(round).contains(&client)).map(|r| (r, client));
     }
     let labels = &experiment.data.train.labels;
     let one_sided = |&client: &usize| {
-        let mut counts = vec![0usize; experiment.data.classes.len()];
-        clients[client].iter().for_each(|&i| counts[usize::from(labels[i as usize])] += 1);
+        let own = clients[client].iter().map(|&i| labels[i as usize]);
+        let counts = label_counts(own, experiment.data.classes.len());
         let largest = counts.iter().max().copied().unwrap_or(0);
         // As parts of a million, so that it can be compared; ties go to more samples, then to the lower number.
         (largest * 1_000_000 / clients[client].len().max(1), clients[client].len(), std::cmp::Reverse(client))
@@ -189,7 +169,6 @@ fn focus(experiment: &Experiment) -> Option<(usize, usize)> {
 
 /// What local models of a round are held against.
 pub(crate) struct Baseline<'a> {
-    /// The test samples.
     pub(crate) samples: Samples<'a>,
     /// What the global model predicts for them.
     pub(crate) predictions: Vec<u16>,
@@ -200,7 +179,6 @@ pub(crate) struct Baseline<'a> {
     pub(crate) focus: Option<Focus<'a>>,
 }
 
-/// The client to look at closely.
 pub(crate) struct Focus<'a> {
     pub(crate) client: usize,
     pub(crate) all: Samples<'a>,
@@ -220,7 +198,7 @@ struct SeenLocal {
     client: usize,
     samples: usize,
     accuracy: f64,
-    change: Change,
+    change: LocalChange,
     alignment: Vec<(String, f64)>,
     focus: Option<(FocusRecord, Vec<f32>)>,
 }
@@ -229,7 +207,7 @@ struct SeenLocal {
 pub(crate) fn look(
     trainer: &mut Trainer,
     global: &[f32],
-    done: &Done,
+    done: &Finished,
     own: Samples<'_>,
     baseline: Option<&Baseline<'_>>,
 ) -> Seen {
@@ -238,8 +216,7 @@ pub(crate) fn look(
     let drift = drift(global, &upload.params, model.layout().trainable());
     let local = baseline.map(|baseline| {
         let portrait = trainer.portrait(&upload.params, baseline.samples, baseline.layers.is_some());
-        let mut counts = vec![0; model.classes()];
-        own.labels().for_each(|label| counts[usize::from(label)] += 1);
+        let counts = own.label_counts(model.classes());
         let focus = baseline.focus.as_ref().filter(|focus| focus.client == upload.client).map(|focus| {
             let after = trainer.portrait(&upload.params, focus.all, false);
             let matrix = |predictions: &[u16]| confusion(focus.all.labels(), predictions, model.classes());
@@ -282,8 +259,7 @@ pub(crate) fn together(seen: Vec<Seen>, baseline: Option<&Baseline<'_>>) -> (Opt
     let Some(accuracy) = Spread::of(&accuracies) else { return (None, None) };
     let n = locals.len() as f64;
     let classes = locals.first().map_or(0, |(_, local)| local.change.forgot.len());
-    let mut totals = vec![0u64; classes];
-    baseline.samples.labels().for_each(|label| totals[usize::from(label)] += 1);
+    let totals = baseline.samples.label_counts(classes);
     let mean = |of: &dyn Fn(&SeenLocal) -> Option<f64>| {
         let values: Option<Vec<f64>> = locals.iter().map(|(_, local)| of(local)).collect();
         values.map(|values| values.iter().sum::<f64>() / n)

@@ -5,13 +5,15 @@ use std::time::Instant;
 use fedelity_data::Dataset;
 use fedelity_fl::metrics::{Forgetting, class_accuracy_cosine};
 use fedelity_fl::observe::{Diversity, Portrait, alignment, confusion};
-use fedelity_fl::{Coordinator, Error, Evaluation, Payload, Samples, Scaling, Trainer, longest_first, sample_clients};
+use fedelity_fl::{
+    Coordinator, Evaluation, FlError, Memories, Payload, Samples, Scaling, Trainer, keep, longest_first, sample_clients,
+};
 use fedelity_nn::Params;
-use fedelity_record::{LocalEvaluation, Seconds, Spread};
+use fedelity_record::{LocalEvaluation, RoundRecord, Seconds, Spread};
 
-use crate::observe::{self, Baseline, Focus, Plan};
-use crate::workers::{self, Clients, Memories};
-use crate::{Experiment, Round, evaluate};
+use crate::observe::{self, Baseline, Focus, ObservationPlan};
+use crate::workers::{self, Clients};
+use crate::{Experiment, evaluate};
 
 /// A federation in one process.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ pub struct Simulation {
     scaling: Scaling,
     test: Vec<u32>,
     forgetting: Forgetting,
-    plan: Plan,
+    plan: ObservationPlan,
     diversity: Diversity,
     /// What the global model predicted for all test samples when it was last evaluated, and after how many rounds.
     known: Option<(usize, Vec<u16>)>,
@@ -37,15 +39,13 @@ pub struct Simulation {
 /// Features of some test samples: what the last layer reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Features {
-    /// The labels of the samples.
     pub labels: Vec<u16>,
-    /// Numbers a sample.
+    /// Numbers per sample.
     pub width: usize,
     /// Under the global model, as rows.
     pub global: Vec<f32>,
     /// Under the model of one client after its training, as rows.
     pub local: Vec<f32>,
-    /// The client.
     pub client: usize,
     /// The round in which it trained, counted from 1.
     pub round: usize,
@@ -53,10 +53,10 @@ pub struct Features {
 
 impl Simulation {
     /// A federation before its first round. What cannot run is refused.
-    pub fn new(experiment: Experiment) -> Result<Self, Error> {
+    pub fn new(experiment: Experiment) -> Result<Self, FlError> {
         experiment.check()?;
-        let coordinator = Coordinator::new(experiment.federation())?;
-        let trainers = (0..experiment.threads).map(|_| Trainer::new(experiment.model.clone())).collect();
+        let coordinator = Coordinator::new(experiment.federation.clone())?;
+        let trainers = (0..experiment.threads).map(|_| Trainer::new(experiment.federation.model.clone())).collect();
         Ok(Self {
             coordinator,
             trainers,
@@ -65,7 +65,7 @@ impl Simulation {
             scaling: Scaling::from(&experiment.data.normalisation),
             test: (0..experiment.data.test.len() as u32).collect(),
             forgetting: Forgetting::default(),
-            plan: Plan::new(&experiment),
+            plan: ObservationPlan::new(&experiment),
             diversity: Diversity::default(),
             known: None,
             classes: None,
@@ -75,16 +75,16 @@ impl Simulation {
     }
 
     /// Runs one round. After an error there is no next round.
-    pub fn step(&mut self) -> Result<Round, Error> {
+    pub fn step(&mut self) -> Result<RoundRecord, FlError> {
         let start = Instant::now();
         let baseline = self.baseline();
         let looked = start.elapsed();
         let experiment = &self.experiment;
         let number = self.coordinator.rounds();
         let sizes = &experiment.partition.clients;
-        let clients = sample_clients(experiment.seed, number, sizes.len(), experiment.per_round);
+        let clients = sample_clients(experiment.federation.seed, number, sizes.len(), experiment.per_round);
         let schedule = longest_first(&clients, |client| sizes[client].len());
-        let broadcast = self.coordinator.open()?;
+        let broadcast = self.coordinator.open(&clients)?;
         let opened = start.elapsed();
 
         let train = Samples { split: &experiment.data.train, indices: &[], scaling: &self.scaling };
@@ -100,23 +100,14 @@ impl Simulation {
         self.local_features = features.or(self.local_features.take());
 
         let refused = self.coordinator.close()?;
-        for (client, memory) in tally.memories {
-            if refused.contains(&client) {
-                continue;
-            }
-            if memory.is_empty() {
-                self.memories.remove(&client);
-            } else {
-                self.memories.insert(client, memory);
-            }
-        }
+        keep(&mut self.memories, &refused, tally.memories);
         let closed = start.elapsed();
 
         let confuses = self.plan.confuses(number);
         let due = (number + 1).is_multiple_of(self.experiment.evaluate_every) || self.done() || confuses;
         let evaluation = due.then(|| self.evaluate());
         if evaluation.as_ref().is_some_and(|found| found.loss().is_none()) && !self.test.is_empty() {
-            return Err(Error::GlobalDiverged { round: number + 1 });
+            return Err(FlError::GlobalDiverged { round: number + 1 });
         }
         let accuracies = evaluation.as_ref().map(Evaluation::class_accuracy);
         let forgetting = accuracies.as_ref().and_then(|accuracies| self.forgetting.push(accuracies));
@@ -137,32 +128,37 @@ impl Simulation {
         };
         let bytes_down = broadcast.bytes() * clients.len() as u64;
         let weights_both_ways = 2 * 4 * broadcast.global.len() * clients.len();
-        Ok(Round {
-            round: number + 1,
-            bytes_down,
-            bytes_up: tally.bytes_up,
-            traffic: (bytes_down + tally.bytes_up) as f64 / weights_both_ways as f64,
-            clients,
-            terms: tally.terms,
-            steps: tally.steps,
-            seconds,
-            evaluation,
+        let finite = |value: &f64| value.is_finite();
+        let terms = tally.terms.iter().filter(|(_, mean)| finite(mean));
+        Ok(RoundRecord {
+            round: number as u64 + 1,
+            accuracy: evaluation.as_ref().map(Evaluation::accuracy),
+            loss: evaluation.as_ref().and_then(Evaluation::loss),
+            class_accuracy: evaluation.as_ref().map(Evaluation::class_accuracy),
             class_forgetting: forgetting.map(|_| self.forgetting.by_class().to_vec()),
             forgetting,
             class_cosine,
             confusion,
-            alignment,
+            alignment: alignment.into_iter().collect(),
             local,
             drift: Spread::of(&drifts),
             gradient_diversity: tally.diversity,
+            train_loss: tally.terms.total().filter(finite),
+            train_terms: terms.map(|(name, mean)| (name.to_string(), mean)).collect(),
+            trained_samples: tally.terms.samples(),
             teacher_samples: tally.teacher_passes,
+            bytes_down,
+            bytes_up: tally.bytes_up,
+            traffic: Some((bytes_down + tally.bytes_up) as f64 / weights_both_ways as f64),
+            seconds,
+            clients: clients.iter().map(|&client| client as u64).collect(),
         })
     }
 
     /// The global model on the test split, now.
     pub fn evaluate(&mut self) -> Evaluation {
         let samples = Samples { split: &self.experiment.data.test, indices: &self.test, scaling: &self.scaling };
-        let classes = self.experiment.model.classes();
+        let classes = self.experiment.federation.model.classes();
         let found = evaluate::evaluate(&mut self.trainers, self.coordinator.global(), samples, classes);
         self.known = Some((self.coordinator.rounds(), found.predictions));
         found.evaluation
@@ -170,7 +166,7 @@ impl Simulation {
 
     /// What the record says about how local models are measured.
     pub fn local_evaluation(&self) -> LocalEvaluation {
-        self.plan.record(&self.experiment.data.test.labels, self.experiment.model.classes())
+        self.plan.record(&self.experiment.data.test.labels, self.experiment.federation.model.classes())
     }
 
     /// Features of some test samples under the global model and under the client that was looked at closely, if its
@@ -181,7 +177,14 @@ impl Simulation {
         let samples = Samples { split: test, indices, scaling: &self.scaling };
         let (labels, global) = (samples.labels().collect(), self.coordinator.global());
         let global = observe::features(&mut self.trainers[0], global, samples);
-        Some(Features { labels, width: self.experiment.model.features(), global, local, client, round: round + 1 })
+        Some(Features {
+            labels,
+            width: self.experiment.federation.model.features(),
+            global,
+            local,
+            client,
+            round: round + 1,
+        })
     }
 
     /// What the global model says before this round, if local models are evaluated in it.
@@ -213,17 +216,16 @@ impl Simulation {
 
     fn predict(&mut self, indices: &[u32]) -> Vec<u16> {
         let samples = Samples { split: &self.experiment.data.test, indices, scaling: &self.scaling };
-        let classes = self.experiment.model.classes();
+        let classes = self.experiment.federation.model.classes();
         evaluate::evaluate(&mut self.trainers, self.coordinator.global(), samples, classes).predictions
     }
 
     fn confusion(&self) -> Option<Vec<Vec<u64>>> {
         let (_, predictions) = self.known.as_ref()?;
         let labels = self.experiment.data.test.labels.iter().copied();
-        Some(confusion(labels, predictions, self.experiment.model.classes()))
+        Some(confusion(labels, predictions, self.experiment.federation.model.classes()))
     }
 
-    /// The global weights.
     pub fn global(&self) -> &Params {
         self.coordinator.global()
     }
@@ -238,22 +240,15 @@ impl Simulation {
         self.coordinator.rounds()
     }
 
-    /// What is simulated.
     pub fn experiment(&self) -> &Experiment {
         &self.experiment
     }
 
-    /// What a client remembers from its last upload that the server did not leave out, if anything.
-    pub fn memory(&self, client: usize) -> Option<&Payload> {
-        self.memories.get(&client)
+    /// What clients remember from their last uploads that the server did not leave out.
+    pub fn memories(&self) -> &Memories {
+        &self.memories
     }
 
-    /// The clients that remember something, in ascending order.
-    pub fn remembering(&self) -> impl Iterator<Item = usize> {
-        self.memories.keys().copied()
-    }
-
-    /// The method's state on the server.
     pub fn state(&self) -> &Payload {
         self.coordinator.state()
     }
@@ -268,7 +263,13 @@ struct Known {
 }
 
 impl Known {
-    fn on<'a>(&self, data: &'a Dataset, scaling: &'a Scaling, plan: &'a Plan, test: &'a [u32]) -> Baseline<'a> {
+    fn on<'a>(
+        &self,
+        data: &'a Dataset,
+        scaling: &'a Scaling,
+        plan: &'a ObservationPlan,
+        test: &'a [u32],
+    ) -> Baseline<'a> {
         let at = |indices| Samples { split: &data.test, indices, scaling };
         Baseline {
             samples: at(&plan.indices),

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fedelity_fl::observe::Diversity;
-use fedelity_fl::{Broadcast, Coordinator, Done, Error, Payload, Samples, Task, TermMeans, Trainer, client};
+use fedelity_fl::{Broadcast, Coordinator, Finished, FlError, Memories, Payload, Samples, TermMeans, Trainer, client};
 use fedelity_nn::Params;
 
 use crate::Experiment;
@@ -27,7 +27,6 @@ const WAITING_MOST: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) terms: TermMeans,
-    pub(crate) steps: u64,
     pub(crate) bytes_up: u64,
     pub(crate) folding: Duration,
     /// What clients will remember, in folding order, once the round is closed.
@@ -53,9 +52,6 @@ pub(crate) struct Clients<'a> {
     pub(crate) baseline: Option<&'a Baseline<'a>>,
 }
 
-/// What clients remember, by client. Only those that have something to remember are in it.
-pub(crate) type Memories = BTreeMap<usize, Payload>;
-
 /// What workers share.
 struct Fold<'a> {
     coordinator: &'a mut Coordinator,
@@ -64,17 +60,17 @@ struct Fold<'a> {
     broadcast: &'a Broadcast,
     trainable: &'a [Range<usize>],
     diversity: &'a mut Diversity,
-    waiting: BTreeMap<usize, Result<(Done, Seen), Error>>,
+    waiting: BTreeMap<usize, Result<(Finished, Seen), FlError>>,
     claimed: usize,
     folded: usize,
     stopped: bool,
-    failed: Option<Error>,
+    failed: Option<FlError>,
     tally: Tally,
 }
 
 impl Fold<'_> {
     /// Takes a finished client in and folds all that are next.
-    fn put(&mut self, position: usize, client: usize, done: Result<(Done, Seen), Error>) {
+    fn put(&mut self, position: usize, client: usize, done: Result<(Finished, Seen), FlError>) {
         // All before this position are claimed, so nobody has to start another one for the first error to be known.
         self.stopped |= done.is_err();
         debug_assert!(position >= self.folded, "client {client} is folded twice");
@@ -92,19 +88,18 @@ impl Fold<'_> {
     }
 
     /// Folds one client in. What it will remember waits for the end of the round: an upload may still be left out.
-    fn fold(&mut self, (done, seen): (Done, Seen)) -> Result<(), Error> {
+    fn fold(&mut self, (done, seen): (Finished, Seen)) -> Result<(), FlError> {
         let start = Instant::now();
-        let Done { upload, memory, fitted } = done;
+        let Finished { upload, memory, teacher_passes } = done;
         self.diversity.add(&self.broadcast.global, &upload.params, self.trainable, seen.drift);
         self.tally.seen.push(seen);
-        self.tally.teacher_passes += fitted.teacher_passes;
+        self.tally.teacher_passes += teacher_passes;
         let (client, bytes) = (upload.client, upload.bytes());
-        let spare = self.coordinator.accept(upload)?;
+        self.tally.terms.merge(&upload.terms);
+        let spare = self.coordinator.fold(upload)?;
         self.spare.extend(spare);
         self.tally.memories.push((client, memory));
         self.tally.bytes_up += bytes;
-        self.tally.steps += fitted.steps as u64;
-        self.tally.terms.merge(&fitted.terms);
         self.tally.folding += start.elapsed();
         Ok(())
     }
@@ -121,7 +116,7 @@ pub fn waiting_bytes(threads: usize, clients: usize, weights: usize) -> u64 {
     4 * (window(threads.min(clients).max(1), weights).min(clients) * weights) as u64
 }
 
-/// Runs all clients of a round, one a worker, and folds them. The first error in schedule order comes back.
+/// Runs all clients of a round, one per worker, and folds them. The first error in schedule order comes back.
 pub(crate) fn run(
     clients: &Clients<'_>,
     trainers: &mut [Trainer],
@@ -129,7 +124,7 @@ pub(crate) fn run(
     memories: &Memories,
     spare: &mut Vec<Params>,
     diversity: &mut Diversity,
-) -> Result<Tally, Error> {
+) -> Result<Tally, FlError> {
     let threads = trainers.len().min(clients.schedule.len()).max(1);
     let window = window(threads, clients.broadcast.global.len());
     // All the memory a round can ask for is taken in the first one, so that later ones do not grow by chance.
@@ -144,7 +139,7 @@ pub(crate) fn run(
             memories,
             spare,
             broadcast: clients.broadcast,
-            trainable: clients.experiment.model.layout().trainable(),
+            trainable: clients.experiment.federation.model.layout().trainable(),
             diversity,
             waiting: BTreeMap::new(),
             claimed: 0,
@@ -180,15 +175,8 @@ impl<'a> Shared<'a> {
         let (experiment, schedule) = (clients.experiment, clients.schedule);
         while let Some((position, memory, buffer)) = self.claim(schedule) {
             let id = schedule[position];
-            let task = Task {
-                method: experiment.method.as_ref(),
-                training: &experiment.training,
-                seed: experiment.seed,
-                client: id,
-                samples: clients.train.at(&experiment.partition.clients[id]),
-                broadcast: clients.broadcast,
-                memory: &memory,
-            };
+            let samples = clients.train.at(&experiment.partition.clients[id]);
+            let task = experiment.federation.task(id, samples, clients.broadcast, &memory);
             let start = Instant::now();
             let done = client(trainer, &task, buffer);
             let trained = start.elapsed();

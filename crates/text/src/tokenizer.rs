@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use tokenizers::tokenizer::PostProcessor;
 use tokenizers::{TruncationDirection, TruncationParams, TruncationStrategy};
 
-use crate::error::Error;
-use crate::tokens::Tokens;
+use crate::error::TextError;
+use crate::tokens::TokenIds;
 
 /// Turns texts into the tokens of a pretrained model.
 #[derive(Clone, Debug)]
@@ -21,8 +21,8 @@ impl Tokenizer {
     ///
     /// # Errors
     /// When the file is not a tokenizer or does not fit the vocabulary.
-    pub fn open(path: &Path, vocabulary: usize, config: &Path, max_length: usize) -> Result<Self, Error> {
-        let bad = |reason: String| Error::NotATokenizer { reason, path: path.to_owned() };
+    pub fn open(path: &Path, vocabulary: usize, config: &Path, max_length: usize) -> Result<Self, TextError> {
+        let bad = |reason: String| TextError::NotATokenizer { reason, path: path.to_owned() };
         let inner = tokenizers::Tokenizer::from_file(path).map_err(|e| bad(e.to_string()))?;
         Self::new(inner, path, vocabulary, config, max_length)
     }
@@ -31,8 +31,8 @@ impl Tokenizer {
     ///
     /// # Errors
     /// When the text is not a tokenizer or does not fit the vocabulary.
-    pub fn parse(json: &str, vocabulary: usize, path: &Path, max_length: usize) -> Result<Self, Error> {
-        let bad = |reason: String| Error::NotATokenizer { reason, path: path.to_owned() };
+    pub fn parse(json: &str, vocabulary: usize, path: &Path, max_length: usize) -> Result<Self, TextError> {
+        let bad = |reason: String| TextError::NotATokenizer { reason, path: path.to_owned() };
         let inner = tokenizers::Tokenizer::from_bytes(json).map_err(|e| bad(e.to_string()))?;
         Self::new(inner, path, vocabulary, path, max_length)
     }
@@ -43,12 +43,12 @@ impl Tokenizer {
         vocabulary: usize,
         config: &Path,
         max_length: usize,
-    ) -> Result<Self, Error> {
-        let bad = |reason: String| Error::NotATokenizer { reason, path: path.to_owned() };
+    ) -> Result<Self, TextError> {
+        let bad = |reason: String| TextError::NotATokenizer { reason, path: path.to_owned() };
         // The highest number, and of equal ones the first by name, so that the message is always the same.
         let highest = inner.get_vocab(true).into_iter().max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)));
         if let Some((token, id)) = highest.filter(|(_, id)| *id as usize >= vocabulary) {
-            return Err(Error::OutsideVocabulary {
+            return Err(TextError::OutsideVocabulary {
                 token,
                 id,
                 vocabulary,
@@ -63,7 +63,7 @@ impl Tokenizer {
             return Err(bad(reason.to_owned()));
         }
         if max_length <= special {
-            return Err(Error::TooShort { max_length, special, path: path.to_owned() });
+            return Err(TextError::TooShort { max_length, special, path: path.to_owned() });
         }
         // Whatever the file says about padding and length, the engine needs neither padding nor a fixed length.
         inner.with_padding(None);
@@ -81,10 +81,10 @@ impl Tokenizer {
     ///
     /// # Errors
     /// When a text cannot be tokenised or has no tokens.
-    pub fn encode(&self, texts: &[String]) -> Result<Tokens, Error> {
-        let mut tokens = Tokens::default();
+    pub fn encode(&self, texts: &[String]) -> Result<TokenIds, TextError> {
+        let mut tokens = TokenIds::default();
         for (i, text) in texts.iter().enumerate() {
-            let bad = |reason: String| Error::Text { text: i, reason, path: self.path.clone() };
+            let bad = |reason: String| TextError::Text { text: i, reason, path: self.path.clone() };
             let encoded = self.inner.encode_fast(text.as_str(), true).map_err(|e| bad(e.to_string()))?;
             if encoded.get_ids().is_empty() {
                 return Err(bad("it has no tokens, and the tokenizer adds none".to_owned()));

@@ -1,34 +1,32 @@
-//! Texts as numbers.
+//! Texts as token IDs.
 
-/// Texts as numbers of tokens, one after the other.
+/// The token IDs of texts, one text after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tokens {
+pub struct TokenIds {
     /// The tokens of all texts.
     pub ids: Vec<u32>,
     /// Where each text starts, and the end of the last one.
     pub starts: Vec<u32>,
 }
 
-impl Default for Tokens {
+impl Default for TokenIds {
     fn default() -> Self {
         Self { ids: Vec::new(), starts: vec![0] }
     }
 }
 
-impl Tokens {
+impl TokenIds {
     /// Adds one text.
     pub(crate) fn push(&mut self, ids: impl Iterator<Item = u32>) {
         self.ids.extend(ids);
         self.starts.push(self.ids.len() as u32);
     }
 
-    /// The number of texts.
     #[must_use]
     pub fn len(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Whether there is no text.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

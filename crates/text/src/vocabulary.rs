@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::tokens::Tokens;
+use crate::tokens::TokenIds;
 
 /// The number kept for padding; no text has it.
 pub const PAD: u32 = 0;
@@ -65,8 +65,8 @@ impl Vocabulary {
 
     /// The first `max_length` tokens of each text. A text without any is one unknown word.
     #[must_use]
-    pub fn encode(&self, texts: &[String], max_length: usize) -> Tokens {
-        let mut tokens = Tokens::default();
+    pub fn encode(&self, texts: &[String], max_length: usize) -> TokenIds {
+        let mut tokens = TokenIds::default();
         let mut ids = Vec::new();
         for text in texts {
             ids.clear();

@@ -1,20 +1,20 @@
 //! `fedelity check`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use fedelity_data::partition::Skew;
+use fedelity_experiment::{Estimate, MethodChoice, Study, estimate};
 use serde_json::json;
 
 use super::partition::{self, statistics};
 use super::run::threads;
-use crate::config::{Method, Overrides, Settings};
-use crate::estimate::{Estimate, estimate};
+use crate::engine::resources;
+use crate::overrides::Overrides;
 use crate::printer::{Printer, Style};
-use crate::status::Status;
-use crate::study::Study;
-use crate::table::{Align, Table};
-use crate::units::{bytes, plural, seconds, thousands};
+use crate::status::ExitStatus;
+use crate::view::table::{Align, Table};
+use crate::view::units::{bytes, plural, seconds, thousands};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,24 +48,18 @@ pub(crate) struct Check {
 const ROWS: usize = 10;
 
 impl Check {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         let threads = threads(self.threads)?;
         let document = self.overrides.document(Some(&self.file))?;
-        let settings = Settings::check(&document)?;
-        for note in &settings.notes {
-            printer.warn(note);
-        }
-        let study = Study::load(&document, settings)?;
+        let study = Study::load_with(&document, &resources()?)?;
+        study.settings.notes.iter().for_each(|note| printer.warn(note));
         let skew = study.pool.skew()?;
         let heading = |text: &str| printer.line(printer.paint(Style::Heading, text));
-        let file = match &study.settings.partition {
-            crate::config::Source::File(path) => path.display().to_string(),
-            crate::config::Source::Made { .. } | crate::config::Source::Natural { .. } => String::new(),
-        };
-        let resolved = study.settings.resolved(&file);
+        let file = study.settings.config.partition.file.as_deref().unwrap_or(Path::new(""));
+        let resolved = study.settings.resolved(&file.display().to_string());
         if self.json {
             printer.json(&as_json(&study, &resolved, &skew, threads)?)?;
-            return Ok(Status::Done);
+            return Ok(ExitStatus::Done);
         }
 
         heading("# Configuration")?;
@@ -98,10 +92,10 @@ impl Check {
         printer.line(format!(
             "Parameters  {}{fixed} of {}{frozen}, {size}",
             thousands(trainable),
-            study.settings.model.name
+            study.settings.config.model.name.0
         ))?;
         let methods = &study.settings.methods;
-        let found = methods.iter().map(|method| estimate(&study, method, threads)).collect::<Result<Vec<_>>>()?;
+        let found = methods.iter().map(|method| estimate(&study, method, threads)).collect::<Result<Vec<_>, _>>()?;
         let lines = match &found[..] {
             [one] => cost(&study, one.as_ref(), threads),
             all => costs(&study, all, threads, printer),
@@ -109,12 +103,12 @@ impl Check {
         for line in lines {
             printer.line(line)?;
         }
-        Ok(Status::Done)
+        Ok(ExitStatus::Done)
     }
 }
 
 fn as_json(study: &Study, resolved: &str, skew: &Skew, threads: usize) -> Result<serde_json::Value> {
-    let cost = |method: &Method| -> Result<serde_json::Value> {
+    let cost = |method: &MethodChoice| -> Result<serde_json::Value> {
         let found = estimate(study, method, threads)?;
         Ok(json!({
             "method": method.name,
@@ -133,8 +127,8 @@ fn as_json(study: &Study, resolved: &str, skew: &Skew, threads: usize) -> Result
         "frozen": study.model.frozen_layout().len(),
         "model-bytes": 4 * study.model.layout().len(),
         "clients-per-round": study.per_round,
-        "rounds": study.settings.rounds,
-        "seeds": study.settings.seeds,
+        "rounds": study.settings.config.rounds,
+        "seeds": study.settings.config.seeds,
         "threads": threads,
         "costs": study.settings.methods.iter().map(cost).collect::<Result<Vec<_>>>()?,
     }))
@@ -163,8 +157,7 @@ fn clients(skew: &Skew) -> Table {
 /// The cost of the one method.
 fn cost(study: &Study, found: Option<&Estimate>, threads: usize) -> Vec<String> {
     let Some(found) = found else { return vec![format!("Time        {UNKNOWN}")] };
-    let settings = &study.settings;
-    let (rounds, seeds) = (settings.rounds, settings.seeds.len());
+    let (rounds, seeds) = (study.settings.config.rounds, study.settings.config.seeds.len());
     let all = rounds as u64 * (found.bytes_down + found.bytes_up);
     let runs = if seeds == 1 {
         String::new()
@@ -219,7 +212,7 @@ fn costs(study: &Study, found: &[Option<Estimate>], threads: usize, printer: &Pr
         ]);
     }
     let mut lines = table.lines(printer);
-    let (rounds, seeds) = (study.settings.rounds, study.settings.seeds.len());
+    let (rounds, seeds) = (study.settings.config.rounds, study.settings.config.seeds.len());
     lines.push(format!(
         "Bytes of a round of {}, relative to FedAvg's; time of {} on {}.",
         plural(study.per_round, "client"),

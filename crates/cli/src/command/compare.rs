@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use fedelity_report::{Comparison, Format, Options, Row, Source, Study, Summary, render};
+use fedelity_report::{Comparison, ComparisonRow, LoadedRuns, Options, Results, TableSyntax, render, spread};
 
 use crate::printer::Printer;
-use crate::sparkline::{scale, sparkline};
-use crate::status::Status;
-use crate::table::{Align, Table};
-use crate::terminal;
-use crate::units::{bytes, seconds, wrap};
+use crate::status::ExitStatus;
+use crate::view::sparkline::{scale, sparkline};
+use crate::view::table::{Align, Table};
+use crate::view::terminal;
+use crate::view::units::{bytes, seconds, wrap};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,11 +69,11 @@ enum Form {
 }
 
 impl Compare {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         if let Some(target) = self.target.filter(|target| !(0.0..=1.0).contains(target)) {
             anyhow::bail!("--target {target}: expected a share from 0 to 1, such as 0.75");
         }
-        let study = Study::new(Source::load(&self.runs)?);
+        let study = Results::new(LoadedRuns::load(&self.runs)?);
         // Before anything is refused: what is left out may be why.
         for out in &study.left_out {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));
@@ -84,11 +84,11 @@ impl Compare {
             printer.warn(mismatch);
         }
         let format = match self.format {
-            _ if self.json => Some(Format::Json),
-            Some(Form::Markdown) => Some(Format::Markdown),
-            Some(Form::Latex) => Some(Format::Latex),
-            Some(Form::Csv) => Some(Format::Csv),
-            Some(Form::Json) => Some(Format::Json),
+            _ if self.json => Some(TableSyntax::Json),
+            Some(Form::Markdown) => Some(TableSyntax::Markdown),
+            Some(Form::Latex) => Some(TableSyntax::Latex),
+            Some(Form::Csv) => Some(TableSyntax::Csv),
+            Some(Form::Json) => Some(TableSyntax::Json),
             None => None,
         };
         match format {
@@ -99,7 +99,7 @@ impl Compare {
                 }
             }
         }
-        Ok(Status::Done)
+        Ok(ExitStatus::Done)
     }
 }
 
@@ -187,34 +187,7 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
     lines
 }
 
-fn difference(row: &Row) -> [String; 7] {
-    let found = row.difference;
-    let p = |p: Option<f64>| match p {
-        None => "-".to_string(),
-        Some(p) if p < 0.001 => "<0.001".to_string(),
-        Some(p) => format!("{p:.3}"),
-    };
-    [
-        row.label.clone(),
-        found.map_or("-".to_string(), |found| format!("{:+.2}", 100.0 * found.summary.mean)),
-        found.and_then(|found| found.interval).map_or("-".to_string(), |interval| {
-            format!("[{:+.2}, {:+.2}]", 100.0 * interval.low, 100.0 * interval.high)
-        }),
-        p(found.and_then(|found| found.p)),
-        p(found.and_then(|found| found.p_holm)),
-        row.to_target.map_or("-".to_string(), |found| match found.rounds {
-            Some(rounds) if found.reached == found.of => format!("{rounds:.1}"),
-            Some(rounds) => format!("{rounds:.1} ({}/{})", found.reached, found.of),
-            None => "-".to_string(),
-        }),
-        row.rank.map_or("-".to_string(), |rank| format!("{rank:.1}")),
-    ]
-}
-
-fn spread(summary: Option<Summary>, scale: f64, digits: usize) -> String {
-    match summary {
-        None => "-".to_string(),
-        Some(Summary { mean, sd: Some(sd), .. }) => format!("{:.digits$} ± {:.digits$}", scale * mean, scale * sd),
-        Some(Summary { mean, .. }) => format!("{:.digits$}", scale * mean),
-    }
+fn difference(row: &ComparisonRow) -> [String; 7] {
+    let ([difference, interval], [p, p_holm]) = (row.difference_cells(), row.p_cells());
+    [row.label.clone(), difference, interval, p, p_holm, row.to_target_cell(), row.rank_cell()]
 }

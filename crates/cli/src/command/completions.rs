@@ -6,7 +6,7 @@ use clap_complete::Shell;
 
 use crate::args::Cli;
 use crate::printer::Printer;
-use crate::status::Status;
+use crate::status::ExitStatus;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,10 +23,10 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "fedelity", &mut script);
         printer.raw(&script)?;
-        Ok(Status::Done)
+        Ok(ExitStatus::Done)
     }
 }

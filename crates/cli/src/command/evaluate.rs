@@ -2,24 +2,21 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, bail};
-use fedelity_data::{Dataset, Inputs, Shape, Split};
-use fedelity_fl::{Evaluation, Samples, Trainer};
+use anyhow::{Result, bail};
+use fedelity_experiment::{Document, Loaded, Resources, Saved};
+use fedelity_fl::Evaluation;
 use fedelity_nn::{Card, Input};
 use fedelity_record::names;
-use fedelity_sim::evaluate;
 use serde_json::json;
 use toml::Value;
 
-use crate::command::run::threads;
-use crate::config::{Data, Document, Overrides};
+use super::run::threads;
+use crate::engine::resources;
+use crate::overrides::{Overrides, settings};
 use crate::printer::{Printer, Style};
-use crate::saved::{Foreign, Saved};
-use crate::status::Status;
-use crate::study::load_data;
-use crate::table::{Align, Table};
-use crate::text::Reader;
-use crate::units::{plural, thousands};
+use crate::status::ExitStatus;
+use crate::view::table::{Align, Table};
+use crate::view::units::{plural, thousands};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,7 +32,7 @@ by their names; data whose classes have other names must have as many, in the sa
 /// Test a trained model on labelled data
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Evaluate {
+pub(crate) struct EvaluateCommand {
     /// A run folder or a safetensors file.
     #[arg(value_name = "MODEL")]
     target: PathBuf,
@@ -60,27 +57,26 @@ pub(crate) struct Evaluate {
     json: bool,
 }
 
-impl Evaluate {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
-        let threads = threads(self.threads)?;
-        let foreign = Foreign { model: self.model.as_deref(), data: self.data.as_deref(), overrides: &self.overrides };
-        let saved = Saved::open(&self.target, foreign)?;
-        let mut dataset = self.dataset(&saved.card, printer)?;
-        let split = fit(&saved, &mut dataset, printer)?;
-        let (scaling, indices) = (saved.scaling(), (0..split.len() as u32).collect::<Vec<u32>>());
-        let mut trainers: Vec<Trainer> = (0..threads).map(|_| Trainer::new(saved.model.clone())).collect();
-        let samples = Samples { split: &split, indices: &indices, scaling: &scaling };
-        let found = evaluate(&mut trainers, &saved.params, samples, saved.card.classes.len()).evaluation;
+impl EvaluateCommand {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+        let (threads, resources) = (threads(self.threads)?, resources()?);
+        let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;
+        let saved = Saved::open(&self.target, self.model.as_deref(), foreign.as_ref(), &resources)?;
+        let Loaded { dataset, skipped, .. } = self.data(&saved.card, &resources, printer)?;
+        printer.left_out(&skipped);
+        let (split, remark) = saved.fit_to(&dataset)?;
+        remark.iter().for_each(|remark| printer.warn(remark));
+        let found = saved.evaluate(&split, threads);
         if self.json {
             printer.json(&answer(&saved, &dataset.name, &found))?;
         } else {
             show(printer, &saved, &dataset.name, &found)?;
         }
-        Ok(Status::Done)
+        Ok(ExitStatus::Done)
     }
 
     /// The data to test on.
-    fn dataset(&self, card: &Card, printer: &Printer) -> Result<Dataset> {
+    fn data(&self, card: &Card, resources: &Resources, printer: &Printer) -> Result<Loaded> {
         let config = self.target.join(names::CONFIG);
         let mut document = match &self.data {
             Some(what) => self.overrides.data_document(what, "--data")?,
@@ -91,12 +87,7 @@ impl Evaluate {
             }
         };
         as_the_model(&mut document, card)?;
-        let mut notes = Vec::new();
-        let mut data = Data::check(&document, &mut notes)?;
-        notes.iter().for_each(|note| printer.warn(note));
-        let (dataset, skipped) = load_data(&document, &mut data)?;
-        printer.left_out(&skipped);
-        Ok(dataset)
+        Ok(resources.load(&document, &settings(&document, printer)?.config.data)?)
     }
 }
 
@@ -106,7 +97,7 @@ fn as_the_model(document: &mut Document, card: &Card) -> Result<()> {
     let Some(Value::Table(data)) = document.table().get("data") else { return Ok(()) };
     let name = data.get("name").and_then(Value::as_str).unwrap_or_default().to_string();
     let (size, colour) = (data.contains_key("size"), data.contains_key("colour"));
-    if ["folder", "cinic10", "tiny-imagenet"].contains(&name.as_str()) && !size {
+    if fedelity_data::DataSource::is_scaled(&name) && !size {
         let sides = [height, width].map(|side| Value::Integer(side as i64));
         document.put(&["data", "size"], Value::Array(sides.to_vec()), "MODEL")?;
     }
@@ -115,57 +106,6 @@ fn as_the_model(document: &mut Document, card: &Card) -> Result<()> {
         document.put(&["data", "colour"], colour.into(), "MODEL")?;
     }
     Ok(())
-}
-
-/// The test samples as the model takes them, with its labels.
-fn fit(saved: &Saved, dataset: &mut Dataset, printer: &Printer) -> Result<Split> {
-    let card = &saved.card;
-    let mut split = std::mem::take(&mut dataset.test);
-    if split.is_empty() {
-        bail!("{}: there are no test samples", dataset.name);
-    }
-    match (card.input, dataset.shape) {
-        (Input::Image { channels, height, width }, Shape::Image(shape))
-            if (channels, height, width) == (shape.channels, shape.height, shape.width) => {}
-        (Input::Numbers { width }, Shape::Numbers(found)) if width == found => {
-            let Inputs::Floats(values) = &mut split.inputs else { bail!("{}: no numbers", dataset.name) };
-            // The numbers were scaled by their own training rows; the model knows those it was trained on.
-            for row in values.chunks_exact_mut(width) {
-                for (i, value) in row.iter_mut().enumerate() {
-                    let raw = *value * dataset.normalisation.std[i] + dataset.normalisation.mean[i];
-                    *value = (raw - card.mean[i]) / card.std[i];
-                }
-            }
-        }
-        (Input::Tokens { .. }, Shape::Text) => Reader::of(card, &saved.path)?.tokenise(&mut split)?,
-        (input, shape) => bail!("{}: the model reads {input}, and {} has {shape}", saved.path.display(), dataset.name),
-    }
-    let place = |name: &String| card.classes.iter().position(|known| known == name).map(|place| place as u16);
-    let places: Option<Vec<u16>> = dataset.classes.iter().map(place).collect();
-    match places {
-        Some(places) => split.labels.iter_mut().for_each(|label| *label = places[usize::from(*label)]),
-        None if dataset.classes.len() == card.classes.len() => {
-            let (a, b) = (some(&dataset.classes), some(&card.classes));
-            printer.warn(format_args!("the classes of the data ({a}) are not named as those of the model ({b})"));
-        }
-        None => {
-            let (data, model) = (some(&dataset.classes), some(&card.classes));
-            return Err(anyhow!(
-                "{}: the model knows {} ({model}), and {} has {} ({data})",
-                saved.path.display(),
-                plural(card.classes.len(), "class"),
-                dataset.name,
-                plural(dataset.classes.len(), "class"),
-            ));
-        }
-    }
-    Ok(split)
-}
-
-/// The first few names.
-fn some(names: &[String]) -> String {
-    let more = if names.len() > 3 { ", ..." } else { "" };
-    format!("{}{more}", names.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", "))
 }
 
 fn answer(saved: &Saved, data: &str, found: &Evaluation) -> serde_json::Value {

@@ -3,21 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use fedelity_experiment::Saved;
 use fedelity_nn::{Card, Input, Reading, checkpoint};
-use fedelity_onnx::{Source, encode};
+use fedelity_onnx::{OnnxModel, encode};
 
-use crate::config::Overrides;
-use crate::folder::write_whole;
+use crate::engine::resources;
+use crate::output;
+use crate::overrides::Overrides;
 use crate::printer::Printer;
-use crate::saved::{Foreign, Saved};
-use crate::status::Status;
-use crate::units::bytes;
+use crate::status::ExitStatus;
+use crate::view::units::bytes;
 
 const EXAMPLES: &str = "\
 Examples:
   fedelity export runs/a --onnx clothes.onnx
   fedelity export runs/a --safetensors clothes.safetensors
-  fedelity export runs/a --onnx clothes.onnx --force        over a file that is there
+  fedelity export runs/a --onnx clothes.onnx --force        overwrite an existing file
   fedelity export torch.safetensors --model resnet18-bn --data cifar10 --onnx planes.onnx
 
 The ONNX file (opset 17) takes batches of any size: 'input', normalised pixels as float32
@@ -42,7 +43,7 @@ pub(crate) struct Export {
     #[arg(long, value_name = "FILE")]
     safetensors: Option<PathBuf>,
 
-    /// Write over files that are there.
+    /// Overwrite existing files.
     #[arg(long)]
     force: bool,
 
@@ -59,27 +60,27 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         let files = [("--onnx", &self.onnx), ("--safetensors", &self.safetensors)];
         if files.iter().all(|(_, file)| file.is_none()) {
             bail!("nothing to write: give --onnx FILE or --safetensors FILE");
         }
         for (option, file) in files {
             if let Some(file) = file.as_deref().filter(|file| file.exists() && !self.force) {
-                bail!("{option} {}: the file is there; --force writes over it", file.display());
+                bail!("{option} {}: the file exists; --force overwrites it", file.display());
             }
         }
-        let foreign = Foreign { model: self.model.as_deref(), data: self.data.as_deref(), overrides: &self.overrides };
-        let saved = Saved::open(&self.target, foreign)?;
+        let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;
+        let saved = Saved::open(&self.target, self.model.as_deref(), foreign.as_ref(), &resources()?)?;
         if let Some(file) = &self.onnx {
-            write_whole(file, &onnx(&saved)?)?;
+            output::write(file, &onnx(&saved)?)?;
             tell(printer, &saved, "ONNX", file);
         }
         if let Some(file) = &self.safetensors {
             checkpoint::save(file, saved.model.layout(), &saved.params, Some(&saved.card))?;
             tell(printer, &saved, "safetensors", file);
         }
-        Ok(Status::Done)
+        Ok(ExitStatus::Done)
     }
 }
 
@@ -91,7 +92,7 @@ fn tell(printer: &Printer, saved: &Saved, what: &str, file: &Path) {
 fn onnx(saved: &Saved) -> Result<Vec<u8>> {
     let card = &saved.card;
     let architecture = card.architecture()?;
-    let source = Source {
+    let source = OnnxModel {
         architecture: &architecture,
         layout: saved.model.layout(),
         params: &saved.params,

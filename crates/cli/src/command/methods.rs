@@ -1,18 +1,19 @@
 //! `fedelity methods`.
 
 use anyhow::{Result, anyhow};
+use fedelity_experiment::Trial;
 use fedelity_fl::Needs;
-use fedelity_methods::registry::{self, AtZero, Entry, Parameter};
+use fedelity_keys::{AtZero, Key, nearest};
+use fedelity_methods::registry::{self, Built, Entry};
 use fedelity_nn::InputShape;
 use serde_json::json;
 
-use crate::config::nearest;
+use crate::engine::resources;
 use crate::printer::{Printer, Style};
-use crate::status::Status;
-use crate::table::{Align, Table};
-use crate::terminal;
-use crate::travel::Trial;
-use crate::units::{thousands, wrap};
+use crate::status::ExitStatus;
+use crate::view::table::{Align, Table};
+use crate::view::terminal;
+use crate::view::units::{thousands, wrap};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,8 +44,8 @@ const INPUT: InputShape = InputShape::Image { channels: 1, height: 28, width: 28
 const CLASSES: usize = 10;
 
 impl Methods {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
-        let trial = Trial::new(MODEL, INPUT, CLASSES)?;
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+        let trial = Trial::new(MODEL, INPUT, CLASSES, &resources()?.engine)?;
         let entry = self.name.as_deref().map(find).transpose()?;
         let all: Vec<&Entry> = entry.map_or_else(|| registry::entries().iter().collect(), |entry| vec![entry]);
         if self.json {
@@ -56,16 +57,21 @@ impl Methods {
         } else {
             list(printer, &all, &trial)?;
         }
-        Ok(Status::Done)
+        Ok(ExitStatus::Done)
     }
 }
 
 fn find(name: &str) -> Result<&'static Entry> {
     let names: Vec<&str> = registry::entries().iter().map(|entry| entry.id).collect();
-    registry::find(name).map_err(|error| match nearest(name, &names) {
-        Some(guess) => anyhow!("{error}; did you mean '{guess}'?"),
-        None => anyhow!("{error}"),
+    registry::find(name).ok_or_else(|| {
+        let guess = nearest(name, &names).map_or(String::new(), |guess| format!("; did you mean '{guess}'?"));
+        anyhow!("there is no method '{name}'; the methods are {}{guess}", names.join(", "))
     })
+}
+
+/// The method with all keys at their defaults.
+fn defaults(entry: &Entry) -> Result<Built> {
+    Ok(entry.build(&toml::Table::new(), "method", &mut ())?)
 }
 
 fn list(printer: &Printer, entries: &[&Entry], trial: &Trial) -> Result<()> {
@@ -80,7 +86,7 @@ fn list(printer: &Printer, entries: &[&Entry], trial: &Trial) -> Result<()> {
     let mut table = Table::new(&columns);
     let or_none = |text: String| if text.is_empty() { "-".to_string() } else { text };
     for entry in entries {
-        let built = entry.build(&toml::Table::new())?;
+        let built = defaults(entry)?;
         let (needs, travel) = (built.method.needs(), trial.count(built.method)?);
         table.row([
             entry.id.to_string(),
@@ -99,7 +105,7 @@ fn list(printer: &Printer, entries: &[&Entry], trial: &Trial) -> Result<()> {
 }
 
 fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
-    let built = entry.build(&toml::Table::new())?;
+    let built = defaults(entry)?;
     let (needs, travel) = (built.method.needs(), trial.count(built.method)?);
     let width = terminal::width().min(100);
     // Text beside a label, all its lines below the first one.
@@ -136,38 +142,34 @@ fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
             if needs.projection { " and a projection head" } else { "" }
         ),
     )?;
-    if entry.parameters.is_empty() {
+    if entry.schema.keys.is_empty() {
         return fact("Keys", "none of its own");
     }
     printer.line("")?;
     printer.line(printer.paint(Style::Heading, "Keys of [method]"))?;
-    for parameter in entry.parameters {
-        let symbol = if ["", "-", parameter.name].contains(&parameter.symbol) {
-            String::new()
-        } else {
-            format!(" ({})", parameter.symbol)
-        };
-        printer.line(format!("  {} = {}{symbol}", parameter.name, parameter.default))?;
-        paragraph(6, "", &capital(parameter.summary))?;
-        let mut facts = vec![format!("allowed: {}", parameter.range)];
-        if !parameter.paper.is_empty() {
-            facts.push(format!("paper: {}", parameter.paper));
+    for key in entry.schema.keys {
+        let symbol = if ["", key.name].contains(&key.symbol) { String::new() } else { format!(" ({})", key.symbol) };
+        printer.line(format!("  {} = {}{symbol}", key.name, key.default.unwrap_or("none")))?;
+        paragraph(6, "", key.summary())?;
+        let mut facts = vec![format!("expected: {}", key.expected())];
+        if !key.paper.is_empty() {
+            facts.push(format!("paper: {}", key.paper));
         }
-        facts.extend(at_zero(entry, parameter).map(|text| format!("at 0: {text}")));
+        facts.extend(at_zero(entry, key).map(|text| format!("at 0: {text}")));
         paragraph(6, "", &facts.join("; "))?;
     }
     Ok(())
 }
 
 fn as_json(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
-    let built = entry.build(&toml::Table::new())?;
+    let built = defaults(entry)?;
     let (needs, travel) = (built.method.needs(), trial.count(built.method)?);
     printer.json(&json!({
         "method": entry.id,
         "summary": entry.summary,
         "reference": entry.reference,
         "equation": entry.equation,
-        "defaults": built.settings,
+        "defaults": built.keys,
         "server-data": server_data(&needs),
         "client-memory": needs.client_memory,
         "each-upload": needs.each_upload,
@@ -186,10 +188,10 @@ fn as_json(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
 }
 
 /// What a key does at 0, unless 0 is refused or means nothing.
-fn at_zero(entry: &Entry, parameter: &Parameter) -> Option<String> {
-    match parameter.at_zero {
+fn at_zero(entry: &Entry, key: &Key) -> Option<String> {
+    match key.at_zero() {
         AtZero::FedAvg => {
-            let others: Vec<&str> = entry.coefficients().into_iter().filter(|key| *key != parameter.name).collect();
+            let others: Vec<&str> = entry.coefficients().into_iter().filter(|other| *other != key.name).collect();
             Some(match others.len() {
                 0 => "FedAvg".to_string(),
                 1 => format!("FedAvg, if {} is 0 too", others[0]),
@@ -205,11 +207,6 @@ fn at_zero(entry: &Entry, parameter: &Parameter) -> Option<String> {
 fn models(numbers: u64, weights: u64) -> String {
     let models = numbers as f64 / weights as f64;
     if models < 0.005 { "<0.01".to_string() } else { format!("{models:.2}") }
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// The samples that the server must hold.

@@ -7,6 +7,7 @@ mod completions;
 mod data;
 mod evaluate;
 mod export;
+mod keys;
 mod methods;
 mod partition;
 mod predict;
@@ -20,23 +21,22 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use crate::printer::Printer;
-use crate::status::Status;
-
-pub(crate) use sweep::Done;
+use crate::status::ExitStatus;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Run(run::Run),
+    Run(run::RunCommand),
     Compare(compare::Compare),
     Report(report::Report),
     Watch(watch::Watch),
-    Sweep(sweep::Sweep),
+    Sweep(sweep::SweepCommand),
     Runs(runs::Runs),
-    Evaluate(evaluate::Evaluate),
+    Evaluate(evaluate::EvaluateCommand),
     Predict(predict::Predict),
     Export(export::Export),
     Check(check::Check),
-    Partition(partition::Show),
+    Partition(partition::PartitionCommand),
+    Keys(keys::KeysCommand),
     Methods(methods::Methods),
     Data(data::Data),
     Bench(bench::Bench),
@@ -44,7 +44,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         match self {
             Self::Run(command) => command.run(printer),
             Self::Compare(command) => command.run(printer),
@@ -57,6 +57,7 @@ impl Command {
             Self::Export(command) => command.run(printer),
             Self::Check(command) => command.run(printer),
             Self::Partition(command) => command.run(printer),
+            Self::Keys(command) => command.run(printer),
             Self::Methods(command) => command.run(printer),
             Self::Data(command) => command.run(printer),
             Self::Bench(command) => command.run(printer),

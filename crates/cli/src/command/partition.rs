@@ -4,15 +4,16 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use fedelity_data::partition::Skew;
+use fedelity_experiment::Pool;
 use serde_json::json;
 
-use crate::config::{Overrides, Settings};
-use crate::heatmap::Heatmap;
+use crate::engine::resources;
+use crate::overrides::{Overrides, settings};
 use crate::printer::{Printer, Style};
-use crate::status::Status;
-use crate::study::Pool;
-use crate::terminal;
-use crate::units::{plural, thousands};
+use crate::status::ExitStatus;
+use crate::view::heatmap::Heatmap;
+use crate::view::terminal;
+use crate::view::units::{plural, thousands};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,7 +26,7 @@ Examples:
 /// Show who holds which classes, and write it to a file
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Show {
+pub(crate) struct PartitionCommand {
     /// The configuration [default: the built-in one].
     file: Option<PathBuf>,
 
@@ -50,14 +51,10 @@ const FRAME: usize = 15;
 /// Clients shown where there is no screen.
 const ROWS: usize = 100;
 
-impl Show {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+impl PartitionCommand {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         let document = self.overrides.document(self.file.as_deref())?;
-        let mut settings = Settings::check(&document)?;
-        for note in &settings.notes {
-            printer.warn(note);
-        }
-        let pool = Pool::load(&document, &mut settings)?;
+        let pool = Pool::load(&document, &settings(&document, printer)?, &resources()?)?;
         let skew = pool.skew()?;
         if let Some(path) = &self.output {
             pool.partition.write(path, false)?;
@@ -70,7 +67,7 @@ impl Show {
         if let Some(path) = &self.output {
             printer.say(format_args!("Written to {}", path.display()));
         }
-        Ok(Status::Done)
+        Ok(ExitStatus::Done)
     }
 
     fn draw(&self, printer: &Printer, pool: &Pool, skew: &Skew) -> Result<()> {

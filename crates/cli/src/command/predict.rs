@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fedelity_data::{ImageShape, Inputs, Skipped, Split, images, table};
+use fedelity_experiment::{Saved, TextReader};
 use fedelity_nn::Input;
 use serde_json::json;
 
 use crate::command::run::threads;
-use crate::config::Overrides;
+use crate::engine::resources;
+use crate::overrides::Overrides;
 use crate::printer::Printer;
-use crate::saved::{Foreign, Saved};
-use crate::status::Status;
-use crate::table::{Align, Table};
-use crate::text::Reader;
+use crate::status::ExitStatus;
+use crate::view::table::{Align, Table};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,13 +77,13 @@ const AT_ONCE: usize = 1_024;
 const SHOWN: usize = 40;
 
 /// An input and how it is named in the output.
-struct Named {
+struct NamedInput {
     name: String,
     text: Option<String>,
 }
 
 impl Predict {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         let threads = threads(self.threads)?;
         if self.top == 0 {
             bail!("--top 0: expected a whole number of at least 1");
@@ -91,8 +91,8 @@ impl Predict {
         if self.files.is_empty() && self.text.is_empty() {
             bail!("FILES: expected at least one image or text, such as fedelity predict runs/a photo.png");
         }
-        let foreign = Foreign { model: self.model.as_deref(), data: self.data.as_deref(), overrides: &self.overrides };
-        let saved = Saved::open(&self.target, foreign)?;
+        let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;
+        let saved = Saved::open(&self.target, self.model.as_deref(), foreign.as_ref(), &resources()?)?;
         let mut skipped = Skipped::new(self.overrides.skip_bad);
         let columns = [("input", Align::Left), ("class", Align::Left), ("probability", Align::Right)];
         let mut out = Out { printer, top: self.top, json: self.json, table: Table::new(&columns) };
@@ -104,14 +104,14 @@ impl Predict {
                 let shape = ImageShape { channels, height, width };
                 for paths in self.files.chunks(AT_ONCE) {
                     let (pixels, kept) = images(paths, shape, &mut skipped)?;
-                    let names = kept.iter().map(|&i| Named { name: paths[i].display().to_string(), text: None });
-                    let names: Vec<Named> = names.collect();
+                    let names = kept.iter().map(|&i| NamedInput { name: paths[i].display().to_string(), text: None });
+                    let names: Vec<NamedInput> = names.collect();
                     let split = Split::images(pixels, vec![0; names.len()]);
                     out.add(&saved, &names, &split, threads)?;
                 }
             }
             Input::Tokens { .. } => {
-                let reader = Reader::of(&saved.card, &saved.path)?;
+                let reader = TextReader::of(&saved.card, &saved.path)?;
                 let found = self.texts(&mut skipped)?;
                 for part in found.chunks(AT_ONCE) {
                     let texts: Vec<String> = part.iter().filter_map(|named| named.text.clone()).collect();
@@ -124,23 +124,25 @@ impl Predict {
         }
         out.finish()?;
         printer.left_out(&skipped);
-        Ok(Status::Done)
+        Ok(ExitStatus::Done)
     }
 
     /// The texts of the command line, then those of the files.
-    fn texts(&self, skipped: &mut Skipped) -> Result<Vec<Named>> {
-        let own = |text: &String| Named { name: cut(text), text: Some(text.clone()) };
-        let mut found: Vec<Named> = self.text.iter().map(own).collect();
+    fn texts(&self, skipped: &mut Skipped) -> Result<Vec<NamedInput>> {
+        let own = |text: &String| NamedInput { name: cut(text), text: Some(text.clone()) };
+        let mut found: Vec<NamedInput> = self.text.iter().map(own).collect();
         for path in &self.files {
             let before = found.len();
             if path == Path::new("-") {
                 let all = std::io::read_to_string(std::io::stdin()).context("stdin")?;
                 let lines = (1..).zip(all.lines()).filter(|(_, line)| !line.trim().is_empty());
-                found.extend(lines.map(|(n, line)| Named { name: format!("stdin:{n}"), text: Some(line.to_string()) }));
+                found.extend(
+                    lines.map(|(n, line)| NamedInput { name: format!("stdin:{n}"), text: Some(line.to_string()) }),
+                );
             } else {
                 let texts = table::texts(path, &self.column, skipped)?;
                 let name = |line: u64| format!("{}:{line}", path.display());
-                found.extend(texts.into_iter().map(|(line, text)| Named { name: name(line), text: Some(text) }));
+                found.extend(texts.into_iter().map(|(line, text)| NamedInput { name: name(line), text: Some(text) }));
             }
             if found.len() == before && skipped.count == 0 {
                 bail!("{}: there is no text in it", path.display());
@@ -168,7 +170,7 @@ struct Out<'a> {
 }
 
 impl Out<'_> {
-    fn add(&mut self, saved: &Saved, names: &[Named], split: &Split, threads: usize) -> Result<()> {
+    fn add(&mut self, saved: &Saved, names: &[NamedInput], split: &Split, threads: usize) -> Result<()> {
         let classes = &saved.card.classes;
         let logits = saved.logits(split, threads);
         for (named, logits) in names.iter().zip(logits.chunks_exact(classes.len())) {

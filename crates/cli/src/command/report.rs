@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use fedelity_report::{Report as Page, Source, Study, png, svg};
+use fedelity_report::{LoadedRuns, ReportPage as Page, Results, png, svg};
 
-use crate::folder::write_whole;
+use crate::output;
 use crate::printer::Printer;
-use crate::status::Status;
-use crate::units::{bytes, plural};
+use crate::status::ExitStatus;
+use crate::view::units::{bytes, plural};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,11 +48,11 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         if let Some(folder) = self.figures.as_deref().filter(|folder| folder.exists() && !folder.is_dir()) {
             bail!("--figures {}: not a folder", folder.display());
         }
-        let study = Study::new(Source::load(&self.runs)?);
+        let study = Results::new(LoadedRuns::load(&self.runs)?);
         let page = Page::new(&study, self.baseline)?;
         for out in &page.left_out {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));
@@ -65,7 +65,7 @@ impl Report {
         let output = self.output.or_else(|| self.figures.is_none().then(|| PathBuf::from("report.html")));
         if let Some(path) = &output {
             let html = page.html(false);
-            write_whole(path, html.as_bytes())?;
+            output::write(path, html.as_bytes())?;
             printer.say(format_args!("Wrote {} ({})", path.display(), bytes(html.len() as u64)));
         }
         if self.json {
@@ -76,7 +76,7 @@ impl Report {
                 "left-out": page.left_out,
             }))?;
         }
-        Ok(Status::Done)
+        Ok(ExitStatus::Done)
     }
 }
 
@@ -90,7 +90,7 @@ fn figures(page: &Page, folder: &Path) -> Result<Vec<PathBuf>> {
         let name: String = figure.id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         for (ending, content) in [("svg", drawing.clone().into_bytes()), ("png", png(&drawing, &figure.id)?)] {
             let path = folder.join(format!("{name}.{ending}"));
-            write_whole(&path, &content)?;
+            output::write(&path, &content)?;
             written.push(path);
         }
     }

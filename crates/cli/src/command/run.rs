@@ -2,23 +2,21 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
-use fedelity_record::{EventsFile, RoundRecord, RunFolder, Status as Ending, names};
-use fedelity_sim::Simulation;
+use anyhow::{Result, anyhow, bail};
+use fedelity_experiment::{ExperimentError, FrontError, Observer, Outcome, Run as OneRun, Study};
+use fedelity_record::{EventsFile, RecordError, RoundRecord, RunFolder, Status as Ending};
+use fedelity_report::Results;
 use serde::Serialize;
 
-use crate::config::{Document, Method, Overrides, Settings, path_value};
-use crate::execution::Run as Execution;
-use crate::folder;
+use crate::engine::resources;
 use crate::interrupt::Interrupt;
+use crate::overrides::{Overrides, path_value};
 use crate::printer::Printer;
-use crate::progress::Progress;
-use crate::results::{self, Ended, Row};
-use crate::server::{Server, open};
-use crate::status::Status;
-use crate::study::Study;
-use crate::terminal;
-use crate::units::{plural, thousands};
+use crate::server::{LiveServer, open};
+use crate::status::ExitStatus;
+use crate::view::progress::Progress;
+use crate::view::units::{plural, thousands};
+use crate::view::{results, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +38,7 @@ ways, relative to FedAvg's.";
 /// Train a federation and record it
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Run {
+pub(crate) struct RunCommand {
     /// The configuration [default: the built-in one].
     file: Option<PathBuf>,
 
@@ -85,42 +83,41 @@ struct Line<'a> {
     record: &'a RoundRecord,
 }
 
-impl Run {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+impl RunCommand {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         let with_data = printer.with_data();
         let printer = if self.json { &with_data } else { printer };
         let threads = threads(self.threads)?;
-        let (document, settings) = self.settings(printer)?;
-        let study = Study::load(&document, settings)?;
-        printer.left_out(&study.pool.skipped);
-        for note in &study.pool.notes {
-            printer.warn(note);
-        }
-        // What cannot run is refused before anything is written.
-        for method in &study.settings.methods {
-            Simulation::new(study.experiment(method, study.settings.seeds[0], threads))?;
-        }
+        let study = self.study(printer)?;
+        study.check(threads)?;
         let interrupt = Interrupt::listen(printer)?;
-        let labels = labels(&study.settings.methods);
-        let folder = folder::create(self.output.as_deref(), &name(&study, &labels))?;
+        let folder = study.folder(self.output.as_deref()).map_err(|error| match error {
+            ExperimentError::Record(error @ RecordError::Exists { .. }) => anyhow!("--output: {error}"),
+            other => other.into(),
+        })?;
         printer.say(title(&study, threads));
-        let server = if self.open { Some(Server::start(folder.path())?) } else { None };
+        let server = if self.open { Some(LiveServer::start(folder.path())?) } else { None };
         if let Some(server) = &server {
             printer.say(format_args!("Follow it at {}", server.address()));
             open(server.address());
         }
-        let rows = self.execute(printer, &study, &labels, threads, &folder, &interrupt)?;
+        let runs = study.settings.methods.len() * study.settings.config.seeds.len();
+        let progress = Progress::new(printer, runs, study.settings.config.rounds);
+        let mut viewer = RunViewer { command: &self, printer, interrupt: &interrupt, progress, events: None };
+        let ended = study.run(&folder, threads, &mut viewer);
+        viewer.progress.finish();
+        let ended = ended?;
         if !self.json {
-            for line in results::lines(&rows, printer, terminal::width()) {
+            for line in results::lines(&ended, printer, terminal::width())? {
                 printer.line(line)?;
             }
         }
-        server.into_iter().for_each(Server::end);
+        server.into_iter().for_each(LiveServer::end);
         printer.say(format_args!("Results are in {}", folder.path().display()));
-        Ok(status(printer, &rows))
+        Ok(status(printer, &ended))
     }
 
-    fn settings(&self, printer: &Printer) -> Result<(Document, Settings)> {
+    fn study(&self, printer: &Printer) -> Result<Study> {
         let mut document = self.overrides.document(self.file.as_deref())?;
         if let Some(file) = &self.partition {
             document.remove_of_file("partition");
@@ -129,64 +126,49 @@ impl Run {
         if let Some(metrics) = &self.metrics {
             document.put(&["evaluation", "metrics"], metrics.as_str().into(), "--metrics")?;
         }
-        let settings = Settings::check(&document)?;
-        for note in &settings.notes {
-            printer.warn(note);
-        }
-        Ok((document, settings))
+        let study = Study::load_with(&document, &resources()?)?;
+        study.settings.notes.iter().for_each(|note| printer.warn(note));
+        printer.left_out(&study.pool.skipped);
+        study.pool.notes.iter().for_each(|note| printer.warn(note));
+        Ok(study)
+    }
+}
+
+/// Shows runs as they go.
+struct RunViewer<'a> {
+    command: &'a RunCommand,
+    printer: &'a Printer,
+    interrupt: &'a Interrupt,
+    progress: Progress<'a>,
+    events: Option<EventsFile>,
+}
+
+impl Observer for RunViewer<'_> {
+    fn start(&mut self, run: &OneRun<'_>, folder: &RunFolder) -> Result<(), FrontError> {
+        self.progress.start(format!("{}, seed {}", run.label, run.seed));
+        self.events = if self.command.tensorboard { Some(events(folder)?) } else { None };
+        Ok(())
     }
 
-    /// All methods and seeds, one after the other.
-    fn execute(
-        &self,
-        printer: &Printer,
-        study: &Study,
-        labels: &[String],
-        threads: usize,
-        folder: &RunFolder,
-        interrupt: &Interrupt,
-    ) -> Result<Vec<Row>> {
-        let settings = &study.settings;
-        let runs = settings.methods.len() * settings.seeds.len();
-        if runs > 1 {
-            folder.write_config(&settings.resolved(names::PARTITION))?;
-            study.pool.partition.write(&folder.file(names::PARTITION), false)?;
+    fn round(&mut self, run: &OneRun<'_>, record: &RoundRecord) -> Result<(), FrontError> {
+        self.progress.round(record);
+        if let Some(events) = &mut self.events {
+            events.append(record, now())?;
         }
-        let mut progress = Progress::new(printer, runs, settings.rounds);
-        let mut rows = Vec::new();
-        for (method, label) in settings.methods.iter().zip(labels) {
-            let mut row = Row { label: label.clone(), runs: Vec::new() };
-            for &seed in &settings.seeds {
-                if interrupt.is_asked() {
-                    break;
-                }
-                let own = if runs > 1 {
-                    RunFolder::create(&folder.path().join(label).join(format!("seed-{seed}")))?
-                } else {
-                    folder.clone()
-                };
-                progress.start(format!("{label}, seed {seed}"));
-                let mut events = if self.tensorboard { Some(events(&own)?) } else { None };
-                let run = Execution { study, method, seed, threads };
-                let outcome = run.execute(&own, interrupt, &mut |record| {
-                    progress.round(record);
-                    if let Some(events) = &mut events {
-                        events.append(record, now())?;
-                    }
-                    if self.json { printer.json(&Line { method: label, seed, record }) } else { Ok(()) }
-                });
-                let outcome = outcome.inspect_err(|_| progress.finish())?;
-                if let Some(reason) = outcome.divergence {
-                    progress.pause(|| printer.error(format_args!("{label}, seed {seed}: {reason}")));
-                }
-                row.runs.push(Ended { seed, summary: outcome.summary, accuracies: outcome.accuracies });
-            }
-            if !row.runs.is_empty() {
-                rows.push(row);
-            }
+        if self.command.json {
+            self.printer.json(&Line { method: run.label, seed: run.seed, record })?;
         }
-        progress.finish();
-        Ok(rows)
+        Ok(())
+    }
+
+    fn end(&mut self, run: &OneRun<'_>, outcome: &Outcome) {
+        if let Some(reason) = &outcome.divergence {
+            self.progress.pause(|| self.printer.error(format_args!("{}, seed {}: {reason}", run.label, run.seed)));
+        }
+    }
+
+    fn stop(&self) -> bool {
+        self.interrupt.is_asked()
     }
 }
 
@@ -214,49 +196,28 @@ fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A name for each method: its id, and a number where the same one comes again with other keys.
-fn labels(methods: &[Method]) -> Vec<String> {
-    let mut labels: Vec<String> = Vec::new();
-    for method in methods {
-        let mut label = method.name.to_string();
-        let mut n = 1;
-        while labels.contains(&label) {
-            n += 1;
-            label = format!("{}-{n}", method.name);
-        }
-        labels.push(label);
-    }
-    labels
-}
-
-/// The short name of a study, for its folder.
-fn name(study: &Study, labels: &[String]) -> String {
-    let methods = if labels.len() == 1 { labels[0].clone() } else { format!("{}-methods", labels.len()) };
-    format!("{methods}-{}", study.pool.dataset.name)
-}
-
 fn title(study: &Study, threads: usize) -> String {
     let settings = &study.settings;
     format!(
         "{}: {}\n{} with {} parameters, {} a round, {}, {}",
         study.pool.dataset.name,
         study.pool.partition.spec,
-        settings.model.name,
+        settings.config.model.name.0,
         thousands(study.model.layout().trainable_len()),
         plural(study.per_round, "client"),
-        plural(settings.rounds, "round"),
+        plural(settings.config.rounds, "round"),
         plural(threads, "thread"),
     )
 }
 
-fn status(printer: &Printer, rows: &[Row]) -> Status {
-    let endings = || rows.iter().flat_map(|row| &row.runs).map(|run| run.summary.status);
+fn status(printer: &Printer, ended: &Results) -> ExitStatus {
+    let endings = || ended.runs().map(|run| run.summary.status);
     if endings().any(|ending| ending == Ending::Interrupted) {
         printer.say("Interrupted; what was recorded is kept");
-        Status::Interrupted
+        ExitStatus::Interrupted
     } else if endings().any(|ending| matches!(ending, Ending::Diverged { .. })) {
-        Status::Diverged
+        ExitStatus::Diverged
     } else {
-        Status::Done
+        ExitStatus::Done
     }
 }

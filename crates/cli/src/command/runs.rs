@@ -6,15 +6,15 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result, bail};
 use fedelity_record::{EventsFile, Status as Ending, names, read_tags, rounds_csv, salvage_rounds, write_tags};
-use fedelity_report::{Run, Source};
+use fedelity_report::{LoadedRun, LoadedRuns};
 use serde_json::json;
 
 use crate::printer::Printer;
-use crate::sparkline::{scale, sparkline};
-use crate::status::Status;
-use crate::table::{Align, Table};
-use crate::terminal::width;
-use crate::units::plural;
+use crate::status::ExitStatus;
+use crate::view::sparkline::{scale, sparkline};
+use crate::view::table::{Align, Table};
+use crate::view::terminal::width;
+use crate::view::units::plural;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,14 +33,14 @@ The list names the data set where its lines have room for it, before the curve i
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Runs {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<RunsAction>,
 
     #[command(flatten)]
     list: List,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Action {
+enum RunsAction {
     /// List runs
     List(List),
     /// Give runs a tag, or take it away
@@ -113,13 +113,13 @@ struct List {
 }
 
 impl Runs {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         match self.action {
             None => self.list.run(printer)?,
-            Some(Action::List(list)) => list.run(printer)?,
-            Some(Action::Tag { tag, runs, untag, json }) => tagged(printer, &tag, &runs, untag, json)?,
-            Some(Action::Remove { runs, yes, json }) => remove(printer, &runs, yes, json)?,
-            Some(Action::Export { run, csv, tensorboard, json }) => {
+            Some(RunsAction::List(list)) => list.run(printer)?,
+            Some(RunsAction::Tag { tag, runs, untag, json }) => tagged(printer, &tag, &runs, untag, json)?,
+            Some(RunsAction::Remove { runs, yes, json }) => remove(printer, &runs, yes, json)?,
+            Some(RunsAction::Export { run, csv, tensorboard, json }) => {
                 if json && csv.as_deref() == Some(Path::new("-")) {
                     bail!("--csv - and --json both write to stdout: name a file");
                 }
@@ -132,12 +132,12 @@ impl Runs {
                 }
             }
         }
-        Ok(Status::Done)
+        Ok(ExitStatus::Done)
     }
 }
 
 /// How a run ended, in a word.
-fn ending(run: &Run) -> &'static str {
+fn ending(run: &LoadedRun) -> &'static str {
     match run.summary.status {
         _ if !run.ended => "broken",
         Ending::Finished => "finished",
@@ -163,15 +163,15 @@ fn within(table: Table, several: bool, width: usize) -> Table {
 
 impl List {
     fn run(&self, printer: &Printer) -> Result<()> {
-        let source = Source::load(&self.folders)?;
-        let fits = |run: &&Run| {
+        let source = LoadedRuns::load(&self.folders)?;
+        let fits = |run: &&LoadedRun| {
             let same = |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted == found);
             same(&self.method, &run.header.method)
                 && same(&self.dataset, &run.header.dataset)
                 && same(&self.status, ending(run))
                 && self.tag.as_ref().is_none_or(|tag| run.tags.contains(tag))
         };
-        let runs: Vec<&Run> = source.runs.iter().filter(fits).collect();
+        let runs: Vec<&LoadedRun> = source.runs.iter().filter(fits).collect();
         if self.json {
             for run in &runs {
                 printer.json(&json!({
@@ -187,7 +187,7 @@ impl List {
                     "final-accuracy": run.summary.final_accuracy,
                     "forgetting": run.summary.forgetting,
                     "tags": run.tags,
-                    "version": run.header.version,
+                    "version": run.header.stamp.version,
                     "fedelity": run.header.fedelity,
                 }))?;
             }
@@ -291,16 +291,16 @@ fn export_csv(printer: &Printer, run: &Path, file: &Path) -> Result<()> {
     for problem in &salvage.problems {
         printer.warn(format_args!("{}: {problem}", run.display()));
     }
-    let text = rounds_csv(&salvage.rounds);
+    let text = rounds_csv(&salvage.rounds)?;
     if file == Path::new("-") {
-        return printer.raw(text.as_bytes());
+        return printer.raw(&text);
     }
-    crate::folder::write_whole(file, text.as_bytes())
+    crate::output::write(file, &text)
 }
 
 /// One folder a run, as TensorBoard groups them. A round's time is when it ended, counted back from the file's.
 fn export_events(printer: &Printer, run: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
-    let source = Source::load(&[run.to_path_buf()])?;
+    let source = LoadedRuns::load(&[run.to_path_buf()])?;
     for out in &source.left_out {
         printer.warn(format_args!("{}: {}", out.path.display(), out.what));
     }

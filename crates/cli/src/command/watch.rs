@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 
 use crate::interrupt::Interrupt;
 use crate::printer::Printer;
-use crate::server::{Server, open};
-use crate::status::Status;
+use crate::server::{LiveServer, open};
+use crate::status::ExitStatus;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,12 +37,12 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         if !self.run.is_dir() {
             bail!("{}: there is no such folder", self.run.display());
         }
         let interrupt = Interrupt::listen(printer)?;
-        let server = Server::start(&self.run)?;
+        let server = LiveServer::start(&self.run)?;
         if self.json {
             printer.json(&serde_json::json!({ "address": server.address(), "run": self.run }))?;
         } else {
@@ -56,6 +56,6 @@ impl Watch {
             std::thread::sleep(Duration::from_millis(100));
         }
         server.end();
-        Ok(Status::Done)
+        Ok(ExitStatus::Done)
     }
 }

@@ -9,14 +9,15 @@ mod recipe;
 
 use std::ops::Range;
 
+use fedelity_keys::{Choice, keys};
 use rand_chacha::rand_core::Rng;
 
 use crate::dataset::ImageShape;
 
-pub use recipe::{RECIPES, Recipe, recipe};
+pub use recipe::{Recipe, Treatment};
 
 /// What is outside an image that is moved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Choice)]
 pub enum Padding {
     /// Black.
     #[default]
@@ -25,40 +26,24 @@ pub enum Padding {
     Reflect,
 }
 
-impl Padding {
-    /// The names of all, as a configuration writes them.
-    pub const NAMES: [&'static str; 2] = ["zero", "reflect"];
-
-    /// By its name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "zero" => Some(Self::Zero),
-            "reflect" => Some(Self::Reflect),
-            _ => None,
-        }
-    }
-
-    /// The name, one of [`Padding::NAMES`].
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Zero => "zero",
-            Self::Reflect => "reflect",
-        }
-    }
-}
-
 /// Which random changes are made.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[keys]
+#[derive(Copy)]
 pub struct Augmentation {
     /// The image is moved by up to this many pixels in each direction.
+    #[key(default = 0)]
     pub crop: usize,
     /// What comes in from outside.
+    #[key(default = "zero")]
     pub padding: Padding,
     /// Left and right are swapped half of the time.
+    #[key(default = false)]
     pub flip: bool,
     /// The image is rotated by up to this many degrees either way, with the nearest pixel and black outside.
+    #[key(default = 0.0, min = 0, max = 180)]
     pub rotation: f32,
     /// The side of a square of zeros, after normalisation. Its centre is anywhere in the image.
+    #[key(default = 0)]
     pub cutout: usize,
 }
 
@@ -66,7 +51,6 @@ pub struct Augmentation {
 const LARGEST_SIDE: usize = 8_192;
 
 impl Augmentation {
-    /// Whether nothing is changed.
     pub fn is_none(&self) -> bool {
         self.crop == 0 && !self.flip && self.rotation == 0.0 && self.cutout == 0
     }
@@ -82,7 +66,7 @@ impl Augmentation {
         }
         if self.rotation > 0.0 && shape.height.max(shape.width) > LARGEST_SIDE {
             return Err(format!(
-                "rotation = {}: expected images of at most {LARGEST_SIDE} pixels a side",
+                "rotation = {}: expected images of at most {LARGEST_SIDE} pixels per side",
                 self.rotation
             ));
         }

@@ -4,61 +4,53 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fedelity_keys::{Choice, keys};
+
 use crate::cache::{self, Cached};
-use crate::dataset::{Dataset, Keys, Normalisation, Shape, Split};
-use crate::decode::{self, Form};
-use crate::error::Error;
+use crate::dataset::{Dataset, NaturalKeys, Normalisation, Shape, Split};
+use crate::decode::{self, ImageForm};
+use crate::error::DataError;
 use crate::partition::hold_out;
 use crate::skipped::Skipped;
 
 /// What the levels of folders mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Layout {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Choice)]
+pub enum FolderLayout {
     /// `class/image`.
     #[default]
     Class,
     /// `key/class/image`: a folder per writer, user or site, and in it one per class.
+    #[choice("key/class")]
     KeyClass,
     /// `class/key/image`.
+    #[choice("class/key")]
     ClassKey,
 }
 
-impl Layout {
-    /// The names of all, as a configuration writes them.
-    pub const NAMES: [&'static str; 3] = ["class", "key/class", "class/key"];
-
-    /// By its name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name {
-            "class" => Some(Self::Class),
-            "key/class" => Some(Self::KeyClass),
-            "class/key" => Some(Self::ClassKey),
-            _ => None,
-        }
-    }
-
-    /// The name, one of [`Layout::NAMES`].
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Class => Self::NAMES[0],
-            Self::KeyClass => Self::NAMES[1],
-            Self::ClassKey => Self::NAMES[2],
-        }
-    }
+/// The channels that images are read with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
+pub enum Colour {
+    Rgb,
+    Grey,
 }
 
 /// A folder of images and how they are read.
-#[derive(Clone, Debug, PartialEq)]
+#[keys]
 pub struct Folder {
     /// The folder. With `train` and `test` in it, these are the splits; otherwise a part is kept for testing.
-    pub dir: PathBuf,
-    /// What the levels of folders mean.
-    pub layout: Layout,
+    #[key(what = "the path of a folder")]
+    pub path: PathBuf,
+    /// What the levels of folders mean: `class`, a folder per class; with `key`, also one per writer, user or site.
+    #[key(default = "class")]
+    pub layout: FolderLayout,
     /// Height and width to scale to. Without it all images must have one size.
+    #[key(min = 1, max = 4096, what = "[height, width], each 1 to 4096")]
     pub size: Option<(usize, usize)>,
-    /// One channel instead of three.
-    pub grey: bool,
+    /// Three channels or one.
+    #[key(default = "rgb")]
+    pub colour: Colour,
     /// The share of each class that is kept for testing where there is no `test` folder.
+    #[key(default = 0.2, above = 0, below = 1)]
     pub test_fraction: f64,
 }
 
@@ -67,12 +59,12 @@ pub struct Folder {
 pub(crate) struct Listing {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) labels: Vec<u16>,
-    pub(crate) keys: Option<Keys>,
+    pub(crate) keys: Option<NaturalKeys>,
 }
 
 /// Reads a folder of images. What cannot be used is refused or left out, as `skipped` says.
-pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, Error> {
-    let dir = &folder.dir;
+pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, DataError> {
+    let dir = &folder.path;
     let (train_dir, test_dir) = (dir.join("train"), dir.join("test"));
     let divided = train_dir.is_dir() && test_dir.is_dir();
     let root = if divided { &train_dir } else { dir };
@@ -84,20 +76,10 @@ pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, Error> {
             return Err(unusable(dir, "there is no PNG or JPEG image in folders of classes"));
         }
     }
-    let form = Form { size: folder.size, grey: folder.grey };
+    let form = ImageForm { size: folder.size, grey: folder.colour == Colour::Grey };
     let options = format!("folder {} {:?} {form:?}", folder.layout.name(), folder.test_fraction.to_bits());
     let listings: Vec<&Listing> = [Some(&train), test.as_ref()].into_iter().flatten().collect();
-    let cache = cache::Place::new(dir, "folder", &options, &listings)?;
-    let cached = match cache.read() {
-        Some(cached) => cached,
-        None => {
-            let made = decode(&listings, form, skipped)?;
-            if skipped.count == before {
-                cache.write(&made);
-            }
-            made
-        }
-    };
+    let cached = cache::decoded(dir, "folder", &options, (&listings, form), (&mut *skipped, before))?;
     let Cached { shape, mut splits } = cached;
     let test = (splits.len() > 1).then(|| splits.pop()).flatten();
     if test.as_ref().is_some_and(Split::is_empty) {
@@ -127,7 +109,7 @@ pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, Error> {
 }
 
 /// Decodes listed images into splits of one shape.
-pub(crate) fn decode(listings: &[&Listing], form: Form, skipped: &mut Skipped) -> Result<Cached, Error> {
+pub(crate) fn decode(listings: &[&Listing], form: ImageForm, skipped: &mut Skipped) -> Result<Cached, DataError> {
     let mut shape = None;
     let mut splits = Vec::new();
     for listing in listings {
@@ -144,7 +126,7 @@ pub(crate) fn decode(listings: &[&Listing], form: Form, skipped: &mut Skipped) -
         shape.get_or_insert(made.shape);
         let take = |all: &[u32]| made.kept.iter().map(|&i| all[i]).collect();
         let mut split = Split::images(made.pixels, made.kept.iter().map(|&i| listing.labels[i]).collect());
-        split.keys = listing.keys.as_ref().map(|keys| Keys { of: take(&keys.of), names: keys.names.clone() });
+        split.keys = listing.keys.as_ref().map(|keys| NaturalKeys { of: take(&keys.of), names: keys.names.clone() });
         splits.push(split);
     }
     let shape = shape.unwrap_or(crate::dataset::ImageShape { channels: 3, height: 1, width: 1 });
@@ -154,24 +136,24 @@ pub(crate) fn decode(listings: &[&Listing], form: Form, skipped: &mut Skipped) -
 /// Lists images by class, in the order of the names. `known` are the classes that there may be.
 pub(crate) fn list(
     root: &Path,
-    layout: Layout,
+    layout: FolderLayout,
     known: Option<&[String]>,
     skipped: &mut Skipped,
-) -> Result<(Listing, Vec<String>), Error> {
+) -> Result<(Listing, Vec<String>), DataError> {
     // Class, key, path.
     let mut found: Vec<(String, String, PathBuf)> = Vec::new();
     let mut classes: BTreeMap<String, PathBuf> = BTreeMap::new();
     for (first, path) in folders(root, skipped)? {
-        if layout == Layout::Class {
+        if layout == FolderLayout::Class {
             images(&path, skipped, |image| found.push((first.clone(), String::new(), image)))?;
             classes.insert(first, path);
             continue;
         }
-        if layout == Layout::ClassKey {
+        if layout == FolderLayout::ClassKey {
             classes.insert(first.clone(), path.clone());
         }
         for (second, path) in folders(&path, skipped)? {
-            let (class, key) = if layout == Layout::KeyClass { (&second, &first) } else { (&first, &second) };
+            let (class, key) = if layout == FolderLayout::KeyClass { (&second, &first) } else { (&first, &second) };
             images(&path, skipped, |image| found.push((class.clone(), key.clone(), image)))?;
             classes.entry(class.clone()).or_insert(path);
         }
@@ -202,14 +184,14 @@ pub(crate) fn list(
         of.push(keys.binary_search(&key).unwrap_or(0) as u32);
         listing.paths.push(path.clone());
     }
-    if layout != Layout::Class {
-        listing.keys = Some(Keys { of, names: keys.into_iter().cloned().collect() });
+    if layout != FolderLayout::Class {
+        listing.keys = Some(NaturalKeys { of, names: keys.into_iter().cloned().collect() });
     }
     Ok((listing, names))
 }
 
 /// The folders in a folder, by name. A file beside them is bad; names that start with a dot are nothing.
-fn folders(root: &Path, skipped: &mut Skipped) -> Result<Vec<(String, PathBuf)>, Error> {
+fn folders(root: &Path, skipped: &mut Skipped) -> Result<Vec<(String, PathBuf)>, DataError> {
     let mut found = Vec::new();
     for (name, path) in entries(root)? {
         if path.is_dir() {
@@ -221,8 +203,7 @@ fn folders(root: &Path, skipped: &mut Skipped) -> Result<Vec<(String, PathBuf)>,
     Ok(found)
 }
 
-/// The images in a folder.
-pub(crate) fn images(root: &Path, skipped: &mut Skipped, mut each: impl FnMut(PathBuf)) -> Result<(), Error> {
+pub(crate) fn images(root: &Path, skipped: &mut Skipped, mut each: impl FnMut(PathBuf)) -> Result<(), DataError> {
     for (name, path) in entries(root)? {
         let end = name.rsplit_once('.').map_or("", |(_, end)| end).to_ascii_lowercase();
         if path.is_dir() {
@@ -237,11 +218,10 @@ pub(crate) fn images(root: &Path, skipped: &mut Skipped, mut each: impl FnMut(Pa
 }
 
 /// What is in a folder, by name, without names that start with a dot.
-fn entries(root: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
-    let failed = |source| Error::Io { action: "read", source, path: root.to_path_buf() };
+fn entries(root: &Path) -> Result<Vec<(String, PathBuf)>, DataError> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(root).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+    for entry in fs::read_dir(root).map_err(DataError::io("read", root))? {
+        let path = entry.map_err(DataError::io("read", root))?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             return Err(unusable(&path, "the name is not UTF-8"));
         };
@@ -276,8 +256,8 @@ pub(crate) fn measure(split: &Split, channels: usize) -> Normalisation {
     made
 }
 
-fn unusable(path: &Path, reason: &str) -> Error {
-    Error::Unusable { path: path.to_path_buf(), line: None, reason: reason.to_string() }
+fn unusable(path: &Path, reason: &str) -> DataError {
+    DataError::unusable(path, None, reason)
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ fn put(dir: &Path, name: &str, number: u8) {
 }
 
 fn folder(dir: &Path) -> Folder {
-    Folder { dir: dir.to_path_buf(), layout: Layout::Class, size: None, grey: false, test_fraction: 0.5 }
+    Folder { path: dir.to_path_buf(), layout: FolderLayout::Class, size: None, colour: Colour::Rgb, test_fraction: 0.5 }
 }
 
-fn strict(folder: &Folder) -> Result<Dataset, Error> {
+fn strict(folder: &Folder) -> Result<Dataset, DataError> {
     read(folder, &mut Skipped::default())
 }
 
@@ -48,8 +48,8 @@ fn keys_are_a_level_of_folders() {
     for (name, number) in [("x/cat/1.png", 1), ("x/dog/2.png", 2), ("y/cat/3.png", 3), ("y/cat/4.png", 4)] {
         put(dir.path(), name, number);
     }
-    let set = strict(&Folder { layout: Layout::KeyClass, test_fraction: 0.3, ..folder(dir.path()) }).unwrap();
-    let swapped = strict(&Folder { layout: Layout::ClassKey, test_fraction: 0.3, ..folder(dir.path()) }).unwrap();
+    let set = strict(&Folder { layout: FolderLayout::KeyClass, test_fraction: 0.3, ..folder(dir.path()) }).unwrap();
+    let swapped = strict(&Folder { layout: FolderLayout::ClassKey, test_fraction: 0.3, ..folder(dir.path()) }).unwrap();
     assert_eq!(
         (&set.classes[..], &swapped.classes[..]),
         (&["cat".to_string(), "dog".to_string()][..], &["x".to_string(), "y".to_string()][..])
@@ -60,7 +60,7 @@ fn keys_are_a_level_of_folders() {
         assert_eq!(keys.of[i], u32::from(set.train.image(i)[0] > 2));
     }
     // From the cache, with the keys.
-    let again = strict(&Folder { layout: Layout::ClassKey, test_fraction: 0.3, ..folder(dir.path()) }).unwrap();
+    let again = strict(&Folder { layout: FolderLayout::ClassKey, test_fraction: 0.3, ..folder(dir.path()) }).unwrap();
     assert_eq!(again, swapped);
 }
 
@@ -75,7 +75,7 @@ fn sizes_and_colours() {
     assert!(text.contains("b/2.png: an image of 6x8 (height x width) among others of 3x4"), "{text}");
     assert!(text.contains("size = [3, 4]"), "{text}");
     assert!(!dir.path().join(".fedelity-cache").exists());
-    let scaled = strict(&Folder { size: Some((2, 2)), grey: true, ..folder(dir.path()) }).unwrap();
+    let scaled = strict(&Folder { size: Some((2, 2)), colour: Colour::Grey, ..folder(dir.path()) }).unwrap();
     assert_eq!(scaled.shape, Shape::Image(ImageShape { channels: 1, height: 2, width: 2 }));
     let all = [scaled.train.pixels(), scaled.test.pixels()].concat();
     assert!(all.chunks(4).any(|image| image == [77; 4]), "{all:?}");

@@ -9,7 +9,7 @@
 //! samples are picked once, for the draw that is kept. The published code draws for ever where
 //! the minimum is out of reach; here the best draw is repaired, and a note says so.
 
-use super::holdings::Holdings;
+use super::shares::Shares;
 use super::stream::{Stream, ln};
 use super::{Made, all, by_class};
 
@@ -40,9 +40,9 @@ pub(super) fn make(
     let class_sizes: Vec<u32> = classes.iter().map(|class| class.len() as u32).collect();
     let mut search = Search::new(&class_sizes, clients, alpha);
     let found = search.run(least as u32, max_draws, MOST_WEIGHTS, stream);
-    let mut holdings = found.best.holdings(clients);
+    let mut shares = found.best.shares(clients);
     if found.best.missing > 0 {
-        let moved = holdings.raise(least as u32);
+        let moved = shares.raise(least as u32);
         let reason = match found.stop {
             Stop::Draws => "",
             Stop::Work => " (more would take too long)",
@@ -57,7 +57,7 @@ pub(super) fn make(
     for class in &mut classes {
         stream.shuffle(class);
     }
-    Made { clients: holdings.assign(&classes), draws: found.draws, notes }
+    Made { clients: shares.assign(&classes), draws: found.draws, notes, ..Made::default() }
 }
 
 /// `count` samples of `class` go to `client`.
@@ -80,12 +80,12 @@ pub(super) struct Draw {
 }
 
 impl Draw {
-    pub(super) fn holdings(&self, clients: usize) -> Holdings {
+    pub(super) fn shares(&self, clients: usize) -> Shares {
         let mut held = vec![Vec::new(); clients];
         for piece in &self.pieces {
             held[piece.client as usize].push((piece.class, piece.count));
         }
-        Holdings(held)
+        Shares(held)
     }
 }
 

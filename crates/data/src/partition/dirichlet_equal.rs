@@ -13,7 +13,7 @@ use super::stream::Stream;
 use super::{Made, all, by_class, cut};
 
 /// Clients per block.
-pub const BLOCK: usize = 10;
+const BLOCK: usize = 10;
 
 /// Weights drawn in one call, at most. The minimum matters little after the second cut.
 const MOST_WEIGHTS: u64 = 5_000_000;
@@ -43,7 +43,7 @@ pub(super) fn make(labels: &[u16], clients: usize, alpha: f64, max_draws: u32, s
         for class in &mut classes {
             stream.shuffle(class);
         }
-        for client in found.best.holdings(held).assign(&classes) {
+        for client in found.best.shares(held).assign(&classes) {
             row.extend_from_slice(&client);
         }
     }
@@ -55,5 +55,5 @@ pub(super) fn make(labels: &[u16], clients: usize, alpha: f64, max_draws: u32, s
         ));
     }
     let clients = (0..clients).map(|i| row[cut(samples, clients, i)..cut(samples, clients, i + 1)].to_vec()).collect();
-    Made { clients, draws, notes }
+    Made { clients, draws, notes, ..Made::default() }
 }

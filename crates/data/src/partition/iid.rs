@@ -8,5 +8,5 @@ pub(super) fn make(samples: usize, clients: usize, stream: &mut Stream) -> Made 
     stream.shuffle(&mut indices);
     let clients =
         (0..clients).map(|i| indices[cut(samples, clients, i)..cut(samples, clients, i + 1)].to_vec()).collect();
-    Made { clients, draws: 1, notes: Vec::new() }
+    Made { clients, draws: 1, ..Made::default() }
 }

@@ -11,12 +11,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::holdings::Holdings;
+use super::shares::Shares;
 use super::stream::Stream;
 use super::{Made, all, by_class, cut, refuse};
-use crate::error::Error;
+use crate::error::DataError;
 
-pub(super) fn make(labels: &[u16], clients: usize, held: usize, stream: &mut Stream) -> Result<Made, Error> {
+pub(super) fn make(labels: &[u16], clients: usize, held: usize, stream: &mut Stream) -> Result<Made, DataError> {
     let mut classes = by_class(all(labels.len()), labels);
     let present = classes.len();
     if held == 0 || held > present {
@@ -35,17 +35,17 @@ pub(super) fn make(labels: &[u16], clients: usize, held: usize, stream: &mut Str
     if given > 0 {
         notes.push(format!("{given} classes had no client: each took the place of a label with more clients"));
     }
-    let mut holdings = Holdings(vec![Vec::new(); clients]);
+    let mut shares = Shares(vec![Vec::new(); clients]);
     for (class, (owners, indices)) in owners.iter().zip(&classes).enumerate() {
         let n = indices.len();
         for (part, &client) in owners.iter().enumerate() {
             let count = cut(n, owners.len(), part + 1) - cut(n, owners.len(), part);
             if count > 0 {
-                holdings.0[client as usize].push((class as u32, count as u32));
+                shares.0[client as usize].push((class as u32, count as u32));
             }
         }
     }
-    let moved = holdings.raise(1);
+    let moved = shares.raise(1);
     if moved.clients > 0 {
         notes.push(format!(
             "{} clients had no sample, as their classes have fewer samples than clients: each \
@@ -56,7 +56,7 @@ pub(super) fn make(labels: &[u16], clients: usize, held: usize, stream: &mut Str
     for class in &mut classes {
         stream.shuffle(class);
     }
-    Ok(Made { clients: holdings.assign(&classes), draws: 1, notes })
+    Ok(Made { clients: shares.assign(&classes), draws: 1, notes, ..Made::default() })
 }
 
 /// The clients of each class, in ascending order.

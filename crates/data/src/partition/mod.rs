@@ -1,203 +1,181 @@
 //! Partitions: which client holds which training samples.
 //!
-//! A partition is made from the labels alone, from its own random stream, so it does not depend
-//! on the method, the model or the training seed. Only integers and the basic operations of
-//! `f64` are used: the same seed gives the same partition on every machine. Every kind gives out
-//! every sample once and leaves no client empty. The order inside a client is random, so a
-//! prefix of a client's list is a fair sample of the client.
+//! A partition is made from labels or keys alone, from its own random stream, so it does not depend on the method, the
+//! model or the training seed. Only integers and the basic operations of `f64` are used: the same seed gives the same
+//! partition on every machine. Every kind gives out every sample once and leaves no client empty. The order inside a
+//! client is random, so a prefix of a client's list is a fair sample of the client.
 
 mod dirichlet;
 mod dirichlet_equal;
 mod file;
-mod holdings;
 mod iid;
+mod kind;
 mod labels_per_client;
 mod natural;
 mod shards;
+mod shares;
 mod skew;
 mod stream;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::error::Error;
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::{Dataset, NaturalKeys};
+use crate::error::DataError;
 use crate::fingerprint::Fingerprint;
 use stream::Stream;
 
-pub use dirichlet_equal::BLOCK;
-pub use file::{FORMAT, PartitionFile, VERSION};
-pub use natural::natural;
-pub use skew::{Sizes, Skew};
+pub use kind::Kind;
+pub use skew::{ClientSizes, Skew};
 
-/// The default of `min_size`: the smallest client that MOON, NIID-Bench and FedNTD accept.
-pub const DEFAULT_MIN_SIZE: usize = 10;
 /// The seed of [`hold_out`]: a data set does not change from run to run.
 const HOLD_OUT_SEED: u64 = 0x7e57;
-/// The default of `max_draws`.
-pub const DEFAULT_MAX_DRAWS: u32 = 2_000;
+/// Draws to try for a minimum size before the best one is repaired.
+const MAX_DRAWS: u32 = 2_000;
 
-/// How samples are given out.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Kind {
-    /// A random split into equal parts.
-    Iid,
-    /// Each class is cut by its own Dirichlet draw over clients.
-    Dirichlet {
-        /// Concentration, above 0. Small is skewed: 0.1 leaves a client few classes.
-        alpha: f64,
-        /// The fewest samples of a client. 0 counts as 1.
-        min_size: usize,
-        /// Draws to try for `min_size` before the best one is repaired.
-        max_draws: u32,
-    },
-    /// Dirichlet draws inside blocks of clients, then cut again into equal parts.
-    DirichletEqual {
-        /// Concentration, above 0.
-        alpha: f64,
-        /// Draws to try per block before the best one is taken.
-        max_draws: u32,
-    },
-    /// Each class is cut into equal shards; each client takes some.
-    Shards {
-        /// Shards per client, an upper bound of its classes.
-        per_client: usize,
-    },
-    /// Each client holds this many classes, each class is shared equally.
-    LabelsPerClient {
-        /// Classes per client.
-        labels: usize,
-    },
-    /// Each client holds the samples of one natural key, or of several. [`natural`] makes it.
-    Natural,
-}
-
-impl Kind {
-    /// The names of all kinds, as configuration files write them.
-    pub const NAMES: [&'static str; 6] =
-        ["iid", "dirichlet", "dirichlet-equal", "shards", "labels-per-client", "natural"];
-
-    /// [`Kind::Dirichlet`] with the default minimum size and number of draws.
-    pub fn dirichlet(alpha: f64) -> Self {
-        Self::Dirichlet { alpha, min_size: DEFAULT_MIN_SIZE, max_draws: DEFAULT_MAX_DRAWS }
-    }
-
-    /// [`Kind::DirichletEqual`] with the default number of draws.
-    pub fn dirichlet_equal(alpha: f64) -> Self {
-        Self::DirichletEqual { alpha, max_draws: DEFAULT_MAX_DRAWS }
-    }
-
-    /// The name, one of [`Kind::NAMES`].
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Iid => "iid",
-            Self::Dirichlet { .. } => "dirichlet",
-            Self::DirichletEqual { .. } => "dirichlet-equal",
-            Self::Shards { .. } => "shards",
-            Self::LabelsPerClient { .. } => "labels-per-client",
-            Self::Natural => "natural",
-        }
-    }
-
-    /// The parameters and their values, by the names that errors use.
-    pub fn parameters(&self) -> Vec<(&'static str, f64)> {
-        match *self {
-            Self::Iid | Self::Natural => Vec::new(),
-            Self::Dirichlet { alpha, min_size, max_draws } => {
-                vec![("alpha", alpha), ("min-size", min_size as f64), ("max-draws", f64::from(max_draws))]
-            }
-            Self::DirichletEqual { alpha, max_draws } => {
-                vec![("alpha", alpha), ("max-draws", f64::from(max_draws))]
-            }
-            Self::Shards { per_client } => vec![("per-client", per_client as f64)],
-            Self::LabelsPerClient { labels } => vec![("labels", labels as f64)],
-        }
-    }
-}
-
-/// A kind of partition and the number of clients.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Spec {
-    /// How samples are given out.
-    pub kind: Kind,
-    /// The number of clients.
-    pub clients: usize,
-}
-
-impl fmt::Display for Spec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let clients = self.clients;
-        match &self.kind {
-            Kind::Iid => write!(f, "IID over {clients} clients"),
-            Kind::Dirichlet { alpha, min_size, .. } => {
-                write!(f, "Dirichlet with alpha {alpha}, {clients} clients of {min_size} samples or more")
-            }
-            Kind::DirichletEqual { alpha, .. } => {
-                write!(f, "Dirichlet with alpha {alpha} over {clients} clients, equal sizes")
-            }
-            Kind::Shards { per_client } => {
-                write!(f, "{per_client} shards each for {clients} clients")
-            }
-            Kind::LabelsPerClient { labels } => {
-                write!(f, "{labels} labels each for {clients} clients")
-            }
-            Kind::Natural => write!(f, "natural keys over {clients} clients"),
-        }
-    }
-}
-
-/// Which client holds which samples.
-#[derive(Clone, Debug, PartialEq)]
+/// Which client holds which samples, and how that came about.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Partition {
-    /// The sample indices of each client, in random order. They are disjoint.
-    pub clients: Vec<Vec<u32>>,
-    /// Random draws made, the accepted one included. 1 for kinds that never draw again; summed
-    /// over blocks for [`Kind::DirichletEqual`].
-    pub draws: u32,
-    /// What was done that the specification does not say: a lowered minimum, a repair.
-    pub notes: Vec<String>,
-    /// What was asked for.
-    pub spec: Spec,
-    /// The seed it was made from.
+    format: String,
+    version: u32,
+    /// The data set that it was made for.
+    pub dataset: String,
+    /// The number of training samples of that set.
+    pub samples: usize,
+    pub classes: usize,
+    /// The name of the kind. Files of other tools may have names that this crate does not know.
+    pub kind: String,
+    pub parameters: BTreeMap<String, serde_json::Number>,
+    /// The kind, its parameters and the number of clients in words.
+    pub spec: String,
     pub seed: u64,
+    /// Random draws made, the accepted one included. 1 for kinds that never draw again; summed over blocks for
+    /// [`Kind::DirichletEqual`].
+    pub draws: u32,
+    /// SHA-256 of the labels in their order.
+    pub labels_sha256: String,
+    /// What was done that the kind does not say: a lowered minimum, a repair.
+    pub notes: Vec<String>,
+    /// The natural keys of each client, where there are some; otherwise empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    /// The sample indices of each client, in random order: in range, disjoint, none empty.
+    #[serde(skip_serializing)]
+    pub clients: Vec<Vec<u32>>,
 }
 
 impl Partition {
+    /// Clients of which nothing more is known than what they hold.
+    pub fn of(clients: Vec<Vec<u32>>) -> Self {
+        Self { clients, ..Self::default() }
+    }
+
     /// The number of samples given out.
-    pub fn samples(&self) -> usize {
+    pub fn given(&self) -> usize {
         self.clients.iter().map(Vec::len).sum()
+    }
+
+    /// SHA-256 over the number of samples of each client and their indices.
+    pub fn fingerprint(&self) -> String {
+        let mut print = Fingerprint::new();
+        self.clients.iter().for_each(|samples| print.words(samples.iter().copied()));
+        print.hex()
+    }
+
+    /// Takes samples away from their clients, and says how many.
+    ///
+    /// # Errors
+    /// When a client is left with none.
+    pub fn withhold(&mut self, withheld: &[bool]) -> Result<usize, DataError> {
+        let before = self.given();
+        for (client, samples) in self.clients.iter_mut().enumerate() {
+            samples.retain(|&i| !withheld[i as usize]);
+            if samples.is_empty() {
+                return Err(DataError::NothingKept { client });
+            }
+        }
+        Ok(before - self.given())
     }
 }
 
 /// What a kind makes.
+#[derive(Default)]
 struct Made {
     clients: Vec<Vec<u32>>,
     draws: u32,
     notes: Vec<String>,
+    names: Vec<String>,
 }
 
-/// Splits samples with these labels over clients.
+/// Splits the training samples of a data set over clients, but for those that are withheld.
 ///
-/// `classes` is the number of classes of the data set; every label must be below it.
-pub fn partition(labels: &[u16], classes: usize, spec: &Spec, seed: u64) -> Result<Partition, Error> {
-    check(labels, classes, spec)?;
-    let mut stream = Stream::new(seed);
-    let clients = spec.clients;
-    let mut made = match spec.kind {
-        Kind::Iid => iid::make(labels.len(), clients, &mut stream),
-        Kind::Dirichlet { alpha, min_size, max_draws } => {
-            dirichlet::make(labels, clients, alpha, min_size, max_draws, &mut stream)
-        }
-        Kind::DirichletEqual { alpha, max_draws } => {
-            dirichlet_equal::make(labels, clients, alpha, max_draws, &mut stream)
-        }
-        Kind::Shards { per_client } => shards::make(labels, classes, clients, per_client, &mut stream)?,
-        Kind::LabelsPerClient { labels: held } => labels_per_client::make(labels, clients, held, &mut stream)?,
-        Kind::Natural => return Err(refuse("kind", "natural", "natural keys, which labels are not")),
+/// Without a number of clients there are as many as there are keys; only [`Kind::Natural`] has that.
+pub fn partition(
+    dataset: &Dataset,
+    withheld: &[bool],
+    kind: &Kind,
+    clients: Option<usize>,
+    seed: u64,
+) -> Result<Partition, DataError> {
+    let (labels, classes) = (&dataset.train.labels, dataset.classes.len());
+    let rest: Vec<u32> = (0..).zip(withheld).filter(|(_, gone)| !**gone).map(|(i, _)| i).collect();
+    let keys = match (kind, &dataset.train.keys) {
+        (Kind::Natural, None) => return Err(DataError::NoKeys { dataset: dataset.name.clone() }),
+        (_, keys) => keys.as_ref().map(|keys| NaturalKeys { of: pick(&keys.of, &rest), names: keys.names.clone() }),
     };
-    for client in &mut made.clients {
-        stream.shuffle(client);
+    if rest.is_empty() && !labels.is_empty() {
+        return Err(DataError::NothingLeft { samples: labels.len() });
     }
-    Ok(Partition { clients: made.clients, draws: made.draws, notes: made.notes, spec: spec.clone(), seed })
+    let mut made = make(&pick(labels, &rest), classes, keys.as_ref(), kind, clients, &mut Stream::new(seed))?;
+    made.clients.iter_mut().flatten().for_each(|i| *i = rest[*i as usize]);
+    let mut parameters = match serde_json::to_value(kind) {
+        Ok(serde_json::Value::Object(parameters)) => parameters,
+        _ => serde_json::Map::new(),
+    };
+    parameters.remove("kind");
+    Ok(Partition {
+        format: file::FORMAT.to_string(),
+        version: file::VERSION,
+        dataset: dataset.name.clone(),
+        samples: labels.len(),
+        classes,
+        kind: kind.name().to_string(),
+        parameters: parameters.into_iter().filter_map(|(key, value)| Some((key, value.as_number()?.clone()))).collect(),
+        spec: kind.describe(made.clients.len()),
+        seed,
+        draws: made.draws,
+        labels_sha256: labels_fingerprint(labels),
+        notes: made.notes,
+        names: made.names,
+        clients: made.clients,
+    })
+}
+
+fn make(
+    labels: &[u16],
+    classes: usize,
+    keys: Option<&NaturalKeys>,
+    kind: &Kind,
+    clients: Option<usize>,
+    stream: &mut Stream,
+) -> Result<Made, DataError> {
+    let count = clients.unwrap_or(0);
+    if *kind != Kind::Natural {
+        check(labels, classes, kind, count)?;
+    }
+    let mut made = match *kind {
+        Kind::Iid => iid::make(labels.len(), count, stream),
+        Kind::Dirichlet { alpha, min_size } => dirichlet::make(labels, count, alpha, min_size, MAX_DRAWS, stream),
+        Kind::DirichletEqual { alpha } => dirichlet_equal::make(labels, count, alpha, MAX_DRAWS, stream),
+        Kind::Shards { shards } => shards::make(labels, classes, count, shards, stream)?,
+        Kind::LabelsPerClient { labels: held } => labels_per_client::make(labels, count, held, stream)?,
+        Kind::Natural => natural::make(keys.unwrap_or(&NaturalKeys::default()), clients, stream)?,
+    };
+    made.clients.iter_mut().for_each(|client| stream.shuffle(client));
+    Ok(made)
 }
 
 /// Which samples are kept for testing: this share of each class, at random, but never a class's only sample.
@@ -214,17 +192,17 @@ pub(crate) fn hold_out(labels: &[u16], fraction: f64) -> Vec<bool> {
 }
 
 /// SHA-256 of labels in their order, as hex: what a partition file is bound to.
-pub fn labels_fingerprint(labels: &[u16]) -> String {
+fn labels_fingerprint(labels: &[u16]) -> String {
     let mut print = Fingerprint::new();
     print.labels(labels);
     print.hex()
 }
 
-fn refuse(parameter: &'static str, value: impl fmt::Display, allowed: impl Into<String>) -> Error {
-    Error::Parameter { parameter, value: value.to_string(), allowed: allowed.into() }
+fn refuse(parameter: &'static str, value: impl fmt::Display, allowed: impl Into<String>) -> DataError {
+    DataError::Parameter { parameter, value: value.to_string(), allowed: allowed.into() }
 }
 
-fn check(labels: &[u16], classes: usize, spec: &Spec) -> Result<(), Error> {
+fn check(labels: &[u16], classes: usize, kind: &Kind, clients: usize) -> Result<(), DataError> {
     let samples = labels.len();
     const MOST_CLASSES: usize = u16::MAX as usize + 1;
     if classes == 0 || classes > MOST_CLASSES {
@@ -233,23 +211,27 @@ fn check(labels: &[u16], classes: usize, spec: &Spec) -> Result<(), Error> {
     if samples > u32::MAX as usize {
         return Err(refuse("samples", samples, format!("at most {}", u32::MAX)));
     }
-    if spec.clients == 0 || spec.clients > samples {
-        return Err(refuse("clients", spec.clients, format!("1 to {samples}, the number of samples")));
+    if clients == 0 || clients > samples {
+        return Err(refuse("clients", clients, format!("1 to {samples}, the number of samples")));
     }
     if let Some(index) = labels.iter().position(|&l| usize::from(l) >= classes) {
-        return Err(Error::LabelRange { index, label: labels[index], classes });
+        return Err(DataError::LabelRange { index, label: labels[index], classes });
     }
-    let (alpha, max_draws) = match spec.kind {
-        Kind::Dirichlet { alpha, max_draws, .. } | Kind::DirichletEqual { alpha, max_draws } => (alpha, max_draws),
-        _ => return Ok(()),
-    };
-    if !(alpha.is_finite() && alpha > 0.0) {
-        return Err(refuse("alpha", alpha, "a finite number above 0"));
+    match *kind {
+        Kind::Dirichlet { alpha, .. } | Kind::DirichletEqual { alpha } if !(alpha.is_finite() && alpha > 0.0) => {
+            Err(refuse("alpha", alpha, "a finite number above 0"))
+        }
+        Kind::Iid
+        | Kind::Dirichlet { .. }
+        | Kind::DirichletEqual { .. }
+        | Kind::Shards { .. }
+        | Kind::LabelsPerClient { .. }
+        | Kind::Natural => Ok(()),
     }
-    if max_draws == 0 {
-        return Err(refuse("max-draws", max_draws, "1 or more"));
-    }
-    Ok(())
+}
+
+fn pick<T: Copy>(all: &[T], indices: &[u32]) -> Vec<T> {
+    indices.iter().map(|&i| all[i as usize]).collect()
 }
 
 /// Groups indices by label, in label order. Classes without samples do not appear.
@@ -264,8 +246,8 @@ fn all(samples: usize) -> Vec<u32> {
     (0..samples as u32).collect()
 }
 
-/// The start of part `i` when `n` things are cut into `parts` parts whose sizes differ by at
-/// most one, the larger ones first.
+/// The start of part `i` when `n` things are cut into `parts` parts whose sizes differ by at most one, the larger ones
+/// first.
 fn cut(n: usize, parts: usize, i: usize) -> usize {
     (n / parts) * i + i.min(n % parts)
 }

@@ -4,13 +4,13 @@
 //! differ by at most one.
 
 use super::stream::Stream;
-use super::{Kind, Partition, Spec, cut, refuse};
-use crate::dataset::Keys;
-use crate::error::Error;
+use super::{Made, cut, refuse};
+use crate::dataset::NaturalKeys;
+use crate::error::DataError;
 
-/// Splits samples over clients by their keys: one client per key that has samples, in the order of the keys, or the keys
-/// in random groups where a number of clients is given.
-pub fn natural(keys: &Keys, clients: Option<usize>, seed: u64) -> Result<(Partition, Vec<String>), Error> {
+/// One client per key that has samples, in the order of the keys, or the keys in random groups where a number of clients
+/// is given.
+pub(super) fn make(keys: &NaturalKeys, clients: Option<usize>, stream: &mut Stream) -> Result<Made, DataError> {
     let mut of_key: Vec<Vec<u32>> = vec![Vec::new(); keys.names.len()];
     for (index, &key) in (0..).zip(&keys.of) {
         let holder = of_key.get_mut(key as usize);
@@ -23,7 +23,6 @@ pub fn natural(keys: &Keys, clients: Option<usize>, seed: u64) -> Result<(Partit
     if held.is_empty() {
         return Err(refuse("samples", 0, "1 or more"));
     }
-    let mut stream = Stream::new(seed);
     let (mut made, mut names) = (Vec::new(), Vec::new());
     match clients {
         None => {
@@ -42,50 +41,71 @@ pub fn natural(keys: &Keys, clients: Option<usize>, seed: u64) -> Result<(Partit
             }
         }
     }
-    made.iter_mut().for_each(|client: &mut Vec<u32>| stream.shuffle(client));
-    let spec = Spec { kind: Kind::Natural, clients: made.len() };
-    Ok((Partition { clients: made, draws: 1, notes: Vec::new(), spec, seed }, names))
+    Ok(Made { clients: made, names, draws: 1, ..Made::default() })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Kind, Partition, partition};
     use super::*;
+    use crate::dataset::{Dataset, Inputs, Normalisation, Shape, Split};
 
     /// Key `k` has `k` samples, so the first has none.
-    fn keys() -> Keys {
+    fn keys() -> NaturalKeys {
         let of = (0..10u32).flat_map(|key| std::iter::repeat_n(key, key as usize)).rev().collect();
-        Keys { of, names: (0..10).map(|key| format!("k{key}")).collect() }
+        NaturalKeys { of, names: (0..10).map(|key| format!("k{key}")).collect() }
+    }
+
+    fn natural(clients: Option<usize>, seed: u64) -> Result<Partition, DataError> {
+        let keys = keys();
+        let samples = keys.of.len();
+        let mut dataset = unlabelled(samples);
+        dataset.train.keys = Some(keys);
+        partition(&dataset, &vec![false; samples], &Kind::Natural, clients, seed)
+    }
+
+    fn unlabelled(samples: usize) -> Dataset {
+        Dataset {
+            name: "toy".to_string(),
+            classes: vec!["a".to_string()],
+            shape: Shape::Text,
+            train: Split { inputs: Inputs::Texts(vec![String::new(); samples]), labels: vec![0; samples], keys: None },
+            test: Split::default(),
+            normalisation: Normalisation::default(),
+        }
     }
 
     #[test]
     fn one_client_per_key_or_groups_of_keys() {
         let keys = keys();
-        let (partition, names) = natural(&keys, None, 7).unwrap();
-        assert_eq!(partition.clients.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!(names[0], "k1");
+        let found = natural(None, 7).unwrap();
+        assert_eq!(found.clients.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!((found.names[0].as_str(), found.spec.as_str()), ("k1", "natural keys over 9 clients"));
         for clients in 1..=9 {
-            let (partition, names) = natural(&keys, Some(clients), 7).unwrap();
-            assert_eq!((partition.clients.len(), names.len()), (clients, clients));
-            let mut all: Vec<u32> = partition.clients.concat();
+            let found = natural(Some(clients), 7).unwrap();
+            assert_eq!((found.clients.len(), found.names.len()), (clients, clients));
+            let mut all: Vec<u32> = found.clients.concat();
             all.sort_unstable();
             assert_eq!(all, (0..45).collect::<Vec<_>>());
             let of = |client: &Vec<u32>| -> std::collections::BTreeSet<u32> {
                 client.iter().map(|&i| keys.of[i as usize]).collect()
             };
-            let sets: Vec<_> = partition.clients.iter().map(of).collect();
+            let sets: Vec<_> = found.clients.iter().map(of).collect();
             // No key is on two clients, and the numbers of keys differ by at most one.
             assert_eq!(sets.iter().map(|set| set.len()).sum::<usize>(), 9);
             assert!(sets.iter().all(|set| set.len() == 9 / clients || set.len() == 9usize.div_ceil(clients)));
         }
-        assert_ne!(natural(&keys, Some(3), 7).unwrap().0.clients, natural(&keys, Some(3), 8).unwrap().0.clients);
-        assert_eq!(natural(&keys, Some(3), 7).unwrap(), natural(&keys, Some(3), 7).unwrap());
+        assert_ne!(natural(Some(3), 7).unwrap().clients, natural(Some(3), 8).unwrap().clients);
+        assert_eq!(natural(Some(3), 7).unwrap(), natural(Some(3), 7).unwrap());
     }
 
     #[test]
     fn more_clients_than_keys_are_refused() {
-        let text = natural(&keys(), Some(10), 7).unwrap_err().to_string();
-        assert_eq!(text, "partition parameter clients = 10: allowed is 1 to 9, the number of keys");
-        assert!(natural(&keys(), Some(0), 7).is_err());
-        assert!(natural(&Keys::default(), None, 7).is_err());
+        let text = natural(Some(10), 7).unwrap_err().to_string();
+        assert_eq!(text, "partition parameter clients = 10: expected 1 to 9, the number of keys");
+        assert!(natural(Some(0), 7).is_err());
+        assert!(make(&NaturalKeys::default(), None, &mut Stream::new(7)).is_err());
+        let error = partition(&unlabelled(3), &[false; 3], &Kind::Natural, None, 7).unwrap_err();
+        assert!(matches!(error, DataError::NoKeys { .. }), "{error}");
     }
 }

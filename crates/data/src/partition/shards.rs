@@ -7,7 +7,8 @@
 
 use super::stream::Stream;
 use super::{Made, all, by_class, refuse};
-use crate::error::Error;
+use crate::dataset::label_counts;
+use crate::error::DataError;
 
 pub(super) fn make(
     labels: &[u16],
@@ -15,29 +16,26 @@ pub(super) fn make(
     clients: usize,
     per_client: usize,
     stream: &mut Stream,
-) -> Result<Made, Error> {
+) -> Result<Made, DataError> {
     let samples = labels.len();
     let most = samples / clients;
     if per_client == 0 || per_client > most {
-        return Err(refuse("per-client", per_client, format!("1 to {most}, the samples per client")));
+        return Err(refuse("shards", per_client, format!("1 to {most}, the samples per client")));
     }
     let shards = clients * per_client;
     if !shards.is_multiple_of(classes) {
         let step = classes / common_divisor(classes, clients);
         return Err(refuse(
-            "per-client",
+            "shards",
             per_client,
             format!("a multiple of {step}, so that {clients} clients share {classes} classes equally"),
         ));
     }
     let per_class = shards / classes;
-    let mut counts = vec![0usize; classes];
-    for &label in labels {
-        counts[usize::from(label)] += 1;
-    }
+    let counts = label_counts(labels, classes);
     if let Some(class) = counts.iter().position(|&count| count < per_class) {
         return Err(refuse(
-            "per-client",
+            "shards",
             per_client,
             format!("less: each class is cut into {per_class} shards, but class {class} has {} samples", counts[class]),
         ));
@@ -56,7 +54,7 @@ pub(super) fn make(
         .chunks(per_client)
         .map(|row| row.iter().filter_map(|&label| decks[label].pop()).flatten().collect())
         .collect();
-    Ok(Made { clients, draws: 1, notes: Vec::new() })
+    Ok(Made { clients, draws: 1, ..Made::default() })
 }
 
 fn cut_class(class: &[u32], shards: usize) -> Vec<Vec<u32>> {

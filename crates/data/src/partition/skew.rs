@@ -1,15 +1,12 @@
 //! How uneven a partition is.
 
-use crate::error::Error;
+use crate::error::DataError;
 
 /// The sizes of clients, in samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sizes {
-    /// The smallest client.
+pub struct ClientSizes {
     pub min: usize,
-    /// The largest client.
     pub max: usize,
-    /// The mean size.
     pub mean: f64,
     /// The standard deviation over all clients (divided by N).
     pub std: f64,
@@ -20,8 +17,7 @@ pub struct Sizes {
 pub struct Skew {
     /// Samples of each class at each client, `[client][class]`.
     pub counts: Vec<Vec<u32>>,
-    /// The sizes of clients.
-    pub sizes: Sizes,
+    pub sizes: ClientSizes,
     /// Mean number of classes that a client has at least one sample of.
     pub mean_classes: f64,
     /// Mean total-variation distance of a client's label distribution to that of all clients
@@ -34,16 +30,16 @@ pub struct Skew {
 impl Skew {
     /// Computes the statistics. Fails on a sample without a label, or a label not below
     /// `classes`. Clients without samples count as holding no class.
-    pub fn of(clients: &[Vec<u32>], labels: &[u16], classes: usize) -> Result<Self, Error> {
+    pub fn of(clients: &[Vec<u32>], labels: &[u16], classes: usize) -> Result<Self, DataError> {
         let mut counts = Vec::with_capacity(clients.len());
         let mut total = vec![0u64; classes];
         for (client, indices) in clients.iter().enumerate() {
             let mut row = vec![0u32; classes];
             for &index in indices {
                 let at = index as usize;
-                let &label = labels.get(at).ok_or(Error::SampleRange { client, index, samples: labels.len() })?;
+                let &label = labels.get(at).ok_or(DataError::SampleRange { client, index, samples: labels.len() })?;
                 let class = usize::from(label);
-                let cell = row.get_mut(class).ok_or(Error::LabelRange { index: at, label, classes })?;
+                let cell = row.get_mut(class).ok_or(DataError::LabelRange { index: at, label, classes })?;
                 *cell += 1;
                 total[class] += 1;
             }
@@ -79,12 +75,12 @@ impl Skew {
     }
 }
 
-fn sizes(clients: &[Vec<u32>]) -> Sizes {
+fn sizes(clients: &[Vec<u32>]) -> ClientSizes {
     let n = clients.len().max(1) as f64;
     let each = || clients.iter().map(Vec::len);
     let mean = each().sum::<usize>() as f64 / n;
     let square = each().map(|size| (size as f64 - mean) * (size as f64 - mean)).sum::<f64>();
-    Sizes { min: each().min().unwrap_or(0), max: each().max().unwrap_or(0), mean, std: (square / n).sqrt() }
+    ClientSizes { min: each().min().unwrap_or(0), max: each().max().unwrap_or(0), mean, std: (square / n).sqrt() }
 }
 
 #[cfg(test)]
@@ -108,9 +104,9 @@ mod tests {
     fn odd_input() {
         assert!(matches!(
             Skew::of(&[vec![0], vec![7]], &[0, 0], 1),
-            Err(Error::SampleRange { client: 1, index: 7, samples: 2 })
+            Err(DataError::SampleRange { client: 1, index: 7, samples: 2 })
         ));
-        assert!(matches!(Skew::of(&[vec![1]], &[0, 5], 5), Err(Error::LabelRange { label: 5, .. })));
+        assert!(matches!(Skew::of(&[vec![1]], &[0, 5], 5), Err(DataError::LabelRange { label: 5, .. })));
         let none = Skew::of(&[], &[], 0).unwrap();
         assert_eq!(none.sizes.max, 0);
         let empty = Skew::of(&[vec![], vec![0]], &[0], 1).unwrap();

@@ -5,21 +5,45 @@ use std::time::Instant;
 use proptest::prelude::*;
 
 use super::*;
+use crate::dataset::{Normalisation, Shape, Split};
+
+fn dirichlet(alpha: f64) -> Kind {
+    Kind::Dirichlet { alpha, min_size: 10 }
+}
+
+fn names() -> Vec<&'static str> {
+    <Kind as fedelity_keys::Selected>::SELECTOR.words()
+}
 
 fn cifar_like() -> Vec<u16> {
     // Classes are spread over the set, as in the official order.
     (0..50_000u32).map(|i| (i * 7 % 10) as u16).collect()
 }
 
+/// A data set of samples that have nothing but labels.
+pub(super) fn labelled(labels: &[u16], classes: usize) -> Dataset {
+    Dataset {
+        name: "toy".to_string(),
+        classes: vec![String::new(); classes],
+        shape: Shape::Text,
+        train: Split { labels: labels.to_vec(), ..Split::default() },
+        test: Split::default(),
+        normalisation: Normalisation::default(),
+    }
+}
+
+fn try_make(labels: &[u16], classes: usize, kind: Kind, clients: usize, seed: u64) -> Result<Partition, DataError> {
+    partition(&labelled(labels, classes), &vec![false; labels.len()], &kind, Some(clients), seed)
+}
+
 fn make(labels: &[u16], classes: usize, kind: Kind, clients: usize, seed: u64) -> Partition {
-    partition(labels, classes, &Spec { kind, clients }, seed).unwrap()
+    try_make(labels, classes, kind, clients, seed).unwrap()
 }
 
 /// Disjoint, complete, no client empty.
-fn assert_whole(made: &Partition, samples: usize) {
-    assert_eq!(made.clients.len(), made.spec.clients);
+fn assert_whole(clients: &[Vec<u32>], samples: usize) {
     let mut seen = vec![false; samples];
-    for client in &made.clients {
+    for client in clients {
         assert!(!client.is_empty());
         for &index in client {
             assert!(!seen[index as usize], "sample {index} twice");
@@ -70,18 +94,20 @@ proptest! {
         let least = present.len().div_ceil(clients);
         let kinds = [
             Kind::Iid,
-            Kind::Dirichlet { alpha, min_size, max_draws },
-            Kind::DirichletEqual { alpha, max_draws },
+            Kind::Dirichlet { alpha, min_size },
+            Kind::DirichletEqual { alpha },
             Kind::LabelsPerClient { labels: held.clamp(least, present.len()) },
         ];
         for kind in kinds {
             let made = make(&labels, 7, kind.clone(), clients, seed);
-            assert_whole(&made, n);
+            assert_whole(&made.clients, n);
             prop_assert_eq!(&made, &make(&labels, 7, kind.clone(), clients, seed));
             match kind {
                 Kind::Dirichlet { .. } => {
                     prop_assert!(smallest(&made) >= min_size.min(n / clients));
-                    prop_assert!(made.draws <= max_draws);
+                    let few = dirichlet::make(&labels, clients, alpha, min_size, max_draws, &mut Stream::new(seed));
+                    assert_whole(&few.clients, n);
+                    prop_assert!(few.draws <= max_draws && made.draws <= MAX_DRAWS);
                 }
                 Kind::LabelsPerClient { labels: held } => {
                     for client in &made.clients {
@@ -109,8 +135,8 @@ proptest! {
             .flat_map(|class| std::iter::repeat_n(class, per_class))
             .collect();
         labels.extend(extra.into_iter().map(|l| l % classes as u16));
-        let made = make(&labels, classes, Kind::Shards { per_client }, clients, seed);
-        assert_whole(&made, labels.len());
+        let made = make(&labels, classes, Kind::Shards { shards: per_client }, clients, seed);
+        assert_whole(&made.clients, labels.len());
         for client in &made.clients {
             prop_assert!(classes_of(client, &labels) <= per_client);
         }
@@ -120,9 +146,9 @@ proptest! {
 fn each_kind() -> [Kind; 5] {
     [
         Kind::Iid,
-        Kind::dirichlet(0.1),
-        Kind::dirichlet_equal(0.1),
-        Kind::Shards { per_client: 2 },
+        dirichlet(0.1),
+        Kind::DirichletEqual { alpha: 0.1 },
+        Kind::Shards { shards: 2 },
         Kind::LabelsPerClient { labels: 2 },
     ]
 }
@@ -132,11 +158,11 @@ fn seeds_decide() {
     let labels = cifar_like();
     for kind in each_kind() {
         let made = make(&labels, 10, kind.clone(), 20, 7);
-        assert_whole(&made, labels.len());
+        assert_whole(&made.clients, labels.len());
         assert_eq!(made, make(&labels, 10, kind.clone(), 20, 7));
         let other = make(&labels, 10, kind.clone(), 20, 8);
         assert_ne!(made.clients, other.clients, "{kind:?}");
-        assert!(Kind::NAMES.contains(&kind.name()));
+        assert!(names().contains(&kind.name()));
     }
 }
 
@@ -145,7 +171,7 @@ fn seeds_decide() {
 fn partitions_are_fixed() {
     let labels: Vec<u16> = (0..600).map(|i| (i * i % 10) as u16).collect();
     let found: Vec<String> =
-        [Kind::Iid, Kind::dirichlet(0.3), Kind::dirichlet_equal(0.3), Kind::LabelsPerClient { labels: 2 }]
+        [Kind::Iid, dirichlet(0.3), Kind::DirichletEqual { alpha: 0.3 }, Kind::LabelsPerClient { labels: 2 }]
             .into_iter()
             .map(|kind| {
                 let made = make(&labels, 10, kind, 12, 1);
@@ -194,7 +220,7 @@ fn dirichlet_statistics() {
         (0.1, 100, (4.20, 15.6, 2084.0, 396.0)),
         (0.3, 100, (7.03, 78.0, 1288.0, 216.0)),
     ] {
-        let found = statistics(&Kind::dirichlet(alpha), clients);
+        let found = statistics(&dirichlet(alpha), clients);
         println!("{alpha} {clients}: {found:.1?}, expected {expected:?}");
         assert!((found.0 / expected.0 - 1.0).abs() < 0.03, "{found:?}");
         assert!((found.1 / expected.1 - 1.0).abs() < 0.2, "{found:?}");
@@ -207,11 +233,11 @@ fn dirichlet_statistics() {
 fn hard_dirichlet_ends_and_is_repaired() {
     let labels = cifar_like();
     let start = Instant::now();
-    let made = make(&labels, 10, Kind::dirichlet(0.05), 100, 1);
+    let made = make(&labels, 10, dirichlet(0.05), 100, 1);
     println!("{:?}: {} draws, {:?}", start.elapsed(), made.draws, made.notes);
-    assert_whole(&made, labels.len());
+    assert_whole(&made.clients, labels.len());
     assert!(smallest(&made) >= 10);
-    assert_eq!(made.draws == DEFAULT_MAX_DRAWS, !made.notes.is_empty());
+    assert_eq!(made.draws == MAX_DRAWS, !made.notes.is_empty());
     let skew = Skew::of(&made.clients, &labels, 10).unwrap();
     assert!((2.0..3.5).contains(&skew.mean_classes), "{}", skew.mean_classes);
 }
@@ -222,16 +248,16 @@ fn many_clients_are_fast() {
     for alpha in [0.001, 0.1, 100.0] {
         let kinds = [
             Kind::Iid,
-            Kind::dirichlet(alpha),
-            Kind::dirichlet_equal(alpha),
-            Kind::Shards { per_client: 2 },
+            dirichlet(alpha),
+            Kind::DirichletEqual { alpha },
+            Kind::Shards { shards: 2 },
             Kind::LabelsPerClient { labels: 2 },
         ];
         for kind in kinds {
             let start = Instant::now();
             let made = make(&labels, 10, kind.clone(), 10_000, 3);
             println!("{kind:?}: {:?}, {} draws, {:?}", start.elapsed(), made.draws, made.notes);
-            assert_whole(&made, labels.len());
+            assert_whole(&made.clients, labels.len());
             // Far above what it takes, for slow machines.
             assert!(start.elapsed().as_secs() < 10, "{kind:?}");
         }
@@ -240,7 +266,7 @@ fn many_clients_are_fast() {
 
 #[test]
 fn lowered_minimum_is_noted() {
-    let made = make(&[0; 25], 1, Kind::dirichlet(1.0), 5, 0);
+    let made = make(&[0; 25], 1, dirichlet(1.0), 5, 0);
     assert_eq!((smallest(&made), largest(&made)), (5, 5));
     assert!(made.notes[0].contains("lowered from 10 to 5"), "{:?}", made.notes);
 }
@@ -248,7 +274,7 @@ fn lowered_minimum_is_noted() {
 #[test]
 fn equal_sizes_are_equal() {
     let labels = cifar_like();
-    let made = make(&labels, 10, Kind::dirichlet_equal(0.1), 20, 0);
+    let made = make(&labels, 10, Kind::DirichletEqual { alpha: 0.1 }, 20, 0);
     assert!(made.clients.iter().all(|client| client.len() == 2_500));
     let skew = Skew::of(&made.clients, &labels, 10).unwrap();
     assert!(skew.mean_classes < 8.0, "{}", skew.mean_classes);
@@ -258,7 +284,7 @@ fn equal_sizes_are_equal() {
 #[test]
 fn shards_of_cifar() {
     let labels = cifar_like();
-    let made = make(&labels, 10, Kind::Shards { per_client: 2 }, 100, 0);
+    let made = make(&labels, 10, Kind::Shards { shards: 2 }, 100, 0);
     assert!(made.clients.iter().all(|client| client.len() == 500));
     assert!(made.clients.iter().all(|client| classes_of(client, &labels) <= 2));
 }
@@ -268,59 +294,99 @@ fn no_class_is_without_owner() {
     // 100 classes, 10 clients with 10 labels each: only an exact cover will do.
     let labels: Vec<u16> = (0..5_000).map(|i| (i % 100) as u16).collect();
     let made = make(&labels, 100, Kind::LabelsPerClient { labels: 10 }, 10, 0);
-    assert_whole(&made, labels.len());
+    assert_whole(&made.clients, labels.len());
     assert!(made.clients.iter().all(|client| classes_of(client, &labels) == 10));
     assert!(made.notes[0].contains("had no client"), "{:?}", made.notes);
     // One class with one sample and three clients.
     let labels = [0, 1, 1, 1, 1, 1, 1, 1, 1];
     let made = make(&labels, 2, Kind::LabelsPerClient { labels: 1 }, 6, 0);
-    assert_whole(&made, labels.len());
+    assert_whole(&made.clients, labels.len());
     assert!(made.notes[0].contains("had no sample"), "{:?}", made.notes);
 }
 
 #[test]
 fn classes_without_samples_do_no_harm() {
     let labels: Vec<u16> = (0..300).map(|i| 3 + 50 * (i % 2) as u16).collect();
-    for kind in [Kind::Iid, Kind::dirichlet(0.5), Kind::dirichlet_equal(0.5), Kind::LabelsPerClient { labels: 1 }] {
-        assert_whole(&make(&labels, 65_536, kind, 7, 0), 300);
+    for kind in [Kind::Iid, dirichlet(0.5), Kind::DirichletEqual { alpha: 0.5 }, Kind::LabelsPerClient { labels: 1 }] {
+        assert_whole(&make(&labels, 65_536, kind, 7, 0).clients, 300);
     }
 }
 
 #[test]
 fn bad_parameters_are_named() {
     let labels: Vec<u16> = (0..40).map(|i| i % 4).collect();
-    let refused =
-        |kind: Kind, clients: usize| partition(&labels, 4, &Spec { kind, clients }, 0).unwrap_err().to_string();
+    let refused = |kind: Kind, clients: usize| try_make(&labels, 4, kind, clients, 0).unwrap_err().to_string();
     let has = |text: String, parts: &[&str]| {
         for part in parts {
             assert!(text.contains(part), "{text}: {part}");
         }
     };
     for alpha in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        has(refused(Kind::dirichlet(alpha), 4), &["alpha = ", "above 0"]);
-        has(refused(Kind::dirichlet_equal(alpha), 4), &["alpha = "]);
+        has(refused(dirichlet(alpha), 4), &["alpha = ", "above 0"]);
+        has(refused(Kind::DirichletEqual { alpha }, 4), &["alpha = "]);
     }
     for kind in each_kind() {
         has(refused(kind.clone(), 0), &["clients = 0", "1 to 40"]);
         has(refused(kind.clone(), 41), &["clients = 41", "1 to 40"]);
         has(refused(kind, usize::MAX), &["clients", "1 to 40"]);
     }
-    let none = Kind::DirichletEqual { alpha: 1.0, max_draws: 0 };
-    has(refused(none, 4), &["max-draws = 0", "1 or more"]);
     for labels in [0, 5, usize::MAX] {
         has(refused(Kind::LabelsPerClient { labels }, 4), &["labels = ", "1 to 4"]);
     }
     has(refused(Kind::LabelsPerClient { labels: 1 }, 3), &["labels = 1", "at least 2"]);
     for per_client in [0, 11, usize::MAX] {
-        has(refused(Kind::Shards { per_client }, 4), &["per-client", "1 to 10"]);
+        has(refused(Kind::Shards { shards: per_client }, 4), &["shards", "1 to 10"]);
     }
-    has(refused(Kind::Shards { per_client: 1 }, 6), &["per-client = 1", "multiple of 2"]);
-    let error = partition(&[0, 0, 0, 1], 2, &Spec { kind: Kind::Shards { per_client: 1 }, clients: 4 }, 0);
+    has(refused(Kind::Shards { shards: 1 }, 6), &["shards = 1", "multiple of 2"]);
+    let error = try_make(&[0, 0, 0, 1], 2, Kind::Shards { shards: 1 }, 4, 0);
     has(error.unwrap_err().to_string(), &["class 1 has 1 samples"]);
-    let iid = Spec { kind: Kind::Iid, clients: 1 };
-    has(partition(&[0, 9], 9, &iid, 0).unwrap_err().to_string(), &["label 9 of sample 1", "below 9"]);
-    has(partition(&[], 1, &iid, 0).unwrap_err().to_string(), &["clients = 1"]);
-    for classes in [0, 65_537, usize::MAX] {
-        has(partition(&[0], classes, &iid, 0).unwrap_err().to_string(), &["classes = ", "1 to 65536"]);
+    has(try_make(&[0, 9], 9, Kind::Iid, 1, 0).unwrap_err().to_string(), &["label 9 of sample 1", "below 9"]);
+    has(try_make(&[], 1, Kind::Iid, 1, 0).unwrap_err().to_string(), &["clients = 1"]);
+    for classes in [0, 65_537] {
+        has(try_make(&[0], classes, Kind::Iid, 1, 0).unwrap_err().to_string(), &["classes = ", "1 to 65536"]);
     }
+}
+
+#[test]
+fn kinds_are_read_by_the_keys_of_a_configuration() {
+    for (name, kind) in names().into_iter().zip(each_kind().into_iter().chain([Kind::Natural])) {
+        assert_eq!(kind.name(), name);
+        assert_eq!(read_kind(&format!("kind = \"{name}\"")).unwrap(), kind);
+    }
+    let given = read_kind("kind = \"dirichlet\"\nalpha = 0.5\nmin-size = 3").unwrap();
+    assert_eq!(given, Kind::Dirichlet { alpha: 0.5, min_size: 3 });
+    for wrong in ["kind = \"other\"", "kind = \"shards\"\nalpha = 1", "kind = \"iid\"\nalpha = 1"] {
+        assert!(read_kind(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[fedelity_keys::keys]
+struct Section {
+    #[key(flatten)]
+    kind: Kind,
+}
+
+fn read_kind(text: &str) -> Result<Kind, fedelity_keys::KeyError> {
+    let table: fedelity_keys::toml::Table = text.parse().unwrap();
+    Ok(fedelity_keys::read::<Section>(&table, "partition", &mut ())?.0.kind)
+}
+
+#[test]
+fn withheld_samples_belong_to_nobody() {
+    let labels: Vec<u16> = (0..60).map(|i| i % 3).collect();
+    let withheld: Vec<bool> = (0..60).map(|i| i % 4 == 0).collect();
+    let dataset = labelled(&labels, 3);
+    for kind in [Kind::Iid, dirichlet(1.0), Kind::LabelsPerClient { labels: 2 }] {
+        let made = partition(&dataset, &withheld, &kind, Some(4), 1).unwrap();
+        let mut held = made.clients.concat();
+        held.sort_unstable();
+        assert_eq!(held, (0..60).filter(|i| i % 4 != 0).collect::<Vec<u32>>());
+        assert_eq!((made.samples, made.given()), (60, 45));
+    }
+    let error = partition(&dataset, &[true; 60], &Kind::Iid, Some(4), 1).unwrap_err();
+    assert!(matches!(error, DataError::NothingLeft { samples: 60 }), "{error}");
+    let mut whole = partition(&dataset, &[false; 60], &Kind::Iid, Some(4), 1).unwrap();
+    assert_eq!(whole.withhold(&withheld).unwrap(), 15);
+    assert!(whole.clients.iter().flatten().all(|&i| !withheld[i as usize]));
+    assert!(matches!(whole.withhold(&[true; 60]), Err(DataError::NothingKept { client: 0 })));
 }

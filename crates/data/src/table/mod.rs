@@ -7,60 +7,70 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use csv::ByteRecord;
+use fedelity_keys::{Choice, KeyError, keys};
 
 use crate::csv_file::CsvFile;
-use crate::dataset::{Dataset, Inputs, Keys, Normalisation, Shape, Split};
-use crate::error::Error;
+use crate::dataset::{Dataset, Inputs, NaturalKeys, Normalisation, Shape, Split};
+use crate::error::DataError;
+use crate::files;
 use crate::partition::hold_out;
 use crate::skipped::Skipped;
 pub use texts::texts;
 
-use rows::{Rows, lines, object, read_rows};
+use rows::{TableRows, object, read_rows};
 
 /// How rows are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
+pub enum TableFormat {
     /// Comma-separated values with a line of column names; tabs in a file that ends in `.tsv`.
     Csv,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl,
 }
 
-impl Format {
-    /// The name, as a configuration writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Csv => "csv",
-            Self::Jsonl => "jsonl",
+/// What is read of which files.
+#[keys(check = TableSource::has_features)]
+pub struct TableSource {
+    /// The training rows.
+    #[key(what = "the path of a file")]
+    pub train: PathBuf,
+    /// The test rows. Without them a part of the training rows is kept for testing.
+    #[key(what = "the path of a file")]
+    pub test: Option<PathBuf>,
+    /// The share of each class that is kept for testing.
+    #[key(default = 0.2, above = 0, below = 1, unless("test", is_given))]
+    pub test_fraction: Option<f64>,
+    /// The column of the label.
+    #[key(default = "label", what = "the name of a column")]
+    pub label: String,
+    /// The column of the text. Without it, `text` if there is such a column and no features are named.
+    #[key(what = "the name of a column")]
+    pub text: Option<String>,
+    /// The columns of numbers. Without them, all columns that hold a number in the first row.
+    #[key(what = "a list of column names, such as [\"age\", \"weight\"]")]
+    pub features: Option<Vec<String>>,
+    /// The column that says where a row comes from: its writer, user or site.
+    #[key(what = "the name of a column")]
+    pub key: Option<String>,
+}
+
+impl TableSource {
+    fn has_features(&self) -> Result<(), KeyError> {
+        if self.features.as_ref().is_some_and(Vec::is_empty) {
+            let expected = "a list of column names, such as [\"age\", \"weight\"]";
+            return Err(KeyError::expected("features", "[]", expected));
         }
+        Ok(())
     }
 }
 
-/// What is read of which files.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Table {
-    /// How rows are written.
-    pub format: Format,
-    /// The training rows.
-    pub train: PathBuf,
-    /// The test rows. Without them a part of the training rows is kept for testing.
-    pub test: Option<PathBuf>,
-    /// The share of each class that is kept for testing.
-    pub test_fraction: f64,
-    /// The column of the label.
-    pub label: String,
-    /// The column of the text. Without it, `text` if there is such a column and no features are named.
-    pub text: Option<String>,
-    /// The columns of numbers. Without them, all columns that hold a number in the first row.
-    pub features: Option<Vec<String>>,
-    /// The column that says where a row comes from.
-    pub key: Option<String>,
+fn is_given(path: &str) -> bool {
+    !path.is_empty()
 }
 
 /// Labels are 16 bits wide.
 const MOST_CLASSES: usize = 1 << 16;
 
-/// The columns that are read.
 struct Columns {
     label: String,
     key: Option<String>,
@@ -69,9 +79,9 @@ struct Columns {
 }
 
 /// Reads a table. What cannot be used is refused or left out, as `skipped` says.
-pub fn read(table: &Table, skipped: &mut Skipped) -> Result<Dataset, Error> {
-    let columns = choose(table)?;
-    let train = read_rows(table.format, &table.train, &columns, skipped)?;
+pub fn read(format: TableFormat, table: &TableSource, skipped: &mut Skipped) -> Result<Dataset, DataError> {
+    let columns = choose(format, table)?;
+    let train = read_rows(format, &table.train, &columns, skipped)?;
     let mut names: Vec<(String, u32)> = train.classes.all.iter().cloned().zip(0..).collect();
     // Whole numbers in their order, other names in that of the alphabet.
     if names.iter().all(|(name, _)| name.parse::<i64>().is_ok()) {
@@ -85,7 +95,7 @@ pub fn read(table: &Table, skipped: &mut Skipped) -> Result<Dataset, Error> {
             columns.label,
             names.len()
         );
-        return Err(Error::Unusable { path: table.train.clone(), line: None, reason });
+        return Err(DataError::unusable(&table.train, None, reason));
     }
     let mut label_of = vec![0u16; names.len()];
     names.iter().enumerate().for_each(|(label, (_, place))| label_of[*place as usize] = label as u16);
@@ -94,9 +104,9 @@ pub fn read(table: &Table, skipped: &mut Skipped) -> Result<Dataset, Error> {
     let test = match &table.test {
         None => None,
         Some(path) => {
-            let rows = read_rows(table.format, path, &columns, skipped)?;
+            let rows = read_rows(format, path, &columns, skipped)?;
             let labels = rows.classes.all.iter().zip(&rows.classes.lines).map(|(name, &line)| {
-                by_name.get(name.as_str()).copied().ok_or_else(|| Error::Unusable {
+                by_name.get(name.as_str()).copied().ok_or_else(|| DataError::Unusable {
                     path: path.clone(),
                     line: Some(line),
                     reason: format!("label '{name}' has no sample in {}", table.train.display()),
@@ -110,14 +120,14 @@ pub fn read(table: &Table, skipped: &mut Skipped) -> Result<Dataset, Error> {
     let (mut train, mut test) = match test {
         Some(test) => (train, test),
         None => {
-            let held = hold_out(&train.labels, table.test_fraction);
+            let held = hold_out(&train.labels, table.test_fraction.unwrap_or_default());
             train.divide(&held)
         }
     };
     let width = columns.inputs.len();
     let normalisation = standardise(&mut train, &mut test, width);
     Ok(Dataset {
-        name: table.format.name().to_string(),
+        name: format.name().to_string(),
         classes: names.into_iter().map(|(name, _)| name).collect(),
         shape: if columns.text { Shape::Text } else { Shape::Numbers(width) },
         train,
@@ -126,9 +136,9 @@ pub fn read(table: &Table, skipped: &mut Skipped) -> Result<Dataset, Error> {
     })
 }
 
-impl Rows {
+impl TableRows {
     fn split(self, label_of: &[u16], text: bool) -> Split {
-        let keys = (!self.key_of.is_empty()).then_some(Keys { of: self.key_of, names: self.keys.all });
+        let keys = (!self.key_of.is_empty()).then_some(NaturalKeys { of: self.key_of, names: self.keys.all });
         Split {
             inputs: if text { Inputs::Texts(self.texts) } else { Inputs::Floats(self.numbers) },
             labels: self.labels.iter().map(|&place| label_of[place as usize]).collect(),
@@ -138,9 +148,9 @@ impl Rows {
 }
 
 /// Which columns are read, by the names and the first row of the training file.
-fn choose(table: &Table) -> Result<Columns, Error> {
-    let (names, first) = head(table.format, &table.train)?;
-    let wrong = |reason: String| Error::Unusable { path: table.train.clone(), line: Some(1), reason };
+fn choose(format: TableFormat, table: &TableSource) -> Result<Columns, DataError> {
+    let (names, first) = head(format, &table.train)?;
+    let wrong = |reason: String| DataError::unusable(&table.train, Some(1), reason);
     let need = |name: &str, what: &str| {
         if names.iter().any(|known| known == name) {
             return Ok(name.to_string());
@@ -174,10 +184,10 @@ fn choose(table: &Table) -> Result<Columns, Error> {
 }
 
 /// The names of the columns, and whether each holds a number in the first row.
-fn head(format: Format, path: &Path) -> Result<(Vec<String>, Vec<bool>), Error> {
-    let empty = || Error::Unusable { path: path.to_path_buf(), line: None, reason: "there is no row".to_string() };
+fn head(format: TableFormat, path: &Path) -> Result<(Vec<String>, Vec<bool>), DataError> {
+    let empty = || DataError::unusable(path, None, "there is no row");
     match format {
-        Format::Csv => {
+        TableFormat::Csv => {
             let mut file = CsvFile::open(path)?;
             let names = file.header()?;
             let mut record = ByteRecord::new();
@@ -190,17 +200,10 @@ fn head(format: Format, path: &Path) -> Result<(Vec<String>, Vec<bool>), Error> 
             let numbers = (0..names.len()).map(|i| number(record.get(i))).collect();
             Ok((names, numbers))
         }
-        Format::Jsonl => {
+        TableFormat::Jsonl => {
             let mut found = None;
-            lines(path, |line, text| {
-                if found.is_none() {
-                    let object = object(text).map_err(|reason| Error::Unusable {
-                        path: path.to_path_buf(),
-                        line: Some(line),
-                        reason,
-                    })?;
-                    found = Some(object);
-                }
+            files::lines(path, |line, text| {
+                found = Some(object(text).map_err(|reason| DataError::unusable(path, Some(line), reason))?);
                 Ok(false)
             })?;
             let object = found.ok_or_else(empty)?;

@@ -1,20 +1,16 @@
 //! The rows of a file, checked one by one.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use csv::ByteRecord;
 use serde_json::{Map, Value};
 
-use super::{Columns, Format};
+use super::{Columns, TableFormat};
 use crate::csv_file::{CsvFile, field};
-use crate::error::Error;
-use crate::files;
+use crate::error::DataError;
+use crate::files::{self, utf8};
 use crate::skipped::Skipped;
-
-/// The greatest number of bytes of a row.
-const LONGEST: u64 = 1 << 24;
 
 /// Names in the order they came in.
 #[derive(Default)]
@@ -39,7 +35,7 @@ impl Names {
 
 /// What the rows of one file hold.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(super) struct TableRows {
     pub(super) labels: Vec<u32>,
     pub(super) classes: Names,
     pub(super) key_of: Vec<u32>,
@@ -49,12 +45,12 @@ pub(super) struct Rows {
 }
 
 /// One row of either format.
-pub(super) enum Row<'a> {
+pub(super) enum TableRow<'a> {
     Csv { record: &'a ByteRecord, places: &'a [usize] },
     Json(&'a Map<String, Value>),
 }
 
-impl Row<'_> {
+impl TableRow<'_> {
     /// The text of a column; `place` is its position among the columns that are read.
     pub(super) fn text(&self, name: &str, place: usize) -> Result<String, String> {
         match self {
@@ -108,84 +104,68 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// The lines of a file with their numbers, empty ones left out, until `each` says no.
-pub(super) fn lines(path: &Path, mut each: impl FnMut(u64, &[u8]) -> Result<bool, Error>) -> Result<(), Error> {
-    let (file, _) = files::open(path)?;
-    let mut reader = BufReader::with_capacity(1 << 16, file);
-    let mut text = Vec::new();
-    let mut number = 0;
-    loop {
-        text.clear();
-        number += 1;
-        let read = (&mut reader).take(LONGEST).read_until(b'\n', &mut text);
-        if read.map_err(|source| Error::Io { action: "read", source, path: path.to_path_buf() })? == 0 {
-            return Ok(());
-        }
-        if text.len() as u64 == LONGEST && text.last() != Some(&b'\n') {
-            let reason = format!("the line is longer than {LONGEST} bytes");
-            return Err(Error::Unusable { path: path.to_path_buf(), line: Some(number), reason });
-        }
-        let line = text.strip_prefix(b"\xef\xbb\xbf").filter(|_| number == 1).unwrap_or(&text).trim_ascii();
-        if !line.is_empty() && !each(number, line)? {
-            return Ok(());
-        }
-    }
-}
-
 pub(super) fn object(line: &[u8]) -> Result<Map<String, Value>, String> {
-    let text = std::str::from_utf8(line)
-        .map_err(|error| format!("not UTF-8 from byte {} of the line on", error.valid_up_to()))?;
-    match serde_json::from_str(text) {
+    match serde_json::from_str(utf8(line)?) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(other) => Err(format!("expected a JSON object, found {}", cut(&other.to_string()))),
         Err(error) => Err(format!("not JSON: {error}")),
     }
 }
 
-pub(super) fn read_rows(format: Format, path: &Path, columns: &Columns, skipped: &mut Skipped) -> Result<Rows, Error> {
-    let mut rows = Rows::default();
-    match format {
-        Format::Csv => {
-            let mut file = CsvFile::open(path)?;
-            let names = file.header()?;
-            let wanted = [&columns.label].into_iter().chain(&columns.key).chain(&columns.inputs);
-            let places: Result<Vec<usize>, Error> = wanted
-                .map(|name| {
-                    names.iter().position(|known| known == name).ok_or_else(|| Error::Unusable {
-                        path: path.to_path_buf(),
-                        line: Some(1),
-                        reason: format!("there is no column '{name}': there are {}", names.join(", ")),
-                    })
-                })
-                .collect();
-            let places = places?;
-            let mut record = ByteRecord::new();
-            while let Some(line) = file.next(&mut record)? {
-                let row = Row::Csv { record: &record, places: &places };
-                let added = if record.len() == names.len() {
-                    rows.add(&row, columns, line)
-                } else {
-                    Err(format!("{} fields, but the first line names {} columns", record.len(), names.len()))
-                };
-                added.or_else(|reason| skipped.bad(path, Some(line), reason))?;
-            }
-        }
-        Format::Jsonl => lines(path, |line, text| {
-            let added = object(text).and_then(|object| rows.add(&Row::Json(&object), columns, line));
-            added.or_else(|reason| skipped.bad(path, Some(line), reason))?;
-            Ok(true)
-        })?,
+/// Every row of a file with its line, as far as these columns go, or why it cannot be used.
+pub(super) fn each_row(
+    format: TableFormat,
+    path: &Path,
+    wanted: &[&String],
+    mut each: impl FnMut(u64, Result<TableRow<'_>, String>) -> Result<(), DataError>,
+) -> Result<(), DataError> {
+    if format == TableFormat::Jsonl {
+        return files::lines(path, |line, text| {
+            let object = object(text);
+            each(line, object.as_ref().map(TableRow::Json).map_err(String::clone)).map(|()| true)
+        });
     }
+    let mut file = CsvFile::open(path)?;
+    let names = file.header()?;
+    let place = |name: &&String| {
+        let reason = || format!("there is no column '{name}': there are {}", names.join(", "));
+        let place = names.iter().position(|known| known == *name);
+        place.ok_or_else(|| DataError::unusable(path, Some(1), reason()))
+    };
+    let places: Vec<usize> = wanted.iter().map(place).collect::<Result<_, _>>()?;
+    let mut record = ByteRecord::new();
+    while let Some(line) = file.next(&mut record)? {
+        let row = if record.len() == names.len() {
+            Ok(TableRow::Csv { record: &record, places: &places })
+        } else {
+            Err(format!("{} fields, but the first line names {} columns", record.len(), names.len()))
+        };
+        each(line, row)?;
+    }
+    Ok(())
+}
+
+pub(super) fn read_rows(
+    format: TableFormat,
+    path: &Path,
+    columns: &Columns,
+    skipped: &mut Skipped,
+) -> Result<TableRows, DataError> {
+    let mut rows = TableRows::default();
+    let wanted: Vec<&String> = [&columns.label].into_iter().chain(&columns.key).chain(&columns.inputs).collect();
+    each_row(format, path, &wanted, |line, row| {
+        let added = row.and_then(|row| rows.add(&row, columns, line));
+        added.or_else(|reason| skipped.bad(path, Some(line), reason))
+    })?;
     if rows.labels.is_empty() {
-        let reason = "there is no row that can be used".to_string();
-        return Err(Error::Unusable { path: path.to_path_buf(), line: None, reason });
+        return Err(DataError::unusable(path, None, "there is no row that can be used"));
     }
     Ok(rows)
 }
 
-impl Rows {
+impl TableRows {
     /// Adds a row whole or not at all.
-    fn add(&mut self, row: &Row<'_>, columns: &Columns, line: u64) -> Result<(), String> {
+    fn add(&mut self, row: &TableRow<'_>, columns: &Columns, line: u64) -> Result<(), String> {
         let label = row.name(&columns.label, 0, "label")?;
         let key = columns.key.as_ref().map(|key| row.name(key, 1, "key")).transpose()?;
         let first = 1 + usize::from(columns.key.is_some());

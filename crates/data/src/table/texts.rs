@@ -2,21 +2,19 @@
 
 use std::path::Path;
 
-use csv::ByteRecord;
-
-use super::Format;
-use super::rows::{Row, lines, object};
-use crate::csv_file::CsvFile;
-use crate::error::Error;
+use super::TableFormat;
+use super::rows::each_row;
+use crate::error::DataError;
+use crate::files::{self, utf8};
 use crate::skipped::Skipped;
 
 /// The texts of a file with their lines: a column of CSV (`.csv`, `.tsv`) or JSON lines (`.jsonl`), or else each line that
 /// is not empty. What cannot be used is refused or left out, as `skipped` says.
-pub fn texts(path: &Path, column: &str, skipped: &mut Skipped) -> Result<Vec<(u64, String)>, Error> {
+pub fn texts(path: &Path, column: &str, skipped: &mut Skipped) -> Result<Vec<(u64, String)>, DataError> {
     let end = path.extension().map(|end| end.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     let format = match end.as_str() {
-        "csv" | "tsv" => Some(Format::Csv),
-        "jsonl" => Some(Format::Jsonl),
+        "csv" | "tsv" => Some(TableFormat::Csv),
+        "jsonl" => Some(TableFormat::Jsonl),
         _ => None,
     };
     let mut found = Vec::new();
@@ -27,33 +25,14 @@ pub fn texts(path: &Path, column: &str, skipped: &mut Skipped) -> Result<Vec<(u6
         }
         Err(reason) => skipped.bad(path, Some(line), reason),
     };
-    if format == Some(Format::Csv) {
-        let mut file = CsvFile::open(path)?;
-        let names = file.header()?;
-        let place = names.iter().position(|known| known == column).ok_or_else(|| Error::Unusable {
-            path: path.to_path_buf(),
-            line: Some(1),
-            reason: format!("there is no column '{column}': there are {}", names.join(", ")),
-        })?;
-        let mut record = ByteRecord::new();
-        while let Some(line) = file.next(&mut record)? {
-            let text = if record.len() == names.len() {
-                Row::Csv { record: &record, places: &[place] }.text(column, 0)
-            } else {
-                Err(format!("{} fields, but the first line names {} columns", record.len(), names.len()))
-            };
-            add(line, text, skipped)?;
+    match format {
+        Some(format) => {
+            let column = column.to_string();
+            each_row(format, path, &[&column], |line, row| {
+                add(line, row.and_then(|row| row.text(&column, 0)), skipped)
+            })?;
         }
-    } else {
-        lines(path, |line, bytes| {
-            let text = match format {
-                Some(_) => object(bytes).and_then(|object| Row::Json(&object).text(column, 0)),
-                None => std::str::from_utf8(bytes)
-                    .map(str::to_string)
-                    .map_err(|error| format!("not UTF-8 from byte {} of the line on", error.valid_up_to())),
-            };
-            add(line, text, skipped).map(|()| true)
-        })?;
+        None => files::lines(path, |line, text| add(line, utf8(text).map(String::from), skipped).map(|()| true))?,
     }
     Ok(found)
 }

@@ -76,14 +76,14 @@ impl Kernel for Correlate<'_> {
                                     Start::Bias(bias) => Start::Bias(&bias[first..first + block]),
                                     other => other,
                                 };
-                                let rows = rows.clone();
+                                let (at, rows) = (Tile { to, from, weights, start }, rows.clone());
                                 match block {
-                                    6 => sweep::<S, 6>(simd, &part, to, from, weights, start, rows),
-                                    5 => sweep::<S, 5>(simd, &part, to, from, weights, start, rows),
-                                    4 => sweep::<S, 4>(simd, &part, to, from, weights, start, rows),
-                                    3 => sweep::<S, 3>(simd, &part, to, from, weights, start, rows),
-                                    2 => sweep::<S, 2>(simd, &part, to, from, weights, start, rows),
-                                    _ => sweep::<S, 1>(simd, &part, to, from, weights, start, rows),
+                                    6 => sweep::<S, 6>(simd, &part, at, rows),
+                                    5 => sweep::<S, 5>(simd, &part, at, rows),
+                                    4 => sweep::<S, 4>(simd, &part, at, rows),
+                                    3 => sweep::<S, 3>(simd, &part, at, rows),
+                                    2 => sweep::<S, 2>(simd, &part, at, rows),
+                                    _ => sweep::<S, 1>(simd, &part, at, rows),
                                 }
                             }
                             all_weights = all_weights.add(pass.source_channels * taps * block);
@@ -94,6 +94,15 @@ impl Kernel for Correlate<'_> {
             }
         }
     }
+}
+
+/// Where a tile writes and reads, and what it starts from.
+#[derive(Clone, Copy)]
+struct Tile<'a> {
+    to: *mut f32,
+    from: *const f32,
+    weights: *const f32,
+    start: Start<'a>,
 }
 
 /// Pixels of a tile with this many channels.
@@ -108,27 +117,19 @@ pub(super) fn tile_width(isa: Isa, channels: usize) -> usize {
 
 /// Some rows of one block of target channels over some source channels, with tiles as wide as the registers allow: see [`tile_width`].
 #[inline(always)]
-unsafe fn sweep<S: Simd, const OC: usize>(
-    simd: S,
-    pass: &Pass,
-    to: *mut f32,
-    from: *const f32,
-    weights: *const f32,
-    start: Start<'_>,
-    rows: Range<usize>,
-) {
+unsafe fn sweep<S: Simd, const OC: usize>(simd: S, pass: &Pass, at: Tile<'_>, rows: Range<usize>) {
     // SAFETY: handed on.
     unsafe {
         if S::REGISTER_COUNT >= 32 {
             if OC <= 4 {
-                sweep_rows::<S, OC, 6>(simd, pass, to, from, weights, start, rows);
+                sweep_rows::<S, OC, 6>(simd, pass, at, rows);
             } else {
-                sweep_rows::<S, OC, 4>(simd, pass, to, from, weights, start, rows);
+                sweep_rows::<S, OC, 4>(simd, pass, at, rows);
             }
         } else if OC <= 3 {
-            sweep_rows::<S, OC, 3>(simd, pass, to, from, weights, start, rows);
+            sweep_rows::<S, OC, 3>(simd, pass, at, rows);
         } else {
-            sweep_rows::<S, OC, 2>(simd, pass, to, from, weights, start, rows);
+            sweep_rows::<S, OC, 2>(simd, pass, at, rows);
         }
     }
 }
@@ -137,10 +138,7 @@ unsafe fn sweep<S: Simd, const OC: usize>(
 unsafe fn sweep_rows<S: Simd, const OC: usize, const PX: usize>(
     simd: S,
     pass: &Pass,
-    to: *mut f32,
-    from: *const f32,
-    weights: *const f32,
-    start: Start<'_>,
+    first: Tile<'_>,
     rows: Range<usize>,
 ) {
     for row in rows {
@@ -150,19 +148,20 @@ unsafe fn sweep_rows<S: Simd, const OC: usize, const PX: usize>(
             let left = pass.columns - column;
             // SAFETY: row and column lie inside the pass.
             unsafe {
-                let from = from.add(row * pass.source.row + column * pass.source.pixel);
-                let to = to.add(row * pass.target.row + column * pass.target.pixel);
+                let from = first.from.add(row * pass.source.row + column * pass.source.pixel);
+                let to = first.to.add(row * pass.target.row + column * pass.target.pixel);
+                let at = Tile { to, from, ..first };
                 if left >= PX && left != PX + 1 || PX == 2 && left >= 2 {
                     let taps = (row_taps.clone(), pass.column_taps.inside(column, PX));
-                    tile::<S, OC, PX>(simd, pass, to, from, weights, start, taps);
+                    tile::<S, OC, PX>(simd, pass, at, taps);
                     column += PX;
                 } else if left >= 2 {
                     let taps = (row_taps.clone(), pass.column_taps.inside(column, 2));
-                    tile::<S, OC, 2>(simd, pass, to, from, weights, start, taps);
+                    tile::<S, OC, 2>(simd, pass, at, taps);
                     column += 2;
                 } else {
                     let taps = (row_taps.clone(), pass.column_taps.inside(column, 1));
-                    tile::<S, OC, 1>(simd, pass, to, from, weights, start, taps);
+                    tile::<S, OC, 1>(simd, pass, at, taps);
                     column += 1;
                 }
             }
@@ -175,10 +174,7 @@ unsafe fn sweep_rows<S: Simd, const OC: usize, const PX: usize>(
 unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
     simd: S,
     pass: &Pass,
-    to: *mut f32,
-    from: *const f32,
-    weights: *const f32,
-    start: Start<'_>,
+    Tile { to, from, weights, start }: Tile<'_>,
     (row_taps, column_taps): (Range<usize>, Range<usize>),
 ) {
     // SAFETY: the caller's pixel has PX neighbours, and every tap of a pixel lies inside the source with its border.

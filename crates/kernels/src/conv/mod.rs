@@ -16,10 +16,11 @@ mod winograd;
 
 use crate::plane::Plane;
 use crate::simd::Isa;
+use crate::window::Window;
 use correlate::{Correlate, Start, tile_width};
 use pass::{Pass, Tap, Taps, Walk, blocks, covered, pack, phase_range, walk};
 use weight::{BiasGradient, WeightGradient};
-use winograd::{Task, Winograd};
+use winograd::{PatchTask, Winograd};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -55,7 +56,7 @@ impl Conv {
     pub fn new(
         isa: Isa,
         (in_channels, out_channels): (usize, usize),
-        (kernel, stride, pad): (usize, usize, usize),
+        Window { kernel, stride, pad }: Window,
         input: Plane,
         output_halo: usize,
     ) -> Option<Self> {
@@ -69,7 +70,7 @@ impl Conv {
         let reach = blocks(in_channels, 6).map(|block| tile_width(isa, block) - 1).max().unwrap_or(0);
         let multiply_adds = in_channels * out_channels * kernel * kernel * output.pixels();
         let patches = |channels, target, source_rows| {
-            let task = Task { channels, kernel, target, source_rows, multiply_adds };
+            let task = PatchTask { channels, kernel, target, source_rows, multiply_adds };
             if stride == 1 { Winograd::fastest(task, lanes) } else { None }
         };
         let border = kernel.checked_sub(1 + pad);
@@ -297,7 +298,7 @@ impl Conv {
         assert!(packed.len() >= self.packed() && scratch.len() >= self.scratch());
         let pass = &self.forward;
         match &self.patches {
-            Some(shape) => winograd::Correlate {
+            Some(shape) => winograd::PatchCorrelate {
                 shape,
                 target: y,
                 to: pass.target,
@@ -329,7 +330,7 @@ impl Conv {
         let start = if add { Start::Target } else { Start::Zero };
         if let (Some(shape), Some(pass)) = (&self.backward_patches, self.backward.first()) {
             assert!(d_x.len() >= groups * pass.target.group);
-            return winograd::Correlate {
+            return winograd::PatchCorrelate {
                 shape,
                 target: d_x,
                 to: pass.target,
@@ -372,7 +373,7 @@ impl Conv {
         };
         let gradient = walk(self.output_gradient, self.out_channels, self.isa.lanes());
         let from = self.forward.source;
-        winograd::WeightGradient { shape, sums, x, from, d_y, gradient, groups, scratch }.run(self.isa);
+        winograd::PatchWeightGradient { shape, sums, x, from, d_y, gradient, groups, scratch }.run(self.isa);
         if let Some(d_b) = d_b {
             let d_b = &mut d_b[..self.out_channels];
             self.isa.run(BiasGradient { d_b, d_y, plane: self.output_gradient, groups });

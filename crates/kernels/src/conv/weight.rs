@@ -28,7 +28,7 @@ pub(super) struct WeightGradient<'a> {
 
 /// What every tile reads.
 #[derive(Clone, Copy)]
-struct Job<'a> {
+struct Operands<'a> {
     conv: &'a Conv,
     x: &'a [f32],
     d_y: &'a [f32],
@@ -58,7 +58,7 @@ impl Kernel for WeightGradient<'_> {
             for part in 0..row_parts {
                 let rows = part * plane.height / row_parts..(part + 1) * plane.height / row_parts;
                 let region = Region { groups: groups.clone(), rows };
-                all_blocks(simd, Job { conv: self.conv, x: self.x, d_y: self.d_y }, d_w, &region);
+                all_blocks(simd, Operands { conv: self.conv, x: self.x, d_y: self.d_y }, d_w, &region);
                 if let Some(d_b) = &mut d_b {
                     bias_sums(simd, d_b, self.d_y, plane, &region);
                 }
@@ -69,8 +69,8 @@ impl Kernel for WeightGradient<'_> {
 
 /// Every tile, over one region.
 #[inline(always)]
-fn all_blocks<S: Simd>(simd: S, job: Job<'_>, d_w: *mut f32, region: &Region) {
-    let (conv, row) = (job.conv, job.conv.forward.source.row);
+fn all_blocks<S: Simd>(simd: S, of: Operands<'_>, d_w: *mut f32, region: &Region) {
+    let (conv, row) = (of.conv, of.conv.forward.source.row);
     let channel_bytes = region.groups.len() * region.rows.len() * row * size_of::<f32>();
     let step = (SOURCE_BYTES / channel_bytes.max(1)).next_multiple_of(CHANNELS).max(CHANNELS);
     for start in (0..conv.in_channels).step_by(step) {
@@ -80,10 +80,10 @@ fn all_blocks<S: Simd>(simd: S, job: Job<'_>, d_w: *mut f32, region: &Region) {
             // SAFETY: the buffers were checked against the geometry, and a region lies inside it.
             unsafe {
                 match block {
-                    4 => tiles::<S, 4, 3>(simd, job, d_w, first, channels.clone(), region),
-                    3 => tiles::<S, 3, 4>(simd, job, d_w, first, channels.clone(), region),
-                    2 => tiles::<S, 2, 4>(simd, job, d_w, first, channels.clone(), region),
-                    _ => tiles::<S, 1, 4>(simd, job, d_w, first, channels.clone(), region),
+                    4 => tiles::<S, 4, 3>(simd, of, d_w, first, channels.clone(), region),
+                    3 => tiles::<S, 3, 4>(simd, of, d_w, first, channels.clone(), region),
+                    2 => tiles::<S, 2, 4>(simd, of, d_w, first, channels.clone(), region),
+                    _ => tiles::<S, 1, 4>(simd, of, d_w, first, channels.clone(), region),
                 }
             }
             first += block;
@@ -95,23 +95,23 @@ fn all_blocks<S: Simd>(simd: S, job: Job<'_>, d_w: *mut f32, region: &Region) {
 #[inline(always)]
 unsafe fn tiles<S: Simd, const OC: usize, const TAPS: usize>(
     simd: S,
-    job: Job<'_>,
+    of: Operands<'_>,
     d_w: *mut f32,
     first: usize,
     channels: Range<usize>,
     region: &Region,
 ) {
-    let per_channel = job.conv.taps.len();
+    let per_channel = of.conv.taps.len();
     // The same tap of neighbouring channels goes together: all read inside the input for the same outputs. Without
     // padding every tap does, and neighbouring taps share what they read; with strides they share cache lines.
-    let by_taps = job.conv.pad == 0 || job.conv.stride > 1;
+    let by_taps = of.conv.pad == 0 || of.conv.stride > 1;
     let even = if by_taps { 0 } else { channels.len() / TAPS * TAPS };
     for channel in channels.clone().take(even).step_by(TAPS) {
         for tap in 0..per_channel {
             let mut at = [(channel, tap); TAPS];
             (0..TAPS).for_each(|i| at[i].0 += i);
             // SAFETY: handed on; the weights exist.
-            unsafe { tile::<S, OC, TAPS>(simd, job, d_w, at, first, region) };
+            unsafe { tile::<S, OC, TAPS>(simd, of, d_w, at, first, region) };
         }
     }
     // What is left goes by neighbouring taps.
@@ -121,10 +121,10 @@ unsafe fn tiles<S: Simd, const OC: usize, const TAPS: usize>(
         // SAFETY: as above.
         unsafe {
             match n {
-                4 => tile::<S, OC, 4>(simd, job, d_w, run(at, per_channel), first, region),
-                3 => tile::<S, OC, 3>(simd, job, d_w, run(at, per_channel), first, region),
-                2 => tile::<S, OC, 2>(simd, job, d_w, run(at, per_channel), first, region),
-                _ => tile::<S, OC, 1>(simd, job, d_w, [at], first, region),
+                4 => tile::<S, OC, 4>(simd, of, d_w, run(at, per_channel), first, region),
+                3 => tile::<S, OC, 3>(simd, of, d_w, run(at, per_channel), first, region),
+                2 => tile::<S, OC, 2>(simd, of, d_w, run(at, per_channel), first, region),
+                _ => tile::<S, OC, 1>(simd, of, d_w, [at], first, region),
             }
         }
         left -= n;
@@ -157,19 +157,19 @@ fn run<const TAPS: usize>(at: (usize, usize), per_channel: usize) -> [(usize, us
 #[inline(always)]
 unsafe fn tile<S: Simd, const OC: usize, const TAPS: usize>(
     simd: S,
-    job: Job<'_>,
+    of: Operands<'_>,
     d_w: *mut f32,
     at: [(usize, usize); TAPS],
     first: usize,
     region: &Region,
 ) {
-    let per_channel = job.conv.taps.len();
+    let per_channel = of.conv.taps.len();
     // SAFETY: the weights of this tile exist; the region lies inside the batch.
     unsafe {
-        let sum = sums::<S, OC, TAPS>(simd, job, at, first, region);
+        let sum = sums::<S, OC, TAPS>(simd, of, at, first, region);
         for o in 0..OC {
             for t in 0..TAPS {
-                let weight = ((first + o) * job.conv.in_channels + at[t].0) * per_channel + at[t].1;
+                let weight = ((first + o) * of.conv.in_channels + at[t].0) * per_channel + at[t].1;
                 *d_w.add(weight) += simd.reduce_sum_f32s(sum[o][t]);
             }
         }
@@ -180,12 +180,12 @@ unsafe fn tile<S: Simd, const OC: usize, const TAPS: usize>(
 #[inline(always)]
 unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
     simd: S,
-    job: Job<'_>,
+    of: Operands<'_>,
     at: [(usize, usize); TAPS],
     first: usize,
     region: &Region,
 ) -> [[S::f32s; TAPS]; OC] {
-    let conv = job.conv;
+    let conv = of.conv;
     let (plane, source) = (conv.output_gradient, conv.forward.source);
     let gradient = walk(plane, conv.out_channels, S::F32_LANES);
     // Only output pixels for which one of the taps reads inside the input.
@@ -201,8 +201,8 @@ unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
     let mut sum = [[simd.splat_f32s(0.0); TAPS]; OC];
     // SAFETY: rows and columns lie inside the output, and every tap of an output pixel lies inside the input's border.
     unsafe {
-        let x = offsets.map(|offset| job.x.as_ptr().add(offset));
-        let d_y = job.d_y.as_ptr().add(gradient.base + first * gradient.channel);
+        let x = offsets.map(|offset| of.x.as_ptr().add(offset));
+        let d_y = of.d_y.as_ptr().add(gradient.base + first * gradient.channel);
         for group in region.groups.clone() {
             for row in rows.clone() {
                 let mut d = d_y.add(group * gradient.group + row * gradient.row + columns.start * gradient.pixel);

@@ -138,6 +138,19 @@ fn a_key_may_depend_on_another() {
     assert_eq!(message("echo = 2"), "part.echo: not a key of part.volume = \"soft\"");
 }
 
+/// The check of a table is asked wherever the table stands.
+#[test]
+fn tables_in_tables_are_checked() {
+    #[keys]
+    struct Outer {
+        /// A section.
+        part: Option<Section>,
+    }
+    let table = "[part]\ntimes = 4".parse::<Table>().unwrap();
+    let error = read::<Outer>(&table, "", &mut ()).unwrap_err();
+    assert_eq!(error.message, "part.times = 4: expected an odd number");
+}
+
 #[test]
 fn messages_name_key_value_and_what_is_expected() {
     assert_eq!(message("mu = -1"), "part.mu = -1: expected a finite number of at least 0");

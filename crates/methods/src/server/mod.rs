@@ -4,26 +4,24 @@
 //! for their mean, and a [`ServerOptimizer`] takes the method's new weights as a direction instead of a destination.
 //! The method itself, the loops and the clients know nothing of it.
 
-mod config;
 mod optimizer;
 mod rule;
 
 use std::sync::Arc;
 
 use fedelity_fl::{
-    Error, Gather, Local, Method, Needs, Outbox, Payload, Result, Server, Step, Teacher, Terms, Trained, Upload,
+    Extra, FlError, Gather, Local, Method, Named, Needs, Outbox, Payload, Received, Result, Server, Step, Teacher,
+    Terms, Trained,
 };
-use fedelity_nn::Params;
+use fedelity_nn::{Model, Params};
 
-pub use config::{OptimizerName, RuleName, ServerConfig, ServerError, ServerSettings};
-pub use optimizer::ServerOptimizer;
+pub use optimizer::{Adaptive, ServerOptimizer};
 pub use rule::Rule;
 
 /// A method with a rule and a server optimiser of the user's choice.
 ///
 /// With a rule other than the mean, uploads are held until the round closes; only then does the method fold in those
-/// that the rule keeps. An upload with a number that is not finite, anywhere in it, and one that counts nothing in the
-/// mean, are never folded in.
+/// that the rule keeps. An upload that counts nothing in the mean is never folded in.
 #[derive(Debug)]
 pub struct Composed {
     inner: Arc<dyn Method>,
@@ -41,13 +39,13 @@ impl Composed {
     }
 
     /// Has the method fold in the uploads that the rule keeps.
-    fn fold(&self, server: &mut Server<'_>, state: &mut Payload, global: &Params, gather: &mut Gather) -> Result<()> {
+    fn fold(&self, server: &mut Server<'_>, gather: &mut Gather) -> Result<()> {
         let uploads = std::mem::take(&mut gather.uploads);
-        let refuse = |reason| Error::Method { method: self.inner.name(), reason };
+        let refuse = |reason| FlError::Method { method: self.inner.name(), reason };
         let mut kept = self.rule.choose(&uploads).map_err(refuse)?.into_iter().peekable();
         for (k, upload) in uploads.into_iter().enumerate() {
             if kept.next_if_eq(&k).is_some() {
-                self.inner.collect(server, state, global, gather, &upload)?;
+                self.inner.collect(server, gather, &upload)?;
                 gather.uploads.push(upload);
             } else {
                 gather.refused.push(upload.client);
@@ -66,22 +64,32 @@ impl Composed {
     }
 }
 
-impl Method for Composed {
+impl Named for Composed {
     fn name(&self) -> &'static str {
         self.inner.name()
     }
+}
 
+impl Method for Composed {
     fn needs(&self) -> Needs {
         let needs = self.inner.needs();
         Needs { each_upload: needs.each_upload || self.rule != Rule::Mean, ..needs }
     }
 
-    fn init(&self, server: &mut Server<'_>, global: &Params) -> Result<Payload> {
-        self.inner.init(server, global)
+    fn sends(&self, model: &Model) -> Vec<Extra> {
+        self.inner.sends(model)
     }
 
-    fn prepare(&self, server: &mut Server<'_>, state: &mut Payload, global: &Params) -> Result<Payload> {
-        self.inner.prepare(server, state, global)
+    fn receives(&self, model: &Model) -> Vec<Extra> {
+        self.inner.receives(model)
+    }
+
+    fn init(&self, server: &mut Server<'_>) -> Result<Payload> {
+        self.inner.init(server)
+    }
+
+    fn prepare(&self, server: &mut Server<'_>) -> Result<Payload> {
+        self.inner.prepare(server)
     }
 
     fn teachers(&self, local: &Local<'_>) -> Result<Vec<Teacher>> {
@@ -100,44 +108,85 @@ impl Method for Composed {
         self.inner.finish(local, done)
     }
 
-    fn collect(
-        &self,
-        server: &mut Server<'_>,
-        state: &mut Payload,
-        global: &Params,
-        gather: &mut Gather,
-        upload: &Upload,
-    ) -> Result<()> {
+    fn collect(&self, server: &mut Server<'_>, gather: &mut Gather, upload: &Received) -> Result<()> {
         match self.rule {
-            Rule::Mean => self.inner.collect(server, state, global, gather, upload),
+            Rule::Mean => self.inner.collect(server, gather, upload),
             // The engine keeps the upload for `conclude`.
             _ => Ok(()),
         }
     }
 
-    fn conclude(
-        &self,
-        server: &mut Server<'_>,
-        state: &mut Payload,
-        global: &Params,
-        gather: &mut Gather,
-    ) -> Result<Params> {
+    fn conclude(&self, server: &mut Server<'_>, gather: &mut Gather, state: &mut Payload) -> Result<Params> {
         if self.rule != Rule::Mean {
-            self.fold(server, state, global, gather)?;
+            self.fold(server, gather)?;
         }
-        let mut memory = optimizer::Memory::take(state);
-        let mut new = self.inner.conclude(server, state, global, gather)?;
-        self.optimizer.step(server.model.layout(), &mut memory, global, &mut new);
-        memory.put(state);
+        let mut moments = optimizer::Moments::take(state);
+        let mut new = self.inner.conclude(server, gather, state)?;
+        self.optimizer.step(server.model.layout(), &mut moments, server.global, &mut new);
+        moments.put(state);
         Ok(new)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fedelity_keys::{KeyError, keys, read};
+
     use super::*;
     use crate::trial;
     use crate::{FedAvg, FedNova, Scaffold};
+
+    #[keys]
+    struct Section {
+        #[key(flatten)]
+        optimizer: ServerOptimizer,
+        #[key(flatten)]
+        rule: Rule,
+    }
+
+    fn section(text: &str) -> Result<Section, KeyError> {
+        Ok(read(&text.parse().unwrap(), "server", &mut ())?.0)
+    }
+
+    #[test]
+    fn keys_and_their_defaults() {
+        let none = Section { optimizer: ServerOptimizer::None, rule: Rule::Mean };
+        assert_eq!(section("").unwrap(), none);
+        assert_eq!((none.optimizer.name(), none.rule.name()), ("none", "mean"));
+        let found = section("optimizer = \"fedadam\"\nlr = 0.03\nrule = \"krum\"\nbyzantine = 2").unwrap();
+        let adaptive = Adaptive { lr: 0.03, beta1: 0.9, beta2: 0.99, tau: 1e-3 };
+        let optimizer = ServerOptimizer::FedAdam(adaptive);
+        assert_eq!(found, Section { optimizer, rule: Rule::Krum { byzantine: 2, keep: 1 } });
+        let found = section("optimizer = \"fedyogi\"\nlr = 1\nrule = \"trimmed-mean\"").unwrap();
+        let optimizer = ServerOptimizer::FedYogi(Adaptive { lr: 1.0, ..adaptive });
+        assert_eq!(found, Section { optimizer, rule: Rule::TrimmedMean { trim: 0.1 } });
+        let found = section("optimizer = \"fedavgm\"\nrule = \"median\"").unwrap();
+        let optimizer = ServerOptimizer::FedAvgM { lr: 1.0, momentum: 0.9 };
+        assert_eq!(found, Section { optimizer, rule: Rule::Median });
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let refused = |text: &str| section(text).unwrap_err().to_string();
+        assert_eq!(
+            refused("optimizer = \"fedavgm\"\nbeta1 = 0.9"),
+            "server.beta1: not a key of server.optimizer = \"fedavgm\", whose own keys are lr, momentum"
+        );
+        for text in [
+            "byzantine = 1",
+            "lr = 1.0",
+            "optimizer = \"fedadam\"\ntau = 0.0",
+            "optimizer = \"fedavgm\"\nmomentum = 1.0",
+            "optimizer = \"fedyogi\"\nbeta2 = -0.1",
+            "rule = \"trimmed-mean\"\ntrim = 0.5",
+            "rule = \"krum\"\nkeep = 0",
+            "rule = \"mode\"",
+            "momentun = 1",
+        ] {
+            let key = text.lines().last().unwrap().split(' ').next().unwrap();
+            assert_eq!(section(text).unwrap_err().key, format!("server.{key}"));
+        }
+    }
 
     fn composed(inner: impl Method + 'static, rule: Rule, optimizer: ServerOptimizer) -> Arc<dyn Method> {
         Composed::around(Arc::new(inner), rule, optimizer)
@@ -193,7 +242,7 @@ mod tests {
         let all_bad = (0..3).map(|_| trial::upload(4, vec![f32::NAN; 6], Payload::new()));
         let method = composed(FedAvg {}, Rule::Median, ServerOptimizer::None);
         let error = trial::try_serve(method, &[0.0; 6], Payload::new(), all_bad).unwrap_err().to_string();
-        assert_eq!(error, "the method 'fedavg': the rule 'median' finds no upload with finite numbers among 3");
+        assert_eq!(error, "the method 'fedavg': the rule 'median' finds no upload that counts among 0");
     }
 
     #[test]
@@ -203,7 +252,7 @@ mod tests {
         let error = trial::try_serve(method, &[0.0; 6], Payload::new(), uploads).unwrap_err().to_string();
         assert_eq!(
             error,
-            "the method 'fedavg': the rule 'krum' with byzantine = 1 needs at least 5 uploads a round, and there are 4"
+            "the method 'fedavg': the rule 'krum' with byzantine = 1 needs at least 5 uploads per round, and there are 4"
         );
     }
 

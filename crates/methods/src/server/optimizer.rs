@@ -19,6 +19,7 @@
 use std::sync::Arc;
 
 use fedelity_fl::Payload;
+use fedelity_keys::keys;
 use fedelity_nn::Layout;
 
 use crate::trainable;
@@ -29,50 +30,54 @@ const FIRST: &str = "server-optimizer/first";
 const SECOND: &str = "server-optimizer/second";
 
 /// How the server moves, given where the method would go.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[keys(tag = "optimizer", default = "none")]
+#[derive(Copy)]
 pub enum ServerOptimizer {
     /// To where the method says.
-    #[default]
     None,
     /// With momentum.
+    #[key(name = "fedavgm")]
     FedAvgM {
-        /// The learning rate. Above 0; the paper's is 1.
+        /// Learning rate of the server.
+        #[key(default = 1.0, above = 0, paper = "1")]
         lr: f64,
-        /// The share of the last step that is kept: from 0 to below 1; the paper's is 0.9. At 0 there is no memory.
+        /// Share of the last step that is kept. At 0 there is no memory.
+        #[key(default = 0.9, min = 0, below = 1, paper = "0.9")]
         momentum: f64,
     },
     /// By a mean of directions over the root of a mean of their squares.
-    FedAdam {
-        /// The learning rate eta. Above 0; the paper tunes it.
-        lr: f64,
-        /// The decay of the mean of directions: from 0 to below 1; the paper's is 0.9. At 0 only this round counts.
-        beta1: f64,
-        /// The decay of the mean of squares: from 0 to below 1; the paper's is 0.99.
-        beta2: f64,
-        /// How adaptive it is: smaller is more. Above 0; the paper's is 0.001.
-        tau: f64,
-    },
-    /// As FedAdam, with squares that grow and shrink by steps of their own size.
-    FedYogi {
-        /// As for FedAdam.
-        lr: f64,
-        /// As for FedAdam.
-        beta1: f64,
-        /// As for FedAdam.
-        beta2: f64,
-        /// As for FedAdam.
-        tau: f64,
-    },
+    #[key(name = "fedadam")]
+    FedAdam(Adaptive),
+    /// As fedadam, with squares that grow and shrink by steps of their own size.
+    #[key(name = "fedyogi")]
+    FedYogi(Adaptive),
+}
+
+#[keys]
+#[derive(Copy)]
+pub struct Adaptive {
+    /// Learning rate of the server.
+    #[key(symbol = "eta", default = 0.01, above = 0, paper = "tuned")]
+    pub lr: f64,
+    /// Decay of the mean of directions. At 0 only this round counts.
+    #[key(default = 0.9, min = 0, below = 1, paper = "0.9")]
+    pub beta1: f64,
+    /// Decay of the mean of squares.
+    #[key(default = 0.99, min = 0, below = 1, paper = "0.99")]
+    pub beta2: f64,
+    /// How adaptive it is: smaller is more.
+    #[key(default = 0.001, above = 0, paper = "0.001")]
+    pub tau: f64,
 }
 
 /// m and v, trainable parameters packed.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct Moments {
     first: Option<Arc<[f32]>>,
     second: Option<Arc<[f32]>>,
 }
 
-impl Memory {
+impl Moments {
     /// Takes the memory out of the server's state.
     pub(super) fn take(state: &mut Payload) -> Self {
         Self { first: state.remove(FIRST), second: state.remove(SECOND) }
@@ -89,44 +94,26 @@ impl Memory {
 }
 
 impl ServerOptimizer {
-    /// The name, as a configuration writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::FedAvgM { .. } => "fedavgm",
-            Self::FedAdam { .. } => "fedadam",
-            Self::FedYogi { .. } => "fedyogi",
-        }
-    }
-
     /// Turns `new`, where the method would go from `global`, into where the server goes.
-    pub(super) fn step(self, layout: &Layout, memory: &mut Memory, global: &[f32], new: &mut [f32]) {
+    pub(super) fn step(self, layout: &Layout, moments: &mut Moments, global: &[f32], new: &mut [f32]) {
         let len = layout.trainable_len();
         match self {
             Self::None => {}
             Self::FedAvgM { lr, momentum } => {
-                let v = slot(&mut memory.first, len, 0.0);
+                let v = slot(&mut moments.first, len, 0.0);
                 for (range, packed) in trainable::parts(layout) {
                     let each = new[range.clone()].iter_mut().zip(&global[range]).zip(&mut v[packed]);
                     each.for_each(|((new, old), v)| momentum_step(new, *old, v, lr, momentum));
                 }
             }
-            Self::FedAdam { lr, beta1, beta2, tau } => {
-                let grow = |v: f64, square: f64| beta2 * v + (1.0 - beta2) * square;
-                adaptive(layout, memory, global, new, (lr, beta1, tau), grow);
+            Self::FedAdam(keys) => {
+                let grow = |v: f64, square: f64| keys.beta2 * v + (1.0 - keys.beta2) * square;
+                adaptive(layout, moments, global, new, keys, grow);
             }
-            Self::FedYogi { lr, beta1, beta2, tau } => {
-                let grow = |v: f64, square: f64| {
-                    let sign = if v > square {
-                        1.0
-                    } else if v < square {
-                        -1.0
-                    } else {
-                        0.0
-                    };
-                    v - (1.0 - beta2) * square * sign
-                };
-                adaptive(layout, memory, global, new, (lr, beta1, tau), grow);
+            Self::FedYogi(keys) => {
+                let sign = |v: f64, square: f64| f64::from(i8::from(v > square) - i8::from(v < square));
+                let grow = |v: f64, square: f64| v - (1.0 - keys.beta2) * square * sign(v, square);
+                adaptive(layout, moments, global, new, keys, grow);
             }
         }
     }
@@ -145,15 +132,15 @@ fn momentum_step(new: &mut f32, old: f32, v: &mut f32, lr: f64, momentum: f64) {
 
 fn adaptive(
     layout: &Layout,
-    memory: &mut Memory,
+    moments: &mut Moments,
     global: &[f32],
     new: &mut [f32],
-    (lr, beta1, tau): (f64, f64, f64),
+    Adaptive { lr, beta1, tau, .. }: Adaptive,
     grow: impl Fn(f64, f64) -> f64,
 ) {
     let len = layout.trainable_len();
-    let m = slot(&mut memory.first, len, 0.0);
-    let v = slot(&mut memory.second, len, (tau * tau) as f32);
+    let m = slot(&mut moments.first, len, 0.0);
+    let v = slot(&mut moments.second, len, (tau * tau) as f32);
     for (range, packed) in trainable::parts(layout) {
         let weights = new[range.clone()].iter_mut().zip(&global[range]);
         let moments = m[packed.clone()].iter_mut().zip(&mut v[packed]);
@@ -182,10 +169,10 @@ mod tests {
 
     /// Two rounds on the six-parameter model, from zeros, each asking for `delta` more.
     fn two_steps(optimizer: ServerOptimizer, delta: f32) -> (f64, f64) {
-        let (model, mut memory) = (trial::six(), Memory::default());
+        let (model, mut moments) = (trial::six(), Moments::default());
         let mut step = |global: f32| {
             let mut new = [global + delta; 6];
-            optimizer.step(model.layout(), &mut memory, &[global; 6], &mut new);
+            optimizer.step(model.layout(), &mut moments, &[global; 6], &mut new);
             assert!(new.iter().all(|value| *value == new[0]));
             new[0]
         };
@@ -201,16 +188,17 @@ mod tests {
     fn steps_by_hand() {
         close(two_steps(ServerOptimizer::FedAvgM { lr: 0.5, momentum: 0.9 }, 1.0), (0.5, 0.5 + 0.5 * 1.9));
 
-        let (lr, beta1, beta2, tau) = (0.1, 0.9, 0.99, 1e-3);
+        let (lr, tau) = (0.1, 1e-3);
         let by_hand = |v1: f64, v2: f64| {
             let first = lr * 0.2 / (v1.sqrt() + tau);
             (first, first + lr * (0.9 * 0.2 + 0.2) / (v2.sqrt() + tau))
         };
         // delta = 2: (1 - beta1) * delta = 0.2, (1 - beta2) * delta^2 = 0.04.
         let v1 = 0.99 * 1e-6 + 0.04;
-        let adam = two_steps(ServerOptimizer::FedAdam { lr, beta1, beta2, tau }, 2.0);
+        let keys = Adaptive { lr, ..Adaptive::default() };
+        let adam = two_steps(ServerOptimizer::FedAdam(keys), 2.0);
         close(adam, by_hand(v1, 0.99 * v1 + 0.04));
-        let yogi = two_steps(ServerOptimizer::FedYogi { lr, beta1, beta2, tau }, 2.0);
+        let yogi = two_steps(ServerOptimizer::FedYogi(keys), 2.0);
         close(yogi, by_hand(1e-6 + 0.04, 1e-6 + 0.08));
     }
 
@@ -219,9 +207,9 @@ mod tests {
         let model = trial::model(true);
         let (layout, global) = (model.layout(), vec![0.25; model.layout().len()]);
         let mut new = vec![-7.5; layout.len()];
-        let mut memory = Memory::default();
-        let optimizer = ServerOptimizer::FedAdam { lr: 0.1, beta1: 0.9, beta2: 0.99, tau: 1e-3 };
-        optimizer.step(layout, &mut memory, &global, &mut new);
+        let mut moments = Moments::default();
+        let optimizer = ServerOptimizer::FedAdam(Adaptive { lr: 0.1, ..Adaptive::default() });
+        optimizer.step(layout, &mut moments, &global, &mut new);
         for range in trainable::rest(layout) {
             assert!(new[range].iter().all(|value| *value == -7.5));
         }
@@ -229,11 +217,11 @@ mod tests {
             assert!(new[range.clone()].iter().all(|value| *value > -1.0));
         }
         let mut state = Payload::new();
-        memory.put(&mut state);
+        moments.put(&mut state);
         assert_eq!(state.keys().collect::<Vec<_>>(), [FIRST, SECOND]);
         assert_eq!(state.get(FIRST).unwrap().len(), layout.trainable_len());
-        let memory = Memory::take(&mut state);
-        assert!(state.is_empty() && memory.second.is_some());
+        let moments = Moments::take(&mut state);
+        assert!(state.is_empty() && moments.second.is_some());
     }
 
     #[test]
@@ -242,10 +230,10 @@ mod tests {
         let optimizer = ServerOptimizer::FedAvgM { lr: 1.0, momentum: 0.0 };
         let global = [1e30, -0.1, 0.0, 3.0, -1e-40, 0.0];
         let wanted: [f32; 6] = [0.1, -0.0, -0.0, 1e-40, 1e30, 0.3];
-        let (mut new, mut memory) = (wanted, Memory::default());
+        let (mut new, mut moments) = (wanted, Moments::default());
         for _ in 0..3 {
             new = wanted;
-            optimizer.step(model.layout(), &mut memory, &global, &mut new);
+            optimizer.step(model.layout(), &mut moments, &global, &mut new);
         }
         assert_eq!(new.map(f32::to_bits), wanted.map(f32::to_bits));
     }

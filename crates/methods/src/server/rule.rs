@@ -17,73 +17,63 @@
 //! Deviations: the papers' vectors are gradients, ours the weights; differences between weights of one round are those
 //! between the clients' updates. Median and trimmed mean do not weigh clients, as in the paper: a size is a claim. The
 //! uploads that Krum keeps go to the method as always, so their mean has the federation's weights. An upload with a
-//! number that is not finite is infinitely far from all others: it counts as one of the f, or of the trimmed, and is
-//! left out.
+//! number that is not finite never gets here: the server rejects it.
 
-use fedelity_fl::Upload;
+use fedelity_fl::Received;
+use fedelity_keys::keys;
 
 /// How uploads become one vector.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[keys(tag = "rule", default = "mean")]
+#[derive(Copy)]
 pub enum Rule {
     /// The weighted mean, as every method has it.
-    #[default]
     Mean,
     /// The median of each coordinate.
     Median,
     /// The mean of each coordinate without its largest and smallest values.
     TrimmedMean {
-        /// Which share to leave out at each end: from 0 to below 0.5. At 0 this is the uniform mean.
+        /// Share that is left out at each end. At 0 this is the uniform mean.
+        #[key(default = 0.1, min = 0, below = 0.5)]
         trim: f64,
     },
     /// Those that lie closest to their neighbours.
     Krum {
-        /// f: how many uploads of a round may be anything at all. A round needs at least 2 f + 3 uploads.
+        /// How many uploads of a round may be anything at all. A round needs at least 2 f + 3 uploads.
+        #[key(symbol = "f", default = 1)]
         byzantine: usize,
-        /// m: how many uploads to keep; 1 is Krum, more is Multi-Krum.
+        /// How many uploads are kept: 1 is Krum, more is Multi-Krum.
+        #[key(symbol = "m", default = 1, min = 1)]
         keep: usize,
     },
 }
 
 impl Rule {
-    /// The name, as a configuration writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mean => "mean",
-            Self::Median => "median",
-            Self::TrimmedMean { .. } => "trimmed-mean",
-            Self::Krum { .. } => "krum",
-        }
-    }
-
     /// Whether a round with this many uploads can be closed; says why not.
     pub fn check_uploads(self, uploads: usize) -> Result<(), String> {
         let Self::Krum { byzantine, keep } = self else { return Ok(()) };
         if uploads < 2 * byzantine + 3 {
             let least = 2 * byzantine + 3;
-            let needs = format!("needs at least {least} uploads a round, and there are {uploads}");
+            let needs = format!("needs at least {least} uploads per round, and there are {uploads}");
             return Err(format!("the rule 'krum' with byzantine = {byzantine} {needs}"));
         }
         if keep > uploads - byzantine {
             let most = uploads - byzantine;
-            return Err(format!("the rule 'krum' with keep = {keep} has only {most} uploads a round to choose from"));
+            return Err(format!("the rule 'krum' with keep = {keep} has only {most} uploads per round to choose from"));
         }
         Ok(())
     }
 
     /// Which uploads the method sees, ascending.
-    pub(super) fn choose(self, uploads: &[Upload]) -> Result<Vec<usize>, String> {
+    pub(super) fn choose(self, uploads: &[Received]) -> Result<Vec<usize>, String> {
         let counted: Vec<usize> = (0..uploads.len()).filter(|&k| uploads[k].weight > 0.0).collect();
-        let finite: Vec<usize> = counted.iter().copied().filter(|&k| is_finite(&uploads[k])).collect();
-        if finite.is_empty() {
+        if counted.is_empty() {
             let name = self.name();
-            return Err(format!("the rule '{name}' finds no upload with finite numbers among {}", uploads.len()));
+            return Err(format!("the rule '{name}' finds no upload that counts among {}", uploads.len()));
         }
         self.check_uploads(counted.len())?;
-        let Self::Krum { byzantine, keep } = self else { return Ok(finite) };
-        let vectors: Vec<&[f32]> = finite.iter().map(|&k| &*uploads[k].params).collect();
-        // Each upload left out is one of the f.
-        let byzantine = byzantine.saturating_sub(counted.len() - finite.len());
-        Ok(krum(&vectors, byzantine, keep).into_iter().map(|k| finite[k]).collect())
+        let Self::Krum { byzantine, keep } = self else { return Ok(counted) };
+        let vectors: Vec<&[f32]> = counted.iter().map(|&k| &*uploads[k].params).collect();
+        Ok(krum(&vectors, byzantine, keep).into_iter().map(|k| counted[k]).collect())
     }
 
     /// What stands for the mean of these vectors, unless it is the mean itself.
@@ -98,11 +88,6 @@ impl Rule {
             }
         }
     }
-}
-
-fn is_finite(upload: &Upload) -> bool {
-    let finite = |values: &[f32]| values.iter().all(|value| value.is_finite());
-    finite(&upload.params) && upload.extra.iter().all(|(_, values)| finite(values))
 }
 
 /// Applies `each` to the values of every coordinate.

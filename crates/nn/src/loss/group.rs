@@ -33,12 +33,11 @@ pub struct Groups<'a> {
     pub alpha_few: Alpha,
     /// Whether the split between rich and few, which both parts hold, is taken off once, with the smaller weight.
     pub exact: bool,
-    /// Which classes are rich.
     pub rich: &'a [bool],
 }
 
 /// One row, split into the true class, the rich and the few of the others. All are logarithms.
-struct Split {
+struct GroupSplit {
     /// Of the true class and of all others.
     is_true: f64,
     not_true: f64,
@@ -51,7 +50,7 @@ struct Split {
     sum_few: f64,
 }
 
-impl Split {
+impl GroupSplit {
     /// `None` if there is nothing but the true class.
     fn new(row: &[f32], label: usize, rich: &[bool]) -> Option<Self> {
         let others = |of_rich: bool| {
@@ -112,7 +111,8 @@ pub fn group_distillation(
     for (((z, teacher), d_z), &label) in rows.zip(labels) {
         let label = usize::from(label);
         assert!(label < classes, "label {label} of {classes} classes");
-        let (Some(from), Some(to)) = (Split::new(teacher, label, how.rich), Split::new(z, label, how.rich)) else {
+        let (Some(from), Some(to)) = (GroupSplit::new(teacher, label, how.rich), GroupSplit::new(z, label, how.rich))
+        else {
             continue;
         };
         let not_true = from.not_true.exp();

@@ -1,6 +1,6 @@
 //! Loss kernels on rows: the value comes back, the gradient is added.
 //!
-//! Matrices are rows, one a sample, and every loss is a mean over the rows. Rows are summed in f64 from logarithms of
+//! Matrices are rows, one per sample, and every loss is a mean over the rows. Rows are summed in f64 from logarithms of
 //! probabilities, never from probabilities, so logits of any finite size are safe. Nothing is allocated, and a row that
 //! does not count (weight 0) leaves its gradient untouched.
 

@@ -2,10 +2,10 @@
 
 use super::card;
 use super::curves::{curves, lines};
-use crate::figure::Card;
-use crate::study::Study;
+use crate::figure::FigureCard;
+use crate::results::Results;
 
-pub(super) fn accuracy(study: &Study) -> Option<Card> {
+pub(super) fn accuracy(study: &Results) -> Option<FigureCard> {
     let text =
         "The global model on the test set after each round: mean over seeds, the band is one standard deviation.";
     let figures = vec![
@@ -15,7 +15,7 @@ pub(super) fn accuracy(study: &Study) -> Option<Card> {
     card("accuracy", "Accuracy", text, true, figures)
 }
 
-pub(super) fn forgetting(study: &Study) -> Option<Card> {
+pub(super) fn forgetting(study: &Results) -> Option<FigureCard> {
     let text = "How far class accuracies are below the best they had in earlier rounds, mean over classes; and the cosine \
                 of class accuracies from one evaluation to the next.";
     let figures = vec![

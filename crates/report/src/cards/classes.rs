@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use fedelity_record::RoundRecord;
 
 use super::{card, class_names, slugs, thin, tidy};
-use crate::figure::{Card, Drawing, Figure};
-use crate::statistics::Summary;
-use crate::study::{Group, Study};
+use crate::figure::{Drawing, Figure, FigureCard};
+use crate::results::{Group, Results};
+use crate::statistics::MeanSd;
 
 /// Columns of a map over rounds, at most; of more rounds, some are shown.
 const COLUMNS: usize = 120;
@@ -34,7 +34,7 @@ fn by_class(group: &Group, of: &dyn Fn(&RoundRecord) -> Option<&Vec<Option<f64>>
             let classes = all.iter().map(|found| found.len()).min().unwrap_or(0);
             let mean = |class: usize| {
                 let values: Vec<f64> = all.iter().filter_map(|found| found[class]).collect();
-                Summary::of(&values).map(|found| tidy(found.mean))
+                MeanSd::of(&values).map(|found| tidy(found.mean))
             };
             (round, (0..classes).map(mean).collect())
         })
@@ -48,7 +48,7 @@ fn transposed(rows: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
 }
 
 pub(super) fn over_rounds(
-    study: &Study,
+    study: &Results,
     id: &str,
     high: f64,
     of: &dyn Fn(&RoundRecord) -> Option<&Vec<Option<f64>>>,
@@ -72,14 +72,14 @@ pub(super) fn over_rounds(
     study.groups.iter().enumerate().map(figure).collect()
 }
 
-pub(super) fn over_time(study: &Study) -> Option<Card> {
+pub(super) fn over_time(study: &Results) -> Option<FigureCard> {
     let text = "Accuracy of the global model by class and round, mean over seeds. A class that is forgotten shows as a \
                 dark stripe.";
     let figures = over_rounds(study, "classes", 1.0, &|round| round.class_accuracy.as_ref());
     card("classes", "Class accuracy over rounds", text, false, figures)
 }
 
-pub(super) fn at_a_round(study: &Study) -> Option<Card> {
+pub(super) fn at_a_round(study: &Results) -> Option<FigureCard> {
     let all: Vec<ByClass> =
         study.groups.iter().map(|group| by_class(group, &|round| round.class_accuracy.as_ref())).collect();
     let common: BTreeSet<u64> = all.first()?.0.iter().copied().collect();

@@ -3,11 +3,11 @@
 use fedelity_record::FocusRecord;
 
 use super::{card, class_names, slugs, tidy};
-use crate::figure::{Card, Drawing, Figure};
-use crate::source::Run;
-use crate::study::{Group, Study};
+use crate::figure::{Drawing, Figure, FigureCard};
+use crate::loaded::LoadedRun;
+use crate::results::{Group, Results};
 
-fn matrix(id: String, title: String, method: usize, study: &Study, counts: &[Vec<u64>]) -> Option<Figure> {
+fn matrix(id: String, title: String, method: usize, study: &Results, counts: &[Vec<u64>]) -> Option<Figure> {
     let names = class_names(study, counts.len());
     let shares = |row: &Vec<u64>| {
         let total: u64 = row.iter().sum();
@@ -27,13 +27,13 @@ fn matrix(id: String, title: String, method: usize, study: &Study, counts: &[Vec
 }
 
 /// The client that was looked at closely, of the first seed that has one.
-fn focus(group: &Group) -> Option<(&Run, u64, &FocusRecord)> {
+fn focus(group: &Group) -> Option<(&LoadedRun, u64, &FocusRecord)> {
     group.counted().into_iter().find_map(|run| {
         run.rounds.iter().rev().find_map(|round| Some((run, round.round, round.local.as_ref()?.focus.as_ref()?)))
     })
 }
 
-pub(super) fn confusion(study: &Study) -> Option<Card> {
+pub(super) fn confusion(study: &Results) -> Option<FigureCard> {
     let mut figures = Vec::new();
     let mut text = String::from("Predictions by true class, each row as shares.");
     for ((method, group), slug) in study.groups.iter().enumerate().zip(slugs(study)) {

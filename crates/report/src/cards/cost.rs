@@ -6,10 +6,10 @@ use fedelity_record::RoundRecord;
 
 use super::card;
 use super::curves::{against, curves, lines};
-use crate::figure::Card;
-use crate::study::Study;
+use crate::figure::FigureCard;
+use crate::results::Results;
 
-pub(super) fn cost(study: &Study) -> Option<Card> {
+pub(super) fn cost(study: &Results) -> Option<FigureCard> {
     let figures = vec![
         against(study, "traffic", "Against traffic", "MB both ways", &|round| {
             (round.bytes_down + round.bytes_up) as f64 / 1e6
@@ -28,7 +28,7 @@ pub(super) fn cost(study: &Study) -> Option<Card> {
     card("cost", "What it costs", "Accuracy against all bytes sent and all time spent so far.", true, figures)
 }
 
-pub(super) fn terms(study: &Study) -> Option<Card> {
+pub(super) fn terms(study: &Results) -> Option<FigureCard> {
     let mut figures =
         vec![lines("train-loss", "All terms", "loss", false, curves(study, "", false, &|round| round.train_loss))];
     let names: BTreeSet<&String> =

@@ -6,10 +6,10 @@ use fedelity_record::RoundRecord;
 
 use super::card;
 use super::curves::{curves, lines};
-use crate::figure::Card;
-use crate::study::Study;
+use crate::figure::FigureCard;
+use crate::results::Results;
 
-pub(super) fn drift(study: &Study) -> Option<Card> {
+pub(super) fn drift(study: &Results) -> Option<FigureCard> {
     let mut figures = vec![
         lines(
             "drift",

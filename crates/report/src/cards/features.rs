@@ -3,14 +3,18 @@
 use fedelity_record::names;
 
 use super::{card, class_names, slugs, tidy};
-use crate::embed::Embeddings;
-use crate::figure::{Card, Drawing, Figure};
-use crate::source::LeftOut;
-use crate::study::Study;
+use crate::embed::FeatureLayouts;
+use crate::figure::{Drawing, Figure, FigureCard};
+use crate::loaded::LeftOut;
+use crate::results::Results;
 
-pub(super) fn features(study: &Study, embeddings: &mut Embeddings, left_out: &mut Vec<LeftOut>) -> Option<Card> {
-    let has = |run: &&crate::Run| run.path.join(names::FEATURES).is_file();
-    let (methods, runs): (Vec<usize>, Vec<&crate::Run>) = study
+pub(super) fn features(
+    study: &Results,
+    embeddings: &mut FeatureLayouts,
+    left_out: &mut Vec<LeftOut>,
+) -> Option<FigureCard> {
+    let has = |run: &&crate::LoadedRun| run.path.join(names::FEATURES).is_file();
+    let (methods, runs): (Vec<usize>, Vec<&crate::LoadedRun>) = study
         .groups
         .iter()
         .enumerate()

@@ -1,10 +1,10 @@
 //! Who holds what.
 
 use super::{card, class_names};
-use crate::figure::{Card, Drawing, Figure};
-use crate::study::Study;
+use crate::figure::{Drawing, Figure, FigureCard};
+use crate::results::Results;
 
-pub(super) fn holdings(study: &Study) -> Option<Card> {
+pub(super) fn holdings(study: &Results) -> Option<FigureCard> {
     let counts = &study.runs().find_map(|run| run.holdings.as_ref())?.counts;
     let classes = counts.first()?.len();
     let high = counts.iter().flatten().copied().max()? as f64;

@@ -5,11 +5,11 @@ use fedelity_record::{LocalRecord, RoundRecord};
 use super::card;
 use super::classes::over_rounds;
 use super::curves::{Of, curves, lines};
-use crate::figure::{Card, Figure};
-use crate::statistics::Summary;
-use crate::study::Study;
+use crate::figure::{Figure, FigureCard};
+use crate::results::Results;
+use crate::statistics::MeanSd;
 
-pub(super) fn before_and_after(study: &Study) -> Option<Card> {
+pub(super) fn before_and_after(study: &Results) -> Option<FigureCard> {
     let pair = |before: Of<'_>, after: Of<'_>| {
         let mut series = curves(study, "after", false, after);
         series.extend(curves(study, "before", true, before));
@@ -51,10 +51,10 @@ pub(super) fn before_and_after(study: &Study) -> Option<Card> {
     card("local", "Local models before and after training", &format!("{text}{how}"), true, figures)
 }
 
-pub(super) fn changes(study: &Study) -> Option<Card> {
+pub(super) fn changes(study: &Results) -> Option<FigureCard> {
     let mean = |values: &[Option<f64>]| {
         let known: Vec<f64> = values.iter().flatten().copied().collect();
-        Summary::of(&known).map(|found| found.mean)
+        MeanSd::of(&known).map(|found| found.mean)
     };
     let mut series = curves(study, "forgot", false, &|round| mean(&round.local.as_ref()?.class_forgot));
     series.extend(curves(study, "learnt", true, &|round| mean(&round.local.as_ref()?.class_learnt)));

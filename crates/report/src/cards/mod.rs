@@ -10,13 +10,13 @@ mod features;
 mod holdings;
 mod local;
 
-use crate::embed::Embeddings;
-use crate::figure::{Card, Figure};
-use crate::source::LeftOut;
-use crate::study::Study;
+use crate::embed::FeatureLayouts;
+use crate::figure::{Figure, FigureCard};
+use crate::loaded::LeftOut;
+use crate::results::Results;
 
 /// All cards that there are records for.
-pub(crate) fn cards(study: &Study, embeddings: &mut Embeddings, left_out: &mut Vec<LeftOut>) -> Vec<Card> {
+pub(crate) fn cards(study: &Results, embeddings: &mut FeatureLayouts, left_out: &mut Vec<LeftOut>) -> Vec<FigureCard> {
     let all = [
         accuracy::accuracy(study),
         accuracy::forgetting(study),
@@ -34,9 +34,9 @@ pub(crate) fn cards(study: &Study, embeddings: &mut Embeddings, left_out: &mut V
     all.into_iter().flatten().filter(|card| !card.figures.is_empty()).collect()
 }
 
-fn card(id: &str, title: &str, text: &str, choice: bool, figures: Vec<Option<Figure>>) -> Option<Card> {
+fn card(id: &str, title: &str, text: &str, choice: bool, figures: Vec<Option<Figure>>) -> Option<FigureCard> {
     let figures: Vec<Figure> = figures.into_iter().flatten().collect();
-    (!figures.is_empty()).then(|| Card {
+    (!figures.is_empty()).then(|| FigureCard {
         id: id.to_string(),
         title: title.to_string(),
         text: text.to_string(),
@@ -45,13 +45,13 @@ fn card(id: &str, title: &str, text: &str, choice: bool, figures: Vec<Option<Fig
     })
 }
 
-fn class_names(study: &Study, classes: usize) -> Vec<String> {
+fn class_names(study: &Results, classes: usize) -> Vec<String> {
     let named = study.runs().map(|run| &run.header.classes).find(|names| names.len() == classes);
     named.cloned().unwrap_or_else(|| (0..classes).map(|class| class.to_string()).collect())
 }
 
 /// A name of every method that is safe in the name of a file, also where a and A are the same.
-fn slugs(study: &Study) -> Vec<String> {
+fn slugs(study: &Results) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for group in &study.groups {
         found.push(slug(&group.label, &found));

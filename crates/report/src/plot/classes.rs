@@ -5,7 +5,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::legend::{legend, mark, width};
 use super::{Area, Drawn, FONT, SIZE, colour, fit, plot_text, room, said, trimmed};
-use crate::figure::Style;
+use crate::figure::MethodStyle;
 
 /// Names below the drawing, at most.
 const NAMES: usize = 34;
@@ -17,7 +17,7 @@ pub(super) fn classes(
     area: &Area<'_>,
     (names, rounds): (&[String], &[u64]),
     series: &[Vec<Vec<Option<f64>>>],
-    styles: &[Style],
+    styles: &[MethodStyle],
 ) -> Drawn {
     area.fill(&WHITE).map_err(said)?;
     let labels = styles.iter().map(|style| style.label.as_str());

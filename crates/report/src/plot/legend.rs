@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 
 use super::{Area, Drawn, FONT, SIZE, colour, said};
-use crate::figure::{COLOURS, Style};
+use crate::figure::{COLOURS, MethodStyle};
 
 /// The width that names need beside a drawing.
 pub(super) fn width<'a>(names: impl Iterator<Item = &'a str>) -> i32 {
@@ -24,7 +24,7 @@ pub(super) fn mark(area: &Area<'_>, method: usize, (x, y): (i32, i32), paint: RG
 }
 
 /// A line or a mark a name: the method, what it is called, and whether it is drawn faint.
-pub(super) fn legend(side: &Area<'_>, entries: &[(usize, String, bool)], styles: &[Style], marks: bool) -> Drawn {
+pub(super) fn legend(side: &Area<'_>, entries: &[(usize, String, bool)], styles: &[MethodStyle], marks: bool) -> Drawn {
     let step = (17_i32).min((SIZE.1 as i32 - 50) / entries.len().max(1) as i32).max(8);
     for (i, (method, name, faint)) in entries.iter().enumerate() {
         let style = styles.get(*method);

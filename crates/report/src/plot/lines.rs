@@ -6,7 +6,7 @@ use plotters::prelude::*;
 
 use super::legend::{legend, width};
 use super::{Area, Drawn, FONT, SIZE, colour, said, trimmed};
-use crate::figure::{Figure, Series, Style};
+use crate::figure::{Figure, MethodStyle, Series};
 
 /// Methods with bands, at most: those of more lie over each other.
 const BANDS: usize = 6;
@@ -20,7 +20,7 @@ pub(super) fn lines(
     (x, y): (&str, &str),
     percent: bool,
     series: &[Series],
-    styles: &[Style],
+    styles: &[MethodStyle],
 ) -> Drawn {
     area.fill(&WHITE).map_err(said)?;
     let scale = if percent { 100.0 } else { 1.0 };
@@ -95,7 +95,7 @@ pub(super) fn lines(
     legend(&side, &entries, styles, false)
 }
 
-fn name(series: &Series, styles: &[Style]) -> String {
+fn name(series: &Series, styles: &[MethodStyle]) -> String {
     let label = styles.get(series.method).map_or("", |style| style.label.as_str());
     if series.part.is_empty() { label.to_string() } else { format!("{label}, {}", series.part) }
 }

@@ -18,10 +18,10 @@ use heat::heat;
 use lines::lines;
 use scatter::scatter;
 
-use crate::error::Error;
-use crate::figure::{Drawing, Figure, Style};
+use crate::error::ReportError;
+use crate::figure::{Drawing, Figure, MethodStyle};
 
-/// The size of a figure; a paper's column at 96 dots an inch, twice.
+/// The size of a figure; a paper's column at 96 dots per inch, twice.
 const SIZE: (u32, u32) = (720, 440);
 const SQUARE: (u32, u32) = (560, 500);
 /// The family of all text.
@@ -30,8 +30,7 @@ const FONT_BYTES: &[u8] = include_bytes!("../../assets/font/NotoSans-Regular.ttf
 /// Pixels of a PNG for one of the SVG.
 const SCALE: f32 = 3.0;
 
-/// The figure as SVG.
-pub fn svg(figure: &Figure, styles: &[Style]) -> Result<String, Error> {
+pub fn svg(figure: &Figure, styles: &[MethodStyle]) -> Result<String, ReportError> {
     static FONTS: Once = Once::new();
     // Text is measured with it; without it there would be no text at all.
     FONTS.call_once(|| {
@@ -50,20 +49,20 @@ pub fn svg(figure: &Figure, styles: &[Style]) -> Result<String, Error> {
     };
     drawn
         .and_then(|()| area.present().map_err(|error| error.to_string()))
-        .map_err(|reason| Error::Figure { figure: figure.id.clone(), reason })?;
+        .map_err(|reason| ReportError::Figure { figure: figure.id.clone(), reason })?;
     drop(area);
     Ok(text)
 }
 
 /// The drawing as PNG, three pixels for one.
-pub fn png(svg: &str, figure: &str) -> Result<Vec<u8>, Error> {
+pub fn png(svg: &str, figure: &str) -> Result<Vec<u8>, ReportError> {
     static FONTS: LazyLock<Arc<usvg::fontdb::Database>> = LazyLock::new(|| {
         let mut fonts = usvg::fontdb::Database::new();
         fonts.load_font_data(FONT_BYTES.to_vec());
         fonts.set_sans_serif_family("Noto Sans");
         Arc::new(fonts)
     });
-    let bad = |reason: String| Error::Figure { figure: figure.to_string(), reason };
+    let bad = |reason: String| ReportError::Figure { figure: figure.to_string(), reason };
     let options =
         usvg::Options { fontdb: Arc::clone(&FONTS), font_family: "Noto Sans".to_string(), ..usvg::Options::default() };
     let tree = usvg::Tree::from_str(svg, &options).map_err(|error| bad(error.to_string()))?;

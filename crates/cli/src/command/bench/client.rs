@@ -4,19 +4,18 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use fedelity_data::Augmentation;
-use fedelity_data::augment::{RECIPES, recipe};
+use fedelity_data::augment::Recipe;
+use fedelity_data::{Augmentation, SetName};
+use fedelity_experiment::{Rehearsal, Synthetic, rehearse};
 use fedelity_fl::{Federation, Method, Samples, Scaling, Task, Trainer, Training, Weighting, client};
-use fedelity_kernels::peak;
+use fedelity_kernels::measure;
 use fedelity_nn::{Architecture, InputShape, Layer, Model, ModelSpec, OptimizerKind, Params, zoo};
 use serde_json::json;
 use toml::Table;
 
 use super::check_seconds;
-use crate::isa;
+use crate::engine::resources;
 use crate::printer::Printer;
-use crate::rehearsal::{Rehearsal, rehearse};
-use crate::synthetic::Synthetic;
 
 /// Measure the local training of a client
 ///
@@ -52,7 +51,7 @@ pub(crate) struct Client {
     threads: usize,
 
     /// Change images at random as this recipe does with CIFAR-100, and say what that costs.
-    #[arg(long, value_name = "RECIPE", value_parser = RECIPES)]
+    #[arg(long, value_name = "RECIPE", value_parser = Recipe::NAMES)]
     augmentation: Option<String>,
 
     /// Seconds to measure for, at least one round of the client.
@@ -97,8 +96,8 @@ impl Client {
         let speeds = self.measure(&work)?;
         let extra = self.augmentation.as_ref().map(|_| self.extra(&work)).transpose()?;
 
-        let isa = work.model.isa();
-        let top = peak(isa, 0.3);
+        let isa = work.model.engine().name();
+        let top = measure::peak(isa, 0.3).with_context(|| format!("{isa} cannot be measured"))?.gflops;
         let samples_per_second: f64 = speeds.iter().sum();
         let gflops = samples_per_second * operations(&work.model, &architecture) * 1e-9;
         let fraction = gflops / (top * self.threads as f64);
@@ -115,7 +114,7 @@ impl Client {
                 "batch": self.batch,
                 "samples": self.samples,
                 "epochs": self.epochs,
-                "isa": isa.name(),
+                "isa": isa,
                 "augmentation": self.augmentation,
                 "augmentation_extra": extra,
             }));
@@ -125,7 +124,7 @@ impl Client {
             100.0 * fraction,
             self.threads,
             if self.threads == 1 { "" } else { "s" },
-            isa.name()
+            isa
         ))?;
         if let Some(extra) = extra {
             printer.line(format!(
@@ -171,7 +170,7 @@ impl Client {
     }
 
     fn work(&self, architecture: &Architecture, method: Arc<dyn Method>) -> Result<Work> {
-        let model = Arc::new(Model::compile(architecture, isa::chosen()?)?);
+        let model = Arc::new(Model::compile(architecture, resources()?.engine)?);
         let training = Training {
             epochs: self.epochs,
             batch: self.batch,
@@ -181,7 +180,7 @@ impl Client {
             augmentation: self
                 .augmentation
                 .as_deref()
-                .and_then(|name| recipe(name, "cifar100"))
+                .and_then(|name| Recipe::from_name(name)?.of(Some(SetName::Cifar100)))
                 .map_or_else(Augmentation::default, |recipe| recipe.augmentation),
             ..Training::default()
         };

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 
 use crate::printer::Printer;
-use crate::status::Status;
+use crate::status::ExitStatus;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,18 +33,18 @@ enum What {
     Client(client::Client),
     Peak(peak::Peak),
     Kernels(kernels::Kernels),
-    Round(round::Round),
+    Round(round::RoundBench),
 }
 
 impl Bench {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         match self.what {
             What::Client(bench) => bench.run(printer)?,
             What::Peak(bench) => bench.run(printer)?,
             What::Kernels(bench) => bench.run(printer)?,
             What::Round(bench) => bench.run(printer)?,
         }
-        Ok(Status::Done)
+        Ok(ExitStatus::Done)
     }
 }
 

@@ -1,11 +1,11 @@
 //! `fedelity bench peak`.
 
-use anyhow::Result;
-use fedelity_kernels::peak;
+use anyhow::{Context, Result};
+use fedelity_kernels::measure;
 use serde_json::json;
 
 use super::check_seconds;
-use crate::isa;
+use crate::engine::resources;
 use crate::printer::Printer;
 
 /// Measure the multiply-add peak of one core
@@ -23,11 +23,12 @@ pub(crate) struct Peak {
 impl Peak {
     pub(crate) fn run(self, printer: &Printer) -> Result<()> {
         check_seconds(self.seconds)?;
-        let isa = isa::chosen()?;
-        let gflops = peak(isa, self.seconds);
+        let engine = resources()?.engine;
+        let (isa, peak) = (engine.name(), measure::peak(engine.name(), self.seconds));
+        let measure::CorePeak { gflops, lanes } = peak.with_context(|| format!("{isa} cannot be measured"))?;
         if self.json {
-            return printer.json(&json!({ "peak_gflops": gflops, "isa": isa.name(), "lanes": isa.lanes() }));
+            return printer.json(&json!({ "peak_gflops": gflops, "isa": isa, "lanes": lanes }));
         }
-        printer.line(format!("{gflops:.1} GFLOP/s on one core, {} ({} lanes of f32)", isa.name(), isa.lanes()))
+        printer.line(format!("{gflops:.1} GFLOP/s on one core, {isa} ({lanes} lanes of f32)"))
     }
 }

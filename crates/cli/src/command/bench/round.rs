@@ -5,25 +5,24 @@ use std::time::Instant;
 
 use anyhow::Result;
 use fedelity_data::partition::partition;
-use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Partition, Shape, Spec, Split, catalogue};
-use fedelity_fl::{ServerData, Training, Weighting};
+use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Shape, Split, catalogue};
+use fedelity_experiment::{Document, Study};
+use fedelity_fl::{Federation, ServerData, Training, Weighting};
 use fedelity_nn::{InputShape, Model, ModelSpec, zoo};
 use fedelity_sim::{Experiment, Metrics, Observation, Simulation};
 use serde::Serialize;
 use toml::Table;
 
-use crate::config::{Document, Settings};
-use crate::isa;
+use crate::engine::resources;
 use crate::printer::Printer;
-use crate::study::Study;
-use crate::units::{seconds, thousands};
+use crate::view::units::{seconds, thousands};
 
 /// Measure what a round costs beyond training
 ///
 /// Three figures: a client that does nothing, 100 rounds of logistic regression over 1,000 small clients, and the time
 /// until the first round of the default run is finished.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Round {
+pub(crate) struct RoundBench {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -47,7 +46,7 @@ const IDLE_ROUNDS: usize = 20;
 const IDLE_CLIENTS: usize = 10;
 const LOGISTIC_ROUNDS: usize = 100;
 
-impl Round {
+impl RoundBench {
     pub(crate) fn run(self, printer: &Printer) -> Result<()> {
         let start = Instant::now();
         let (first_round_seconds, threads) = (first_round(start)?, super::super::run::threads(None)?);
@@ -84,11 +83,10 @@ impl Round {
 
 /// From nothing to the end of the first round of the default run.
 fn first_round(start: Instant) -> Result<f64> {
-    let document = Document::default();
-    let study = Study::load(&document, Settings::check(&document)?)?;
+    let study = Study::load_with(&Document::default(), &resources()?)?;
     let threads = super::super::run::threads(None)?;
     let method = &study.settings.methods[0];
-    Simulation::new(study.experiment(method, study.settings.seeds[0], threads))?.step()?;
+    Simulation::new(study.experiment(method, study.settings.config.seeds[0], threads))?.step()?;
     Ok(start.elapsed().as_secs_f64())
 }
 
@@ -140,22 +138,25 @@ fn logistic_regression(
     let (channels, height, width) = data.shape.image().map_or((1, 1, 1), |s| (s.channels, s.height, s.width));
     let input = InputShape::Image { channels, height, width };
     let spec = ModelSpec::new("logistic", false);
-    let model = Model::compile(&zoo::build(&spec, input, data.classes.len())?, isa::chosen()?)?;
+    let model = Model::compile(&zoo::build(&spec, input, data.classes.len())?, resources()?.engine)?;
     let parameters = model.layout().trainable_len();
-    let split: Partition = partition(&data.train.labels, data.classes.len(), &Spec { kind: Kind::Iid, clients }, 1)?;
+    let split = partition(&data, &vec![false; data.train.len()], &Kind::Iid, Some(clients), 1)?;
     let simulation = Simulation::new(Experiment {
-        model: Arc::new(model),
+        federation: Federation {
+            model: Arc::new(model),
+            method: fedelity_methods::build("fedavg", &Table::new())?.method,
+            training,
+            weighting: Weighting::Size,
+            clients,
+            seed: 1,
+            server_data: ServerData::default(),
+        },
         data: Arc::new(data),
         partition: Arc::new(split),
-        method: fedelity_methods::build("fedavg", &Table::new())?.method,
-        training,
-        weighting: Weighting::Size,
         per_round: IDLE_CLIENTS,
         rounds,
-        seed: 1,
         evaluate_every: rounds,
         threads: 1,
-        server_data: ServerData::default(),
         observation: Observation { metrics: Metrics::Fast, ..Observation::default() },
     })?;
     Ok((simulation, parameters))

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
-use fedelity_fetch::{Error, Event, Fetched, Patience, by_hand, fetch};
+use fedelity_fetch::{Event, FetchError, Fetched, Patience, by_hand, fetch};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::data_dir;
-use crate::config::find;
+use crate::overrides::find;
 use crate::printer::Printer;
-use crate::units::bytes;
+use crate::view::units::bytes;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,10 +77,10 @@ impl Fetch {
                 }
                 Ok(Fetched::New(path)) => printer.say(format_args!("{} is in {}", entry.name, path.display())),
                 Err(
-                    error @ (Error::Unreachable { .. }
-                    | Error::Status { .. }
-                    | Error::Length { .. }
-                    | Error::NotHere { .. }),
+                    error @ (FetchError::Unreachable { .. }
+                    | FetchError::Status { .. }
+                    | FetchError::Length { .. }
+                    | FetchError::NotHere { .. }),
                 ) => {
                     return Err(anyhow!("{error}\n{}", by_hand(entry, &dir)));
                 }

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Subcommand;
-use fedelity_data::catalogue::{self, Entry};
+use fedelity_data::catalogue::{self, CatalogueEntry};
 use serde_json::json;
 
 use crate::printer::Printer;
-use crate::status::Status;
-use crate::table::{Align, Table};
-use crate::units::thousands;
+use crate::status::ExitStatus;
+use crate::view::table::{Align, Table};
+use crate::view::units::thousands;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,35 +33,35 @@ Your own data are a folder of images, a CSV file or a file of JSON lines.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Data {
     #[command(subcommand)]
-    action: Action,
+    action: DataAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Action {
+enum DataAction {
     /// List all data sets
     List {
         /// Print one JSON object a data set.
         #[arg(long)]
         json: bool,
     },
-    Show(show::Show),
+    Show(show::ShowData),
     Fetch(fetch::Fetch),
 }
 
 impl Data {
-    pub(crate) fn run(self, printer: &Printer) -> Result<Status> {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         match self.action {
-            Action::List { json } => list(printer, json)?,
-            Action::Show(show) => show.run(printer)?,
-            Action::Fetch(fetch) => fetch.run(printer)?,
+            DataAction::List { json } => list(printer, json)?,
+            DataAction::Show(show) => show.run(printer)?,
+            DataAction::Fetch(fetch) => fetch.run(printer)?,
         }
-        Ok(Status::Done)
+        Ok(ExitStatus::Done)
     }
 }
 
 fn list(printer: &Printer, json: bool) -> Result<()> {
     if json {
-        return catalogue::entries().iter().try_for_each(|entry| printer.json(&as_json(entry)));
+        return catalogue::entries().try_for_each(|entry| printer.json(&as_json(entry)));
     }
     let mut table = Table::new(&[
         ("name", Align::Left),
@@ -96,7 +96,7 @@ fn list(printer: &Printer, json: bool) -> Result<()> {
 }
 
 /// What is known of a data set without its files.
-fn as_json(entry: &Entry) -> serde_json::Value {
+fn as_json(entry: &CatalogueEntry) -> serde_json::Value {
     json!({
         "name": entry.name,
         "title": entry.title,

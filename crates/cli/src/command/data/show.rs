@@ -3,19 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use fedelity_data::{Dataset, Skipped, Source, Split};
+use fedelity_data::catalogue::CatalogueEntry;
+use fedelity_data::{DataSource, Dataset, SetName, Skipped, Split};
+use fedelity_experiment::Loaded;
 use serde_json::json;
 
-use crate::config::{Data, Overrides, find};
+use crate::engine::resources;
+use crate::overrides::{Overrides, settings};
 use crate::printer::{Printer, Style};
-use crate::sheet::Sheet;
-use crate::study::load_data;
-use crate::table::{Align, Table};
-use crate::units::{bytes, plural, thousands};
+use crate::view::sheet::Sheet;
+use crate::view::table::{Align, Table};
+use crate::view::units::{bytes, plural, thousands};
 
 /// Load one data set and show what is in it
 #[derive(Debug, clap::Args)]
-pub(super) struct Show {
+pub(super) struct ShowData {
     /// The data set, or a configuration that names one.
     #[arg(value_name = "NAME")]
     what: String,
@@ -32,13 +34,12 @@ pub(super) struct Show {
     json: bool,
 }
 
-impl Show {
+impl ShowData {
     pub(super) fn run(self, printer: &Printer) -> Result<()> {
         let document = self.overrides.data_document(&self.what, "NAME")?;
-        let mut notes = Vec::new();
-        let mut data = Data::check(&document, &mut notes)?;
-        notes.iter().for_each(|note| printer.warn(note));
-        let (dataset, skipped) = load_data(&document, &mut data)?;
+        let source = settings(&document, printer)?.config.data;
+        let Loaded { dataset, skipped, fingerprint } = resources()?.load(&document, &source)?;
+        let source = &source.source;
         printer.left_out(&skipped);
         dataset.absent().iter().for_each(|note| printer.warn(note));
         if let Some(path) = &self.sheet {
@@ -48,9 +49,9 @@ impl Show {
             Sheet { classes: &dataset.classes, split: &dataset.train, shape }.write(path)?;
         }
         if self.json {
-            printer.json(&as_json(&dataset, &data, &skipped)?)?;
+            printer.json(&as_json(&dataset, source, &skipped, &fingerprint)?)?;
         } else {
-            describe(printer, &dataset, &data)?;
+            describe(printer, &dataset, source, &fingerprint)?;
         }
         if let Some(path) = &self.sheet {
             printer.say(format_args!("Samples are in {}", path.display()));
@@ -59,11 +60,8 @@ impl Show {
     }
 }
 
-fn describe(printer: &Printer, dataset: &Dataset, data: &Data) -> Result<()> {
-    let entry = match &data.source {
-        Source::Named { name, .. } => Some(find(name)?),
-        _ => None,
-    };
+fn describe(printer: &Printer, dataset: &Dataset, source: &DataSource, fingerprint: &str) -> Result<()> {
+    let entry = source.set().map(SetName::entry);
     let title = entry.map_or("Your own data", |entry| entry.title);
     printer.line(printer.paint(Style::Heading, title))?;
     printer.line(format!("name     {}", dataset.name))?;
@@ -80,17 +78,11 @@ fn describe(printer: &Printer, dataset: &Dataset, data: &Data) -> Result<()> {
         let more = if keys.names.len() > shown.len() { ", ..." } else { "" };
         printer.line(format!("keys     {}: {}{more}", plural(keys.names.len(), "natural key"), shown.join(", ")))?;
     }
-    match &data.source {
-        Source::Folder(folder) => printer.line(format!("source   {}", absolute(&folder.dir)?))?,
-        Source::Table(table) => printer.line(format!("source   {}", absolute(&table.train)?))?,
-        Source::Named { .. } => {
-            if let Some(entry) = entry {
-                printer.line(format!("licence  {}", entry.licence))?;
-                printer.line(format!("source   {}", entry.source))?;
-            }
-        }
+    if let Some(entry) = entry {
+        printer.line(format!("licence  {}", entry.licence))?;
     }
-    printer.line(format!("sha256   {}", dataset.fingerprint()))?;
+    printer.line(format!("source   {}", origin(source, entry)?))?;
+    printer.line(format!("sha256   {fingerprint}"))?;
     printer.line("")?;
     for line in classes(dataset).lines(printer) {
         printer.line(line)?;
@@ -98,16 +90,17 @@ fn describe(printer: &Printer, dataset: &Dataset, data: &Data) -> Result<()> {
     Ok(())
 }
 
-fn as_json(dataset: &Dataset, data: &Data, skipped: &Skipped) -> Result<serde_json::Value> {
-    let entry = match &data.source {
-        Source::Named { name, .. } => Some(find(name)?),
-        _ => None,
-    };
-    let path = match &data.source {
-        Source::Folder(folder) => Some(absolute(&folder.dir)?),
-        Source::Table(table) => Some(absolute(&table.train)?),
-        Source::Named { .. } => None,
-    };
+/// Where the data come from.
+fn origin(source: &DataSource, entry: Option<&CatalogueEntry>) -> Result<String> {
+    match source {
+        DataSource::Folder(folder) => absolute(&folder.path),
+        DataSource::Csv(table) | DataSource::Jsonl(table) => absolute(&table.train),
+        DataSource::Named(_) => Ok(entry.map_or(String::new(), |entry| entry.source.to_string())),
+    }
+}
+
+fn as_json(dataset: &Dataset, source: &DataSource, skipped: &Skipped, fingerprint: &str) -> Result<serde_json::Value> {
+    let entry = source.set().map(SetName::entry);
     let split = |split: &Split| {
         json!({
             "samples": split.len(),
@@ -120,14 +113,14 @@ fn as_json(dataset: &Dataset, data: &Data, skipped: &Skipped) -> Result<serde_js
         "title": entry.map(|entry| entry.title),
         "task": entry.map(|entry| entry.task),
         "licence": entry.map(|entry| entry.licence),
-        "source": entry.map_or(path, |entry| Some(entry.source.to_string())),
+        "source": origin(source, entry)?,
         "sample": dataset.shape.to_string(),
         "classes": dataset.classes,
         "train": split(&dataset.train),
         "test": split(&dataset.test),
         "keys": dataset.train.keys.as_ref().map(|keys| keys.names.len()),
         "left-out": skipped.count,
-        "sha256": dataset.fingerprint(),
+        "sha256": fingerprint,
     }))
 }
 

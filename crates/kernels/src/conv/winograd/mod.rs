@@ -18,8 +18,8 @@ use super::correlate::Start;
 use super::pass::Walk;
 use crate::simd::Isa;
 use patch::Patch;
-use patches::{Gradients, Inputs, Outputs, SKEW, Strip};
-use product::{Gather, Multiply};
+use patches::{GradientPatches, InputPatches, OutputPatches, SKEW, Strip};
+use product::{GatherProducts, Multiply};
 pub(super) use weights::{Pack, Settle};
 
 /// Bytes of transformed patches that are worked on at a time, and how many patches at least. The weight gradient takes
@@ -34,7 +34,7 @@ const MAX_WEIGHTS: usize = 256 * 256 * 36;
 
 /// Which outputs come from which patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum PatchForm {
     /// F(2x2, 3x3)
     TwoOfThree,
     /// F(4x4, 3x3)
@@ -48,12 +48,12 @@ pub(super) enum Form {
 /// Calls a generic function with the patch of a form.
 macro_rules! with_patch {
     ($form:expr, $object:ident . $function:ident ( $($argument:expr),* )) => {{
-        use $crate::conv::winograd::{Form, patch};
+        use $crate::conv::winograd::{PatchForm, patch};
         match $form {
-            Form::TwoOfThree => $object.$function::<patch::SquareTwoOfThree, _>($($argument),*),
-            Form::FourOfThree => $object.$function::<patch::SquareFourOfThree, _>($($argument),*),
-            Form::TwoOfFive => $object.$function::<patch::SquareTwoOfFive, _>($($argument),*),
-            Form::FourInLine => $object.$function::<patch::LineFourOfFive, _>($($argument),*),
+            PatchForm::TwoOfThree => $object.$function::<patch::SquareTwoOfThree, _>($($argument),*),
+            PatchForm::FourOfThree => $object.$function::<patch::SquareFourOfThree, _>($($argument),*),
+            PatchForm::TwoOfFive => $object.$function::<patch::SquareTwoOfFive, _>($($argument),*),
+            PatchForm::FourInLine => $object.$function::<patch::LineFourOfFive, _>($($argument),*),
         }
     }};
 }
@@ -78,7 +78,7 @@ impl Sides {
     }
 }
 
-impl Form {
+impl PatchForm {
     const ALL: [Self; 4] = [Self::TwoOfThree, Self::FourOfThree, Self::TwoOfFive, Self::FourInLine];
 
     fn sides(self) -> Sides {
@@ -105,7 +105,7 @@ impl Form {
 
 /// What is correlated, for [`Winograd::fastest`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Task {
+pub(super) struct PatchTask {
     /// Channels that are read, and that are made.
     pub(super) channels: (usize, usize),
     pub(super) kernel: usize,
@@ -120,7 +120,7 @@ pub(super) struct Task {
 /// A correlation of stride 1 that is done by patches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Winograd {
-    form: Form,
+    form: PatchForm,
     /// Rows and columns of patches.
     rows: usize,
     columns: usize,
@@ -136,14 +136,14 @@ pub(super) struct Winograd {
 
 impl Winograd {
     /// The fastest way, if one is faster than the plain sum.
-    pub(super) fn fastest(task: Task, lanes: usize) -> Option<Self> {
-        let fitting = Form::ALL.into_iter().filter(|form| form.fits(task.kernel, task.target));
+    pub(super) fn fastest(task: PatchTask, lanes: usize) -> Option<Self> {
+        let fitting = PatchForm::ALL.into_iter().filter(|form| form.fits(task.kernel, task.target));
         let found = fitting.map(|form| Self::new(form, task, lanes)).filter(|found| found.weights() <= MAX_WEIGHTS);
         let fastest = found.min_by_key(Self::work)?;
         (task.multiply_adds as f64 >= GAIN * fastest.work() as f64).then_some(fastest)
     }
 
-    fn new(form: Form, task: Task, lanes: usize) -> Self {
+    fn new(form: PatchForm, task: PatchTask, lanes: usize) -> Self {
         let Sides { outputs, taps, .. } = form.sides();
         let (height, width) = task.target;
         let (rows, columns) = (height / outputs.0, width.div_ceil(outputs.1));
@@ -205,7 +205,7 @@ impl Winograd {
 }
 
 /// The forward pass, or the input gradient with the sides swapped.
-pub(super) struct Correlate<'a> {
+pub(super) struct PatchCorrelate<'a> {
     pub(super) shape: &'a Winograd,
     pub(super) target: &'a mut [f32],
     pub(super) to: Walk,
@@ -218,21 +218,21 @@ pub(super) struct Correlate<'a> {
     pub(super) scratch: &'a mut [f32],
 }
 
-impl Correlate<'_> {
+impl PatchCorrelate<'_> {
     pub(super) fn run(self, isa: Isa) {
         let Self { shape, target, to, source, from, packed, start, groups, scratch } = self;
         for rows in shape.strips(groups, STRIP_BYTES) {
             let (before, after) = (Strip::sources(shape, from, rows), Strip::targets(shape, to, rows));
             let (v, m) = scratch.split_at_mut(shape.parts() * before.step());
-            isa.run(Inputs { strip: before, v, source });
+            isa.run(InputPatches { strip: before, v, source });
             isa.run(Multiply { m, v, w: packed, before, after });
-            isa.run(Outputs { strip: after, target, m, start });
+            isa.run(OutputPatches { strip: after, target, m, start });
         }
     }
 }
 
 /// sums `[part][out][tap][in]` += the transformed gradient of the weights, over all groups.
-pub(super) struct WeightGradient<'a> {
+pub(super) struct PatchWeightGradient<'a> {
     pub(super) shape: &'a Winograd,
     pub(super) sums: &'a mut [f32],
     pub(super) x: &'a [f32],
@@ -244,15 +244,15 @@ pub(super) struct WeightGradient<'a> {
     pub(super) scratch: &'a mut [f32],
 }
 
-impl WeightGradient<'_> {
+impl PatchWeightGradient<'_> {
     pub(super) fn run(self, isa: Isa) {
         let Self { shape, sums, x, from, d_y, gradient, groups, scratch } = self;
         for rows in shape.strips(groups, GRADIENT_BYTES) {
             let (before, after) = (Strip::sources(shape, from, rows), Strip::targets(shape, gradient, rows));
             let (v, u) = scratch.split_at_mut(shape.parts() * before.step());
-            isa.run(Inputs { strip: before, v, source: x });
-            isa.run(Gradients { strip: after, u, gradient: d_y });
-            isa.run(Gather { sums, u, v, before, after });
+            isa.run(InputPatches { strip: before, v, source: x });
+            isa.run(GradientPatches { strip: after, u, gradient: d_y });
+            isa.run(GatherProducts { sums, u, v, before, after });
         }
     }
 }
@@ -261,20 +261,20 @@ impl WeightGradient<'_> {
 mod tests {
     use super::*;
 
-    fn form(channels: (usize, usize), kernel: usize, side: usize, pad: usize) -> Option<Form> {
+    fn form(channels: (usize, usize), kernel: usize, side: usize, pad: usize) -> Option<PatchForm> {
         let made = side + 2 * pad + 1 - kernel;
         let multiply_adds = channels.0 * channels.1 * kernel * kernel * made * made;
-        let task = Task { channels, kernel, target: (made, made), source_rows: (pad, side), multiply_adds };
+        let task = PatchTask { channels, kernel, target: (made, made), source_rows: (pad, side), multiply_adds };
         Winograd::fastest(task, 8).map(|found| found.form)
     }
 
     #[test]
     fn few_channels_go_by_lines_and_many_by_squares() {
-        assert_eq!(form((3, 6), 5, 32, 0), Some(Form::FourInLine));
-        assert_eq!(form((6, 16), 5, 14, 0), Some(Form::FourInLine));
-        assert_eq!(form((32, 64), 5, 14, 0), Some(Form::TwoOfFive));
-        assert_eq!(form((64, 64), 3, 32, 1), Some(Form::FourOfThree));
-        assert_eq!(form((64, 64), 3, 6, 1), Some(Form::TwoOfThree));
+        assert_eq!(form((3, 6), 5, 32, 0), Some(PatchForm::FourInLine));
+        assert_eq!(form((6, 16), 5, 14, 0), Some(PatchForm::FourInLine));
+        assert_eq!(form((32, 64), 5, 14, 0), Some(PatchForm::TwoOfFive));
+        assert_eq!(form((64, 64), 3, 32, 1), Some(PatchForm::FourOfThree));
+        assert_eq!(form((64, 64), 3, 6, 1), Some(PatchForm::TwoOfThree));
         assert_eq!(form((3, 6), 7, 32, 0), None);
         assert_eq!(form((1, 1), 5, 28, 0), None);
     }

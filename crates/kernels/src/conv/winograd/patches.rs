@@ -25,7 +25,7 @@ pub(super) struct Strip<'a> {
 }
 
 /// A row of patches of one channel.
-struct Line {
+struct PatchLine {
     channel: usize,
     /// Where its first pixel stands, and its first patch.
     pixel: usize,
@@ -59,7 +59,7 @@ impl<'a> Strip<'a> {
 
     /// Every row of patches, which are `apart` pixels from one to the next below.
     #[inline(always)]
-    fn lines(&self, apart: usize) -> impl Iterator<Item = Line> + use<> {
+    fn lines(&self, apart: usize) -> impl Iterator<Item = PatchLine> + use<> {
         let (first, rows, walk, inside) = (self.first, self.rows, self.walk, self.inside);
         let (all, several) = (self.shape.rows, self.shape.taps() == 1);
         let patches = self.shape.columns * self.shape.lanes;
@@ -68,7 +68,7 @@ impl<'a> Strip<'a> {
             let group = if several { first + row } else { first } / all;
             let down = (first + row - group * all) * apart * walk.row;
             let pixel = walk.base + group * walk.group + channel * walk.channel + down;
-            Line { channel, pixel, patch: line * patches, is_border: row < inside.0 || row >= inside.1 }
+            PatchLine { channel, pixel, patch: line * patches, is_border: row < inside.0 || row >= inside.1 }
         })
     }
 
@@ -85,13 +85,13 @@ impl<'a> Strip<'a> {
 }
 
 /// v = B' d B of every patch of inputs d.
-pub(super) struct Inputs<'a> {
+pub(super) struct InputPatches<'a> {
     pub(super) strip: Strip<'a>,
     pub(super) v: &'a mut [f32],
     pub(super) source: &'a [f32],
 }
 
-impl Kernel for Inputs<'_> {
+impl Kernel for InputPatches<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -100,7 +100,7 @@ impl Kernel for Inputs<'_> {
     }
 }
 
-impl Inputs<'_> {
+impl InputPatches<'_> {
     #[inline(always)]
     fn transform<P: Patch, S: Simd>(self, simd: S) {
         let Self { strip, v, source } = self;
@@ -133,13 +133,13 @@ impl Inputs<'_> {
 }
 
 /// u = A dy A' of every patch of output gradients dy.
-pub(super) struct Gradients<'a> {
+pub(super) struct GradientPatches<'a> {
     pub(super) strip: Strip<'a>,
     pub(super) u: &'a mut [f32],
     pub(super) gradient: &'a [f32],
 }
 
-impl Kernel for Gradients<'_> {
+impl Kernel for GradientPatches<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -148,7 +148,7 @@ impl Kernel for Gradients<'_> {
     }
 }
 
-impl Gradients<'_> {
+impl GradientPatches<'_> {
     #[inline(always)]
     fn transform<P: Patch, S: Simd>(self, simd: S) {
         let Self { strip, u, gradient } = self;
@@ -182,14 +182,14 @@ impl Gradients<'_> {
 }
 
 /// target = start + A' m A of every patch.
-pub(super) struct Outputs<'a> {
+pub(super) struct OutputPatches<'a> {
     pub(super) strip: Strip<'a>,
     pub(super) target: &'a mut [f32],
     pub(super) m: &'a [f32],
     pub(super) start: Start<'a>,
 }
 
-impl Kernel for Outputs<'_> {
+impl Kernel for OutputPatches<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -198,7 +198,7 @@ impl Kernel for Outputs<'_> {
     }
 }
 
-impl Outputs<'_> {
+impl OutputPatches<'_> {
     #[inline(always)]
     fn transform<P: Patch, S: Simd>(self, simd: S) {
         let Self { strip, target, m, start } = self;

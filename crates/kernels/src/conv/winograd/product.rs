@@ -26,7 +26,13 @@ impl Kernel for Multiply<'_> {
     fn run<S: Simd>(self, simd: S) {
         let Self { m, v, w, before, after } = self;
         let (sources, targets, taps) = (before.channels, after.channels, before.shape.taps());
-        let job = Job { sources, taps, columns: before.shape.columns, read: before.patches(), made: after.patches() };
+        let job = ProductSizes {
+            sources,
+            taps,
+            columns: before.shape.columns,
+            read: before.patches(),
+            made: after.patches(),
+        };
         // Whether every tap of every patch is needed.
         let whole = before.inside == (0, before.rows);
         for part in 0..before.shape.parts() {
@@ -55,7 +61,7 @@ impl Kernel for Multiply<'_> {
 
 /// Sizes of a product.
 #[derive(Clone, Copy)]
-struct Job {
+struct ProductSizes {
     sources: usize,
     taps: usize,
     /// Patches from one row to the next.
@@ -65,7 +71,7 @@ struct Job {
     made: usize,
 }
 
-impl Job {
+impl ProductSizes {
     /// The taps that some of the patches `first..first + n` need, if only these rows are no border.
     #[inline(always)]
     fn needed(&self, inside: Option<(usize, usize)>, first: usize, n: usize) -> Range<usize> {
@@ -83,7 +89,7 @@ unsafe fn product<S: Simd, const OC: usize>(
     m: *mut f32,
     v: *const f32,
     w: *const f32,
-    job: Job,
+    job: ProductSizes,
     inside: Option<(usize, usize)>,
 ) {
     let mut patch = 0;
@@ -91,16 +97,16 @@ unsafe fn product<S: Simd, const OC: usize>(
     unsafe {
         if S::REGISTER_COUNT >= 32 {
             while patch + 4 <= job.made {
-                product_tile::<S, OC, 4>(simd, m, v, w, job, job.needed(inside, patch, 4), patch);
+                product_tile::<S, OC, 4>(simd, (m, v, w), job, job.needed(inside, patch, 4), patch);
                 patch += 4;
             }
         }
         while patch + 2 <= job.made {
-            product_tile::<S, OC, 2>(simd, m, v, w, job, job.needed(inside, patch, 2), patch);
+            product_tile::<S, OC, 2>(simd, (m, v, w), job, job.needed(inside, patch, 2), patch);
             patch += 2;
         }
         if patch < job.made {
-            product_tile::<S, OC, 1>(simd, m, v, w, job, job.needed(inside, patch, 1), patch);
+            product_tile::<S, OC, 1>(simd, (m, v, w), job, job.needed(inside, patch, 1), patch);
         }
     }
 }
@@ -108,10 +114,8 @@ unsafe fn product<S: Simd, const OC: usize>(
 #[inline(always)]
 unsafe fn product_tile<S: Simd, const OC: usize, const PX: usize>(
     simd: S,
-    m: *mut f32,
-    v: *const f32,
-    w: *const f32,
-    job: Job,
+    (m, v, w): (*mut f32, *const f32, *const f32),
+    job: ProductSizes,
     taps: Range<usize>,
     patch: usize,
 ) {
@@ -146,7 +150,7 @@ unsafe fn product_tile<S: Simd, const OC: usize, const PX: usize>(
 }
 
 /// sums `[part][out][tap][in]` += u `[part][out][patch]` * v `[part][in][patch]`, over patches and lanes.
-pub(super) struct Gather<'a> {
+pub(super) struct GatherProducts<'a> {
     pub(super) sums: &'a mut [f32],
     pub(super) u: &'a [f32],
     pub(super) v: &'a [f32],
@@ -154,14 +158,20 @@ pub(super) struct Gather<'a> {
     pub(super) after: Strip<'a>,
 }
 
-impl Kernel for Gather<'_> {
+impl Kernel for GatherProducts<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Self { sums, u, v, before, after } = self;
         let (sources, outputs, taps) = (before.channels, after.channels, before.shape.taps());
-        let job = Job { sources, taps, columns: before.shape.columns, read: before.patches(), made: after.patches() };
+        let job = ProductSizes {
+            sources,
+            taps,
+            columns: before.shape.columns,
+            read: before.patches(),
+            made: after.patches(),
+        };
         for part in 0..before.shape.parts() {
             let mut first = 0;
             for block in blocks(outputs, 4) {
@@ -190,7 +200,7 @@ unsafe fn scalars<S: Simd, const OC: usize, const MOST: usize>(
     sums: *mut f32,
     u: *const f32,
     v: *const f32,
-    job: Job,
+    job: ProductSizes,
 ) {
     // How many there are, how far apart in v (in patches) and in the sums.
     let (inputs, taps) = ((job.sources, job.read, 1), (job.taps, job.columns, job.sources));

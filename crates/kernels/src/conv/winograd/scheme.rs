@@ -247,9 +247,13 @@ mod tests {
     use crate::simd::{Isa, Kernel};
 
     /// Runs every transform over plain numbers held in a vector's first lane.
-    struct Outputs<F, const P: usize, const M: usize, const K: usize>([f32; P], [f32; K], std::marker::PhantomData<F>);
+    struct SchemeOutputs<F, const P: usize, const M: usize, const K: usize>(
+        [f32; P],
+        [f32; K],
+        std::marker::PhantomData<F>,
+    );
 
-    impl<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize> Kernel for Outputs<F, P, M, K> {
+    impl<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize> Kernel for SchemeOutputs<F, P, M, K> {
         type Output = [f32; M];
 
         fn run<S: Simd>(self, simd: S) -> [f32; M] {
@@ -267,7 +271,7 @@ mod tests {
         let d: [f32; P] = std::array::from_fn(|i| (i as f32 * 1.7).sin());
         let g: [f32; K] = std::array::from_fn(|i| (i as f32 * 2.3 + 1.0).cos());
         for isa in Isa::available() {
-            let found = isa.run(Outputs::<F, P, M, K>(d, g, std::marker::PhantomData));
+            let found = isa.run(SchemeOutputs::<F, P, M, K>(d, g, std::marker::PhantomData));
             for (i, y) in found.into_iter().enumerate() {
                 let wanted: f32 = (0..K).map(|k| d[i + k] * g[k]).sum();
                 assert!((y - wanted).abs() < 2e-6, "output {i} of {M}: {y} instead of {wanted}");

@@ -1,0 +1,16 @@
+//! What everything runs on.
+
+use anyhow::{Context, Result};
+use fedelity_experiment::Resources;
+use fedelity_nn::engine_named;
+
+/// The variable that chooses the engine, by its instruction set.
+const VARIABLE: &str = "FEDELITY_ISA";
+
+/// The engine that the environment names, or the fastest one of this machine.
+pub(crate) fn resources() -> Result<Resources> {
+    match std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
+        None => Ok(Resources::default()),
+        Some(name) => Ok(Resources::on(engine_named(&name.to_string_lossy()).context(VARIABLE)?)),
+    }
+}

@@ -1,0 +1,10 @@
+//! Files that commands write.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Writes a file: whole, or not at all.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    fedelity_files::write(path, bytes).with_context(|| format!("{}: cannot write", path.display()))
+}

@@ -1,0 +1,105 @@
+//! The options of every command that takes a configuration.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow};
+use fedelity_data::SetName;
+use fedelity_data::catalogue::{self, CatalogueEntry};
+use fedelity_experiment::{Document, Settings};
+use fedelity_keys::nearest;
+
+use crate::printer::Printer;
+
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Overrides {
+    /// Override a key of the configuration: a dotted path and a TOML value.
+    ///
+    /// Words need no quotes. May be given several times. Examples: rounds=5, optimizer.lr=0.05,
+    /// model.name=ntd-cnn, seeds=[1,2,3]. `fedelity keys` lists all keys.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// Folder that holds the data sets [default: FEDELITY_DATA, then data.dir of the configuration].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+
+    /// Leave out images and rows that cannot be used, and count them, instead of stopping at the first.
+    #[arg(long)]
+    pub(crate) skip_bad: bool,
+}
+
+impl Overrides {
+    /// Reads the file, if there is one, and applies the options.
+    pub(crate) fn document(&self, file: Option<&Path>) -> Result<Document> {
+        let mut document = file.map_or_else(|| Ok(Document::default()), Document::read)?;
+        for assignment in &self.set {
+            document.set(assignment)?;
+        }
+        place_data(&mut document, self.data_dir.as_deref())?;
+        if self.skip_bad {
+            document.put(&["data", "skip-bad"], toml::Value::Boolean(true), "--skip-bad")?;
+        }
+        Ok(document)
+    }
+
+    /// The configuration that `what` stands for: a file, or the name of data that `option` gave.
+    pub(crate) fn data_document(&self, what: &str, option: &'static str) -> Result<Document> {
+        let file = Path::new(what);
+        let is_file = file.extension().is_some_and(|end| end == "toml") || file.is_file();
+        let mut document = self.document(is_file.then_some(file))?;
+        if !is_file {
+            if !fedelity_data::DataSource::OWN.contains(&what) {
+                find(what)?;
+            }
+            document.put(&["data", "name"], what.into(), option)?;
+        }
+        Ok(document)
+    }
+
+    /// What describes a model file that does not say how it was made: a model and the data it is for.
+    pub(crate) fn foreign(&self, model: Option<&str>, data: Option<&str>) -> Result<Option<Document>> {
+        let (Some(model), Some(data)) = (model, data) else { return Ok(None) };
+        let mut document = self.data_document(data, "--data")?;
+        document.put(&["model", "name"], model.into(), "--model")?;
+        Ok(Some(document))
+    }
+}
+
+/// Names the folder of the data: that of an option, or of the environment.
+pub(crate) fn place_data(
+    document: &mut Document,
+    data_dir: Option<&Path>,
+) -> Result<(), fedelity_experiment::ExperimentError> {
+    let from_environment = std::env::var_os("FEDELITY_DATA").filter(|dir| !dir.is_empty());
+    if let Some(dir) = data_dir {
+        document.put(&["data", "dir"], path_value(dir), "--data-dir")?;
+    } else if let Some(dir) = from_environment
+        && document.table().get("data").is_none_or(toml::Value::is_table)
+    {
+        document.put(&["data", "dir"], path_value(Path::new(&dir)), "FEDELITY_DATA")?;
+    }
+    Ok(())
+}
+
+/// The settings of a configuration; what was decided that the user may not expect is said.
+pub(crate) fn settings(document: &Document, printer: &Printer) -> Result<Settings> {
+    let settings = Settings::read(document)?;
+    settings.notes.iter().for_each(|note| printer.warn(note));
+    Ok(settings)
+}
+
+/// The entry of a name, or the nearest name.
+pub(crate) fn find(name: &str) -> Result<&'static CatalogueEntry> {
+    let names = SetName::NAMES;
+    let begins: Vec<&str> = names.iter().filter(|known| known.starts_with(&format!("{name}-"))).copied().collect();
+    catalogue::find(name).map_err(|error| match nearest(name, &names) {
+        _ if !begins.is_empty() => anyhow!("{error}; did you mean one of {}?", begins.join(", ")),
+        Some(guess) => anyhow!("{error}; did you mean '{guess}'?"),
+        None => anyhow!("{error}"),
+    })
+}
+
+/// A path as a value of a configuration.
+pub(crate) fn path_value(path: &Path) -> toml::Value {
+    toml::Value::String(path.display().to_string())
+}

@@ -1,0 +1,265 @@
+//! A sweep as it goes on: a table on the terminal, a row for each setting.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fedelity_experiment::{Job, JobEnd};
+use fedelity_record::Status;
+use fedelity_report::{MeanSd, spread};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::printer::Printer;
+use crate::view::sparkline::{scale, sparkline};
+use crate::view::table::{Align, Table};
+use crate::view::terminal;
+
+/// Blocks of a curve.
+const CURVE: usize = 10;
+/// Columns that the table has beside the name of a setting.
+const TAKEN: usize = 56;
+/// Steps of the bar that a run takes.
+const STEPS: u64 = 1_000;
+
+/// The table of a sweep. Nothing is shown where output is not a terminal.
+pub(crate) struct Board {
+    printer: Printer,
+    screen: MultiProgress,
+    bar: ProgressBar,
+    lines: Vec<ProgressBar>,
+    state: Mutex<BoardState>,
+}
+
+struct BoardState {
+    rows: Vec<Row>,
+    ended: usize,
+    of: usize,
+}
+
+/// One setting.
+#[derive(Default)]
+struct Row {
+    label: String,
+    seeds: usize,
+    /// Accuracies of runs that ended.
+    finals: Vec<f64>,
+    ended: usize,
+    diverged: usize,
+    failed: usize,
+    /// By seed: the round, how many there are, the accuracies.
+    running: BTreeMap<u64, (u64, u64, Vec<f64>)>,
+    /// The accuracies of the run that was last heard of.
+    curve: Vec<f64>,
+}
+
+impl Board {
+    pub(crate) fn new(printer: &Printer, jobs: &[Job]) -> Self {
+        let mut rows: Vec<Row> = Vec::new();
+        for job in jobs {
+            match rows.iter_mut().find(|row| row.label == job.label) {
+                Some(row) => row.seeds += 1,
+                None => rows.push(Row { label: job.label.clone(), seeds: 1, ..Row::default() }),
+            }
+        }
+        let target = if printer.live() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let screen = MultiProgress::with_draw_target(target);
+        let style = |template: &str| {
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
+        };
+        // The heading and, below the rows, a line on those that do not fit.
+        let room = terminal::height().unwrap_or(24).saturating_sub(4).max(4);
+        let shown = if printer.live() { (rows.len() + 1).min(room) } else { 0 };
+        let line = |_| screen.add(ProgressBar::new(1).with_style(style("{wide_msg}")));
+        let lines = (0..shown).map(line).collect();
+        let bar = screen.add(ProgressBar::new(STEPS * jobs.len() as u64));
+        bar.set_style(style("{prefix}  {wide_bar}  {eta} left"));
+        let board = Self {
+            printer: *printer,
+            screen,
+            bar,
+            lines,
+            state: Mutex::new(BoardState { rows, ended: 0, of: jobs.len() }),
+        };
+        board.draw(&board.lock());
+        board
+    }
+
+    /// A run had a round.
+    pub(crate) fn round(&self, job: &Job, round: u64, of: u64, accuracy: Option<f64>) {
+        let mut state = self.lock();
+        let Some(row) = state.rows.iter_mut().find(|row| row.label == job.label) else { return };
+        let run = row.running.entry(job.seed).or_default();
+        run.2.extend(accuracy);
+        (run.0, run.1) = (round, of);
+        row.curve = run.2.clone();
+        self.draw(&state);
+    }
+
+    /// A run ended.
+    pub(crate) fn ended(&self, job: &Job, end: &JobEnd) {
+        let mut state = self.lock();
+        state.ended += 1;
+        let Some(row) = state.rows.iter_mut().find(|row| row.label == job.label) else { return };
+        row.running.remove(&job.seed);
+        match end {
+            JobEnd::Failed(_) | JobEnd::Interrupted => row.failed += 1,
+            JobEnd::Before(summary) | JobEnd::Now(summary) => {
+                row.ended += 1;
+                row.diverged += usize::from(matches!(summary.status, Status::Diverged { .. }));
+                row.finals.extend(summary.final_accuracy);
+            }
+        }
+        if matches!(end, JobEnd::Before(_)) {
+            // It took no time, and the time that is left must not be worked out from it.
+            self.bar.dec_length(STEPS);
+        }
+        self.draw(&state);
+    }
+
+    /// Prints something with the table out of the way.
+    pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.screen.suspend(print)
+    }
+
+    /// Says something with the table out of the way, from anywhere.
+    pub(crate) fn speaker(&self) -> impl Fn(&str) + Send + use<> {
+        let (screen, printer) = (self.screen.clone(), self.printer);
+        move |text| screen.suspend(|| printer.say(text))
+    }
+
+    /// Takes the table away.
+    pub(crate) fn clear(&self) {
+        self.lines.iter().chain([&self.bar]).for_each(ProgressBar::finish_and_clear);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BoardState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn draw(&self, state: &BoardState) {
+        if self.lines.is_empty() {
+            return;
+        }
+        let text = state.lines(&self.printer, terminal::width(), self.lines.len());
+        for (line, text) in self.lines.iter().zip(text.into_iter().chain(std::iter::repeat(String::new()))) {
+            line.set_message(text);
+        }
+        let skipped = state.of as u64 - self.bar.length().unwrap_or(0) / STEPS;
+        let parts = state.rows.iter().flat_map(|row| row.running.values());
+        let part: u64 = parts.map(|(round, of, _)| STEPS * round / (*of).max(1)).sum();
+        self.bar.set_prefix(format!("{} of {} runs", state.ended, state.of));
+        self.bar.set_position(STEPS * (state.ended as u64).saturating_sub(skipped) + part);
+    }
+}
+
+impl BoardState {
+    /// The table in at most `height` lines: what runs first, then what waits, then what is done.
+    fn lines(&self, printer: &Printer, width: usize, height: usize) -> Vec<String> {
+        let order = |row: &Row| match row {
+            _ if !row.running.is_empty() => 0,
+            _ if row.ended + row.failed < row.seeds => 1,
+            _ => 2,
+        };
+        let room = height.saturating_sub(1);
+        let mut chosen: Vec<usize> = (0..self.rows.len()).collect();
+        let left = self.rows.len() > room;
+        if left {
+            chosen.sort_by_key(|&i| order(&self.rows[i]));
+            chosen.truncate(room.saturating_sub(1));
+            chosen.sort_unstable();
+        }
+        let mut table = Table::new(&[
+            ("setting", Align::Left),
+            ("seeds", Align::Right),
+            ("accuracy %", Align::Right),
+            ("curve", Align::Left),
+            ("now", Align::Left),
+        ]);
+        for &i in &chosen {
+            table.row(self.rows[i].cells(width.saturating_sub(TAKEN).max(12)));
+        }
+        let mut lines = table.lines(printer);
+        if left {
+            let hidden = || (0..self.rows.len()).filter(|i| !chosen.contains(i)).map(|i| order(&self.rows[i]));
+            let (waiting, done) = (hidden().filter(|&order| order < 2).count(), hidden().filter(|&o| o == 2).count());
+            lines.push(format!("and {waiting} more to do, {done} done"));
+        }
+        lines
+    }
+}
+
+impl Row {
+    fn cells(&self, room: usize) -> [String; 5] {
+        let mut label: String = self.label.chars().take(room).collect();
+        if self.label.chars().count() > room {
+            label.pop();
+            label.push('…');
+        }
+        let accuracy = spread(MeanSd::of(&self.finals), 100.0, 2);
+        let curve = sparkline(&self.curve, CURVE, scale(self.curve.iter().copied()));
+        [label, format!("{}/{}", self.ended, self.seeds), accuracy, curve, self.now()]
+    }
+
+    fn now(&self) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        if let Some((seed, (round, of, accuracies))) = self.running.first_key_value() {
+            let accuracy = accuracies.last().map_or(String::new(), |last| format!(" {:.1} %", 100.0 * last));
+            let least = self.running.values().map(|(round, ..)| *round).min().unwrap_or(*round);
+            parts.push(match self.running.len() {
+                1 => format!("{round}/{of}{accuracy} (seed {seed})"),
+                n => format!("{n} running, {least}/{of}"),
+            });
+        }
+        let counts = [(self.failed, "failed"), (self.diverged, "diverged")];
+        parts.extend(counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
+        if parts.is_empty() {
+            return if self.ended == self.seeds { "done" } else { "waiting" }.to_string();
+        }
+        parts.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fedelity_record::Summary;
+
+    use super::*;
+    use crate::printer::When;
+
+    fn job(label: &str, seed: u64) -> Job {
+        Job { folder: format!("{label}/{seed}"), label: label.to_string(), set: Vec::new(), seed }
+    }
+
+    #[test]
+    fn a_table_of_eighty_columns_that_fits_the_screen() {
+        let printer = Printer::new(When::Never, true, false);
+        let jobs: Vec<Job> = (0..30)
+            .flat_map(|i| {
+                [1, 2].map(|seed| job(&format!("fedavg alpha=0.{i:02} a-very-long-key-of-a-method=12345"), seed))
+            })
+            .collect();
+        let board = Board::new(&printer, &jobs);
+        for round in 1..=4 {
+            board.round(&jobs[0], round, 30, Some(0.1 * round as f64));
+            board.round(&jobs[6], round, 30, None);
+            board.round(&jobs[7], round + 1, 30, None);
+            board.round(&jobs[59], round, 30, None);
+        }
+        let summary = |accuracy| Summary { final_accuracy: Some(accuracy), ..Summary::default() };
+        board.ended(&jobs[0], &JobEnd::Now(summary(0.5)));
+        board.ended(&jobs[1], &JobEnd::Before(summary(0.7)));
+        board.ended(&jobs[2], &JobEnd::Failed("no".to_string()));
+        let state = board.lock();
+        let lines = state.lines(&printer, 80, 12);
+        let text = lines.join("\n");
+        assert_eq!(lines.len(), 12, "{text}");
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");
+        for part in ["4/30 (seed 2)", "2 running, 4/30", "1 failed", "waiting", "and 19 more to do, 1 done", "…"] {
+            assert!(text.contains(part), "{part:?} in {text}");
+        }
+        assert!(!text.contains("60.00"), "what is done makes room: {text}");
+        let done = &state.lines(&printer, 80, 40)[1];
+        for part in ["2/2", "60.00 ± 14.14", "▁▃▆█", "done"] {
+            assert!(done.contains(part), "{part:?} in {done:?}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Who holds what, as blocks of shade: rows are clients, columns classes.
+
+use crate::printer::{Printer, Style};
+use crate::view::units::thousands;
+
+/// What is drawn.
+pub(crate) struct Heatmap<'a> {
+    /// Samples, `[client][class]`.
+    pub(crate) counts: &'a [Vec<u32>],
+    /// Columns that may be used.
+    pub(crate) width: usize,
+    /// Clients shown at most.
+    pub(crate) rows: usize,
+}
+
+/// Shades from nothing to the most that any client holds of any class.
+const SHADES: [char; 5] = ['·', '░', '▒', '▓', '█'];
+/// Colours of the 256-colour table beside the shades, from dark to light.
+const COLOURS: [u8; 5] = [238, 60, 67, 114, 226];
+
+impl Heatmap<'_> {
+    /// The lines of the picture and its legend.
+    pub(crate) fn lines(&self, printer: &Printer) -> Vec<String> {
+        let classes = self.counts.first().map_or(0, Vec::len);
+        let label = self.counts.len().saturating_sub(1).to_string().len().max(6);
+        let size = self.counts.iter().map(|row| thousands(total(row)).len()).max().unwrap_or(0).max(7);
+        let room = self.width.saturating_sub(label + size + 14).max(10);
+        let classes_per_cell = classes.div_ceil(room).max(1);
+        let cells = classes.div_ceil(classes_per_cell);
+        let cell_width = room.checked_div(cells).map_or(1, |width| width.clamp(1, 4));
+        let joined: Vec<Vec<u64>> = self.counts.iter().map(|row| join(row, classes_per_cell)).collect();
+        let most = joined.iter().flatten().copied().max().unwrap_or(0);
+
+        let mut lines =
+            vec![printer.paint(Style::Heading, &self.heading(label, size, cells, cell_width, classes_per_cell))];
+        for (client, row) in joined.iter().enumerate().take(self.rows) {
+            let picture: String = row.iter().map(|&n| block(n, most, cell_width, printer.colour())).collect();
+            let held = self.counts[client].iter().filter(|&&n| n > 0).count();
+            lines.push(format!(
+                "{client:>label$}  {picture}  {:>size$}  {held:>7}",
+                thousands(total(&self.counts[client]))
+            ));
+        }
+        if joined.len() > self.rows {
+            lines.push(format!(
+                "{:>label$}  {} more clients: show them with --all",
+                "...",
+                thousands(joined.len() - self.rows)
+            ));
+        }
+        lines.push(String::new());
+        lines.extend(legend(most, classes_per_cell, printer.colour()));
+        lines
+    }
+
+    fn heading(&self, label: usize, size: usize, cells: usize, cell_width: usize, classes_per_cell: usize) -> String {
+        let mut names = String::new();
+        let mut cell = 0;
+        while cell < cells {
+            let name = (cell * classes_per_cell).to_string();
+            // A name needs its own width and a gap.
+            let taken = (name.len() + 1).div_ceil(cell_width);
+            if (cell + taken) * cell_width > cells * cell_width + 1 && cell > 0 && name.len() > cell_width {
+                break;
+            }
+            names.push_str(&format!("{name:<width$}", width = taken * cell_width));
+            cell += taken;
+        }
+        let width = cells * cell_width;
+        let names: String = names.chars().take(width).collect();
+        format!("{:>label$}  {names:<width$}  {:>size$}  {:>7}", "client", "samples", "classes")
+    }
+}
+
+fn total(row: &[u32]) -> usize {
+    row.iter().map(|&n| n as usize).sum()
+}
+
+fn join(row: &[u32], classes_per_cell: usize) -> Vec<u64> {
+    row.chunks(classes_per_cell).map(|cell| cell.iter().map(|&n| u64::from(n)).sum()).collect()
+}
+
+/// The shade of a count. The scale is a square root, so that small holdings can be seen.
+fn shade(n: u64, most: u64) -> usize {
+    (0..SHADES.len()).find(|&shade| n <= up_to(shade, most)).unwrap_or(SHADES.len() - 1)
+}
+
+/// The greatest count of a shade, which may be that of the shade before: then nothing has it.
+fn up_to(shade: usize, most: u64) -> u64 {
+    let (shade, steps) = (shade as u128, (SHADES.len() - 1) as u128);
+    (u128::from(most) * shade * shade / (steps * steps)) as u64
+}
+
+fn block(n: u64, most: u64, width: usize, colour: bool) -> String {
+    draw(shade(n, most), width, colour)
+}
+
+fn draw(shade: usize, width: usize, colour: bool) -> String {
+    let picture: String = if shade == 0 {
+        let mut cell = " ".repeat(width - 1);
+        cell.insert(width / 2, SHADES[0]);
+        cell
+    } else {
+        SHADES[shade].to_string().repeat(width)
+    };
+    if colour { format!("\x1b[38;5;{}m{picture}\x1b[0m", COLOURS[shade]) } else { picture }
+}
+
+fn legend(most: u64, classes_per_cell: usize, colour: bool) -> [String; 2] {
+    let mut parts = vec![format!("{} none", draw(0, 1, colour))];
+    for step in 1..SHADES.len() {
+        let (from, to) = (up_to(step - 1, most) + 1, up_to(step, most));
+        let range = if from == to { from.to_string() } else { format!("{from}-{to}") };
+        parts.extend((from <= to).then(|| format!("{} {range}", draw(step, 1, colour))));
+    }
+    let unit = match classes_per_cell {
+        1 => "samples of a class".to_string(),
+        n => format!("samples of {n} neighbouring classes"),
+    };
+    [format!("Shade     {}", parts.join("  ")), format!("          {unit}")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::printer::When;
+
+    fn draw_lines(counts: &[Vec<u32>], rows: usize) -> Vec<String> {
+        Heatmap { counts, width: 80, rows }.lines(&Printer::new(When::Never, false, false))
+    }
+
+    #[test]
+    fn fits_into_the_width_whatever_the_classes() {
+        for classes in [1, 2, 3, 10, 37, 62, 100, 1_000] {
+            for scale in [1, 7, 1_000] {
+                let counts: Vec<Vec<u32>> =
+                    (0..12).map(|c| (0..classes).map(|k| (c * k) % 5 * scale).collect()).collect();
+                for line in draw_lines(&counts, 100) {
+                    assert!(line.chars().count() <= 80, "{classes} classes: {} {line}", line.chars().count());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn long_lists_are_cut_and_say_so() {
+        let counts = vec![vec![1, 0]; 30];
+        let lines = draw_lines(&counts, 5);
+        assert!(lines.iter().any(|line| line.contains("25 more clients")));
+        assert!(lines[1].contains("████") && lines[1].contains('·'), "{}", lines[1]);
+    }
+
+    #[test]
+    fn shades_grow_with_counts() {
+        let shades: Vec<usize> = [0, 1, 7, 30, 60, 100].iter().map(|&n| shade(n, 100)).collect();
+        assert_eq!(shades, [0, 1, 2, 3, 4, 4]);
+        assert_eq!(shade(0, 0), 0);
+    }
+
+    #[test]
+    fn the_legend_has_the_shades_of_the_picture() {
+        for most in 1..40 {
+            let text = legend(most, 1, false)[0].clone();
+            for n in 1..=most {
+                let step = SHADES[shade(n, most)];
+                let range = text.split(step).nth(1).unwrap_or_else(|| panic!("{n} of {most}: no {step} in {text}"));
+                let range = range.split_whitespace().next().unwrap();
+                let (from, to) = range.split_once('-').unwrap_or((range, range));
+                assert!((from.parse().unwrap()..=to.parse().unwrap()).contains(&n), "{n} of {most}: {text}");
+            }
+        }
+    }
+}

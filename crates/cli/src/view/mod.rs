@@ -1,0 +1,11 @@
+//! What people see: progress, tables, pictures, numbers in words.
+
+pub(crate) mod board;
+pub(crate) mod heatmap;
+pub(crate) mod progress;
+pub(crate) mod results;
+pub(crate) mod sheet;
+pub(crate) mod sparkline;
+pub(crate) mod table;
+pub(crate) mod terminal;
+pub(crate) mod units;

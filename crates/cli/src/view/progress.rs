@@ -1,0 +1,107 @@
+//! What a waiting user sees: a bar on a terminal, a few plain lines elsewhere.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use fedelity_record::RoundRecord;
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+
+use crate::printer::Printer;
+use crate::view::units::{percent, seconds};
+
+/// Plain lines a run, about.
+const LINES: usize = 15;
+/// A plain line comes after this time at the latest.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// The progress of all runs of a study.
+pub(crate) struct Progress<'a> {
+    printer: &'a Printer,
+    bar: ProgressBar,
+    runs: usize,
+    rounds: usize,
+    /// The run in progress, from 1, and what it is called.
+    run: (usize, String),
+    accuracy: Option<f64>,
+    loss: Option<f64>,
+    elapsed: f64,
+    /// When the last plain line came.
+    told: Instant,
+}
+
+impl<'a> Progress<'a> {
+    /// For a number of runs of the same number of rounds.
+    pub(crate) fn new(printer: &'a Printer, runs: usize, rounds: usize) -> Self {
+        let bar = printer.bar((runs * rounds) as u64);
+        let style = ProgressStyle::with_template("{prefix}  {wide_bar}  {msg}{left}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .with_key("left", |state: &ProgressState, to: &mut dyn fmt::Write| {
+                // Nothing is known before the first round is done.
+                if state.pos() > 0 {
+                    let _ = write!(to, "  {:#} left", HumanDuration(state.eta()));
+                }
+            });
+        bar.set_style(style);
+        let (run, told) = ((0, String::new()), Instant::now());
+        Self { printer, bar, runs, rounds, run, accuracy: None, loss: None, elapsed: 0.0, told }
+    }
+
+    /// A run begins.
+    pub(crate) fn start(&mut self, name: String) {
+        self.run = (self.run.0 + 1, name);
+        (self.accuracy, self.loss, self.elapsed) = (None, None, 0.0);
+        self.bar.set_position(((self.run.0 - 1) * self.rounds) as u64);
+        self.bar.set_prefix(self.title());
+        self.bar.set_message(format!("round 1 of {}", self.rounds));
+        self.bar.tick();
+        if !self.printer.live() {
+            self.printer.say(self.title());
+        }
+    }
+
+    /// A round is done.
+    pub(crate) fn round(&mut self, record: &RoundRecord) {
+        self.accuracy = record.accuracy.or(self.accuracy);
+        self.loss = record.loss.or(self.loss);
+        self.elapsed += record.seconds.total();
+        let round = record.round as usize;
+        let mut text = format!("round {round} of {}", self.rounds);
+        if let Some(accuracy) = self.accuracy {
+            text.push_str(&format!("  accuracy {}", percent(accuracy)));
+        }
+        if let Some(loss) = self.loss {
+            text.push_str(&format!("  loss {loss:.3}"));
+        }
+        self.bar.set_message(text.clone());
+        self.bar.set_position(((self.run.0 - 1) * self.rounds + round) as u64);
+        if !self.printer.live() && self.is_told(round) {
+            let left = self.elapsed / round as f64
+                * (self.runs * self.rounds - ((self.run.0 - 1) * self.rounds + round)) as f64;
+            let left = if left > 0.0 { format!("  {} left", seconds(left)) } else { String::new() };
+            self.printer.say(format_args!("  {text}  {}{left}", seconds(self.elapsed)));
+            self.told = Instant::now();
+        }
+    }
+
+    /// Prints something without the bar in between.
+    pub(crate) fn pause(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn title(&self) -> String {
+        let (run, name) = &self.run;
+        if self.runs == 1 { name.clone() } else { format!("run {run} of {}: {name}", self.runs) }
+    }
+
+    /// Whether this round gets a plain line: the first, the last, some between, and any after a long silence.
+    fn is_told(&self, round: usize) -> bool {
+        let step = self.rounds.div_ceil(LINES);
+        let some = round == 1 || round == self.rounds || round.is_multiple_of(step);
+        self.printer.verbose() || some || self.told.elapsed() >= SILENCE
+    }
+}

@@ -1,0 +1,499 @@
+//! The binary as users see it: what it prints, writes and answers.
+
+use std::fs;
+
+use crate::place::{Place, TINY, files};
+use serde_json::Value;
+
+#[test]
+fn help_of_every_command_teaches() {
+    let place = Place::new();
+    let commands: &[&[&str]] = &[
+        &[],
+        &["run"],
+        &["check"],
+        &["compare"],
+        &["report"],
+        &["watch"],
+        &["sweep"],
+        &["runs"],
+        &["evaluate"],
+        &["predict"],
+        &["export"],
+        &["partition"],
+        &["methods"],
+        &["data"],
+        &["data", "list"],
+        &["data", "show"],
+        &["bench"],
+        &["bench", "client"],
+        &["bench", "peak"],
+        &["bench", "kernels"],
+        &["bench", "round"],
+        &["completions"],
+    ];
+    for command in commands {
+        let answer = place.call(&[command, &["--help"][..]].concat());
+        assert_eq!(answer.code, 0, "{command:?}");
+        assert!(answer.out.contains("Usage: fedelity"), "{}", answer.out);
+        if command.len() < 2 {
+            assert!(answer.out.contains("Examples:"), "{command:?}: {}", answer.out);
+        }
+    }
+    let version = place.call(&["--version"]);
+    assert_eq!(version.out, format!("fedelity {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(place.call(&["rum"]).code, 2);
+}
+
+#[test]
+fn completions_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let answer = Place::new().call(&["completions", shell]);
+        assert_eq!(answer.code, 0);
+        assert!(answer.out.contains("partition"), "{shell}");
+    }
+}
+
+#[test]
+fn wrong_values_are_refused_with_key_value_and_what_is_allowed() {
+    let place = Place::new();
+    let cases: &[(&str, &[&str])] = &[
+        ("rondus=3", &["unknown key 'rondus'", "did you mean 'rounds'", "--set", "evaluation"]),
+        ("clients.bacth=3", &["unknown key 'clients.bacth'", "did you mean 'clients.batch'", "per-round, fraction"]),
+        ("method.beta=3", &["unknown key 'method.beta'", "fedavg"]),
+        ("method.name=fedagv", &["method.name = \"fedagv\"", "fedavg"]),
+        ("method=3", &["method", "[[method]]", "the integer 3"]),
+        ("rounds=many", &["rounds", "the string \"many\"", "whole number"]),
+        ("rounds=0", &["rounds = 0", "at least 1"]),
+        ("rounds=2.5", &["rounds", "the number 2.5"]),
+        ("partition.clients=0", &["partition.clients = 0", "at least 1"]),
+        ("partition.clients=6001", &["partition.clients = 6001", "6000"]),
+        ("clients.per-round=21", &["clients.per-round = 21", "at most 20"]),
+        ("clients.per-round=0", &["clients.per-round = 0"]),
+        ("clients.fraction=0", &["clients.fraction = 0", "above 0 and at most 1"]),
+        ("clients.fraction=1.5", &["clients.fraction = 1.5"]),
+        ("clients.fraction=nan", &["clients.fraction = nan"]),
+        ("clients.batch=0", &["clients.batch = 0", "at least 1"]),
+        ("clients.epochs=-1", &["clients.epochs = -1", "at least 1"]),
+        ("clients.weighting=sise", &["clients.weighting", "size, uniform", "did you mean 'size'"]),
+        ("clients=3", &["clients", "[clients]", "the integer 3"]),
+        ("model.stem=cifar", &["model.stem: not a key of model.name = \"simple-cnn\""]),
+        ("model.stem=big", &["model.stem: not a key of model.name", "simple-cnn"]),
+        ("optimizer.lr=nan", &["optimizer.lr = nan", "finite number above 0"]),
+        ("optimizer.lr=inf", &["optimizer.lr = inf"]),
+        ("optimizer.lr=0", &["optimizer.lr = 0"]),
+        ("optimizer.lr=-0.1", &["optimizer.lr = -0.1"]),
+        ("optimizer.lr=1e-60", &["optimizer.lr"]),
+        ("optimizer.lr=fast", &["optimizer.lr", "the string \"fast\""]),
+        ("optimizer.momentum=1", &["optimizer.momentum = 1", "below 1"]),
+        ("optimizer.momentum=-0.1", &["optimizer.momentum = -0.1"]),
+        ("optimizer.beta1=0.9", &["optimizer.beta1", "sgd", "momentum"]),
+        ("optimizer.kind=sdg", &["optimizer.kind = \"sdg\"", "sgd, adam"]),
+        ("optimizer.weight-decay=-1", &["optimizer.weight-decay = -1"]),
+        ("optimizer.lr-decay=1.5", &["optimizer.lr-decay = 1.5"]),
+        ("optimizer.clip=0", &["optimizer.clip = 0"]),
+        ("model.name=simple-cn", &["model.name = \"simple-cn\"", "did you mean 'simple-cnn'", "ntd-cnn"]),
+        ("model.projection=1", &["model.projection", "true or false"]),
+        ("partition.kind=dirichle", &["partition.kind", "did you mean 'dirichlet'", "shards"]),
+        ("partition.alpha=0", &["partition.alpha = 0", "above 0"]),
+        ("partition.alpha=nan", &["partition.alpha = nan"]),
+        ("partition.shards=2", &["partition.shards", "dirichlet", "alpha, min-size"]),
+        ("partition.file=nowhere.json", &["nowhere.json"]),
+        ("data.name=cifar", &["data.name = \"cifar\"", "cifar10"]),
+        ("data.name=cifar10", &["cifar10", "--data-dir", "FEDELITY_DATA", "data_batch_1.bin"]),
+        ("data.dir=nowhere", &["data.dir", "nowhere", "no such folder"]),
+        ("seeds=[]", &["seeds = []", "different whole numbers"]),
+        ("seeds=[1,2,1]", &["seeds = [1, 2, 1]"]),
+        ("seeds=[-1]", &["seeds"]),
+        ("seeds=1", &["seeds = 1", "list"]),
+        ("seed=x", &["seed", "the string \"x\""]),
+        ("evaluation.every=0", &["evaluation.every = 0"]),
+        ("clients.teacher-cache=1", &["clients.teacher-cache", "true or false"]),
+        ("server=3", &["server", "[server]", "the integer 3"]),
+        ("server.auxilary=3", &["unknown key 'server.auxilary'", "did you mean 'server.auxiliary'", "byzantine"]),
+        ("server.auxiliary=-1", &["server.auxiliary = -1", "at least 0"]),
+        ("server.auxiliary-keep=3", &["server.auxiliary-keep", "true or false"]),
+        ("server.auxiliary=6000", &["server.auxiliary", "none of the 6000 training samples"]),
+        ("server.validation=1", &["server.validation = 1", "below 1"]),
+        ("server.validation=nan", &["server.validation = nan"]),
+        ("server.unlabelled=many", &["server.unlabelled", "the string \"many\""]),
+        ("server.optimizer=fedadm", &["server.optimizer = \"fedadm\"", "fedadam"]),
+        ("server.lr=1.0", &["server.lr", "fedavgm, fedadam and fedyogi"]),
+        ("server.rule=3", &["server.rule = 3", "string"]),
+        ("server.trim=0.1", &["server.trim", "trimmed-mean"]),
+        ("rounds", &["--set rounds", "KEY=VALUE"]),
+        ("seeds=[1", &["--set seeds=[1", "not a TOML value"]),
+    ];
+    for (set, expected) in cases {
+        place.refuses(&["run", "--set", set], expected);
+    }
+}
+
+#[test]
+fn pairs_that_exclude_each_other() {
+    let place = Place::new();
+    let krum = ["run", "--set", "server.rule=krum", "--set", "clients.per-round=4"];
+    place.refuses(&krum, &["server.rule", "krum", "at least 5 uploads", "there are 4"]);
+    let range = ["run", "--set", "server.optimizer=fedavgm", "--set", "server.momentum=1"];
+    place.refuses(&range, &["server.momentum = 1", "below 1"]);
+    let both = ["run", "--set", "clients.per-round=2", "--set", "clients.fraction=0.5"];
+    place.refuses(&both, &["clients.fraction", "not both"]);
+    place.refuses(&["run", "--set", "seed=1", "--set", "seeds=[1]"], &["seed", "not both"]);
+    place.refuses(
+        &["run", "--set", "partition.kind=shards", "--set", "partition.shards=3", "--set", "partition.clients=7"],
+        &["partition.shards = 3", "multiple"],
+    );
+    place.write("p.json", "{}");
+    let both = ["run", "--set", "partition.file=p.json", "--set", "partition.alpha=1"];
+    place.refuses(&both, &["partition.alpha", "partition.file"]);
+}
+
+#[test]
+fn errors_of_a_file_have_line_and_column() {
+    let place = Place::new();
+    let cases: &[(&str, &[&str])] = &[
+        ("rounds = 3\n[clients]\nbatch = 0\n", &["x.toml:3:1: clients.batch = 0"]),
+        ("rounds = 3\n[clients\n", &["x.toml:2:"]),
+        ("rounds = 3\nrounds = 4\n", &["x.toml:2:1", "duplicate key"]),
+        ("[optimiser]\nlr = 0.1\n", &["x.toml:1:2", "unknown key 'optimiser'", "did you mean 'optimizer'"]),
+        ("[[method]]\nname = \"fedavg\"\n[[method]]\nname = \"fedavg\"\nx = 1\n", &["x.toml:5:1", "method.1.x"]),
+        ("[data]\nname = \"cifar10\"\ndir = \"none\"\n", &["x.toml:3:1", "none", "no such folder"]),
+    ];
+    for (text, expected) in cases {
+        place.write("x.toml", text);
+        place.refuses(&["run", "x.toml"], expected);
+        place.refuses(&["check", "x.toml"], expected);
+    }
+    place.refuses(&["run", "nowhere.toml"], &["cannot read nowhere.toml"]);
+    place.refuses(&["run", "--data-dir", "nowhere"], &["--data-dir", "nowhere", "no such folder"]);
+    place.refuses(&["run", "--threads", "0"], &["--threads", "at least 1"]);
+    place.refuses(&["run", "--partition", "nowhere.json"], &["--partition", "nowhere.json"]);
+}
+
+#[test]
+fn data_files_of_the_wrong_shape_are_refused() {
+    let place = Place::new();
+    for name in ["train", "t10k"] {
+        let mut file = vec![0, 0, 8, 3];
+        [20u32, 4, 4].iter().for_each(|n| file.extend(n.to_be_bytes()));
+        file.extend([7; 20 * 16]);
+        fs::write(place.path(&format!("{name}-images-idx3-ubyte")), file).unwrap();
+        let mut file = vec![0, 0, 8, 1];
+        file.extend(20u32.to_be_bytes());
+        file.extend((0..20).map(|i| i % 10));
+        fs::write(place.path(&format!("{name}-labels-idx1-ubyte")), file).unwrap();
+    }
+    let args = ["run", "--data-dir", ".", "--set", "data.name=mnist", "--set", "partition.clients=2"];
+    place.refuses(&args, &["train-images-idx3-ubyte", "28", "4"]);
+}
+
+#[test]
+fn a_run_writes_its_folder_and_prints_a_table() {
+    let place = Place::new();
+    let answer = place.tiny(&["--output", "out"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.out.contains("fedavg") && answer.out.contains("final %"), "{}", answer.out);
+    let names = files(&place.path("out"));
+    for name in ["config.toml", "model.safetensors", "partition.json", "rounds.jsonl", "summary.json"] {
+        assert!(names.iter().any(|found| found == name), "{name} is not in {names:?}");
+    }
+    let rounds = fs::read_to_string(place.path("out/rounds.jsonl")).unwrap();
+    assert!(rounds.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{rounds}");
+    let model = fs::read(place.path("out/model.safetensors")).unwrap();
+    assert!(safetensors::SafeTensors::deserialize(&model).is_ok());
+
+    let again = place.tiny(&["--output", "out"]);
+    assert_eq!(again.code, 2);
+    assert!(again.err.contains("out") && again.err.contains("exists"), "{}", again.err);
+    assert_eq!(names, files(&place.path("out")));
+}
+
+#[test]
+fn the_default_folder_is_new_every_time() {
+    let place = Place::new();
+    assert_eq!(place.tiny(&[]).code, 0);
+    assert_eq!(place.tiny(&["-q"]).code, 0);
+    let names = files(&place.path("runs"));
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names[0].contains("fedavg"), "{names:?}");
+}
+
+#[test]
+fn an_unwritable_folder_is_refused() {
+    let place = Place::new();
+    place.write("file", "");
+    let answer = place.tiny(&["--output", "file/out"]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("file/out"), "{}", answer.err);
+    assert_eq!(files(place.0.path()), ["file"]);
+}
+
+#[test]
+fn json_lines_parse_and_nothing_else_is_on_stdout() {
+    let place = Place::new();
+    let answer = place.tiny(&["--json", "--output", "out"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let rounds: Vec<Value> = answer.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rounds.len(), 2);
+    for (i, round) in rounds.iter().enumerate() {
+        assert_eq!(round["round"], i + 1, "{round}");
+        assert_eq!(round["method"], "fedavg");
+        assert_eq!(round["seed"], 1);
+        assert!(round["bytes-down"].as_u64().unwrap() > 0, "{round}");
+        let accuracy = round["accuracy"].as_f64().unwrap();
+        assert!((0.0..=1.0).contains(&accuracy));
+    }
+}
+
+#[test]
+fn the_resolved_config_repeats_the_run_bit_for_bit() {
+    let place = Place::new();
+    let sets = ["--set", "optimizer.lr=0.037", "--set", "seed=7", "--output", "a"];
+    assert_eq!(place.tiny(&sets).code, 0);
+    let answer = place.call(&["run", "a/config.toml", "--output", "b"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    for name in ["model.safetensors", "config.toml", "partition.json"] {
+        assert_eq!(
+            fs::read(place.path("a").join(name)).unwrap(),
+            fs::read(place.path("b").join(name)).unwrap(),
+            "{name}"
+        );
+    }
+    let other = place.tiny(&["--set", "optimizer.lr=0.038", "--set", "seed=7", "--output", "c"]);
+    assert_eq!(other.code, 0);
+    let model = |dir: &str| fs::read(place.path(dir).join("model.safetensors")).unwrap();
+    assert_ne!(model("a"), model("c"));
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    let place = Place::new();
+    let run = |threads: &str, out: &str| {
+        let sets = ["--set", "model.name=simple-cnn", "--set", "rounds=1", "--threads", threads, "--output", out];
+        let answer = place.tiny(&sets);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        fs::read(place.path(out).join("model.safetensors")).unwrap()
+    };
+    assert!(run("1", "one") == run("2", "two"));
+}
+
+#[test]
+fn several_methods_and_seeds_get_a_folder_each() {
+    let place = Place::new();
+    let answer = place.tiny(&["--set", "seeds=[1,2]", "--output", "out"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.out.contains("±"), "{}", answer.out);
+    for seed in ["seed-1", "seed-2"] {
+        let names = files(&place.path("out/fedavg").join(seed));
+        assert!(names.contains(&"config.toml".to_string()) && names.contains(&"rounds.jsonl".to_string()), "{names:?}");
+    }
+    assert!(place.path("out/config.toml").exists());
+    let alone = place.call(&["run", "out/fedavg/seed-2/config.toml", "--output", "alone"]);
+    assert_eq!(alone.code, 0, "{}", alone.err);
+    let model = |dir: &str| fs::read(place.path(dir).join("model.safetensors")).unwrap();
+    assert!(model("out/fedavg/seed-2") == model("alone"));
+}
+
+#[test]
+fn a_diverging_run_ends_with_1_and_keeps_its_records() {
+    let place = Place::new();
+    let sets = ["--set", "optimizer.lr=1e30", "--set", "optimizer.momentum=0.99", "--set", "model.name=mlp"];
+    let answer = place.tiny(&[&sets[..], &["--output", "out"]].concat());
+    assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
+    assert!(answer.err.contains("round 1") && answer.err.contains("client"), "{}", answer.err);
+    let names = files(&place.path("out"));
+    assert!(names.contains(&"rounds.jsonl".to_string()) && names.contains(&"config.toml".to_string()), "{names:?}");
+
+    // One step a client: the loss was finite, the model is not.
+    let sets = ["--set", "optimizer.lr=1e38", "--set", "clients.batch=5000", "--set", "rounds=1"];
+    let answer = place.tiny(&[&sets[..], &["--set", "model.name=mlp", "--output", "one"]].concat());
+    assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
+    assert!(answer.err.contains("round 1"), "{}", answer.err);
+    let summary: Value = serde_json::from_str(&fs::read_to_string(place.path("one/summary.json")).unwrap()).unwrap();
+    assert_eq!((&summary["status"]["kind"], &summary["status"]["round"]), (&"diverged".into(), &1.into()));
+}
+
+/// What should happen: the round in progress ends, everything is written, the exit code is 130.
+#[test]
+#[cfg(unix)]
+fn ctrl_c_keeps_what_was_recorded() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let place = Place::new();
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("fedelity"));
+    command.current_dir(place.0.path()).args(["run", "--json", "--output", "out"]);
+    TINY.iter().for_each(|set| {
+        command.args(["--set", set]);
+    });
+    command.args(["--set", "rounds=1000000"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with('{'));
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let rest: Vec<Value> = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let told = rest.len() + 1;
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("what was recorded is kept"));
+    let summary: Value = serde_json::from_slice(&fs::read(place.path("out/summary.json")).unwrap()).unwrap();
+    assert_eq!((&summary["status"]["kind"], &summary["rounds"]), (&"interrupted".into(), &told.into()));
+    assert!(place.path("out/model.safetensors").exists());
+}
+
+#[test]
+#[cfg(unix)]
+fn nobody_reading_is_no_error() {
+    let place = Place::new();
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("fedelity"));
+    command.current_dir(place.0.path()).args(["partition"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = command.stdout(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty());
+}
+
+#[test]
+fn a_partition_is_written_and_read_back() {
+    let place = Place::new();
+    let answer =
+        place.call(&["partition", "--set", "partition.clients=5", "--set", "partition.alpha=1.0", "-o", "p.json"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.out.contains("client") && answer.out.contains('█'), "{}", answer.out);
+    assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
+    assert!(answer.err.contains("p.json"));
+    place.refuses(&["partition", "-o", "p.json"], &["p.json", "exists"]);
+
+    assert_eq!(place.tiny(&["--output", "made"]).code, 0);
+    let args = ["run", "--partition", "p.json", "--output", "read", "--set", "rounds=2"];
+    let more = ["--set", "clients.per-round=2", "--set", "clients.epochs=1", "--set", "model.name=logistic"];
+    let answer = place.call(&[&args[..], &more].concat());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let model = |dir: &str| fs::read(place.path(dir).join("model.safetensors")).unwrap();
+    assert!(model("made") == model("read"));
+
+    let again = place.call(&["run", "read/config.toml", "--output", "again"]);
+    assert_eq!(again.code, 0, "{}", again.err);
+    assert!(model("again") == model("read"));
+    place.refuses(&["run", "--partition", "p.json", "--set", "partition.alpha=1"], &["partition.alpha", "beside"]);
+    place.write("bad.json", "{\"format\": \"other\"}");
+    let answer = place.call(&["run", "--partition", "bad.json"]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("bad.json"), "{}", answer.err);
+    let mut lost: Value = serde_json::from_str(&fs::read_to_string(place.path("p.json")).unwrap()).unwrap();
+    let samples = lost["clients"].as_array_mut().unwrap().pop().unwrap().as_array().unwrap().len();
+    place.write("lost.json", &lost.to_string());
+    let args = ["run", "--partition", "lost.json", "--output", "lost", "--set", "rounds=1"];
+    let answer = place.call(&[&args[..], &more].concat());
+    assert!(answer.err.contains(&format!("{samples} training samples of 6000 belong to no client")), "{}", answer.err);
+    let answer = place.call(&["run", "--partition", "p.json", "--set", "clients.per-round=6"]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("at most 5"), "{}", answer.err);
+}
+
+#[test]
+fn partition_as_json() {
+    let answer = Place::new().call(&["partition", "--json"]);
+    let value: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(value["counts"].as_array().unwrap().len(), 20);
+    assert_eq!(value["samples"], 6000);
+}
+
+#[test]
+fn the_command_line_wins_over_the_file() {
+    let place = Place::new();
+    place.write("x.toml", "rounds = 9\n[partition]\nalpha = 0.3\n[clients]\nper-round = 3\n");
+    let sets = ["--set", "rounds=4", "--set", "partition.kind=iid", "--set", "clients.fraction=0.5"];
+    let answer = place.call(&[&["check", "x.toml"][..], &sets].concat());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    for text in ["rounds = 4", "kind = \"iid\"", "fraction = 0.5", "simple-cnn", "fedavg"] {
+        assert!(answer.out.contains(text), "{text}: {}", answer.out);
+    }
+    assert!(answer.err.contains("partition.alpha"), "{}", answer.err);
+}
+
+#[test]
+fn check_tells_what_would_run() {
+    let place = Place::new();
+    place.write("x.toml", "");
+    let told = place.call(&["check", "x.toml", "--json"]).out;
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert!(
+        told["costs"][0]["bytes-up"].as_u64().unwrap() > 0 && told["configuration"]["rounds"].is_number(),
+        "{told}"
+    );
+    let answer = place.call(&["check", "x.toml"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    for text in ["alpha = 0.1", "Parameters", "44,426", "Traffic", "Time", "Memory", "estimate"] {
+        assert!(answer.out.contains(text), "{text}: {}", answer.out);
+    }
+    assert!(!place.path("runs").exists());
+}
+
+#[test]
+fn the_catalogues() {
+    let place = Place::new();
+    let answer = place.call(&["methods"]);
+    assert!(answer.out.contains("fedavg"), "{}", answer.out);
+    let answer = place.call(&["methods", "fedavg"]);
+    assert_eq!(answer.code, 0);
+    assert!(answer.out.contains("McMahan"), "{}", answer.out);
+    place.refuses(&["methods", "fedagv"], &["fedagv", "did you mean 'fedavg'"]);
+    let answer = place.call(&["data", "list"]);
+    assert!(answer.out.contains("cifar100") && answer.out.contains("part of the program"), "{}", answer.out);
+    let sets = place.call(&["data", "list", "--json"]).out;
+    assert!(sets.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{sets}");
+    let shown = place.call(&["data", "show", "fashion-mnist-mini", "--json"]).out;
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((&shown["train"]["samples"], &shown["classes"][0]), (&6_000.into(), &"T-shirt/top".into()));
+    let answer = place.call(&["data", "show", "fashion-mnist-mini"]);
+    assert!(
+        answer.out.contains("Sneaker") && answer.out.contains("600") && answer.out.contains("MIT"),
+        "{}",
+        answer.out
+    );
+    place.refuses(&["data", "show", "mnist"], &["mnist", "--data-dir", "train-images-idx3-ubyte"]);
+    place.refuses(&["data", "show", "minst"], &["minst", "did you mean 'mnist'"]);
+}
+
+#[test]
+fn bench_client_prints_one_object() {
+    let args = ["bench", "client", "--model", "simple-cnn", "--method", "fedavg", "--samples", "16", "--epochs", "1"];
+    let more = ["--batch", "8", "--threads", "2", "--seconds", "0.05", "--json"];
+    let answer = Place::new().call(&[&args[..], &more].concat());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let value: Value = serde_json::from_str(&answer.out).unwrap();
+    for key in ["samples_per_second", "gflops", "fraction_of_peak", "peak_gflops"] {
+        assert!(value[key].as_f64().unwrap() > 0.0, "{value}");
+    }
+    assert_eq!((&value["threads"], &value["model"], &value["batch"]), (&2.into(), &"simple-cnn".into(), &8.into()));
+    Place::new().refuses(&["bench", "client", "--model", "nothing"], &["--model", "simple-cnn"]);
+    Place::new().refuses(&["bench", "client", "--batch", "0"], &["--batch"]);
+}
+
+#[test]
+fn the_instruction_set_can_be_chosen() {
+    let place = Place::new();
+    let run = |isa: &str, args: &[&str]| place.call_with(&[("FEDELITY_ISA", isa)], args);
+    let answer = run("portable", &["bench", "peak", "--seconds", "0.01", "--json"]);
+    assert!(answer.out.contains("\"portable\""), "{}{}", answer.out, answer.err);
+    for command in [&["run"][..], &["bench", "client"], &["bench", "kernels"], &["methods"]] {
+        let answer = run("sse", command);
+        assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{command:?}");
+        assert!(
+            answer.err.contains("FEDELITY_ISA: there is no engine \"sse\": this machine has portable-wide, portable"),
+            "{}",
+            answer.err
+        );
+    }
+    assert!(!place.path("runs").exists());
+}
+
+#[test]
+fn colour_only_where_it_is_wanted() {
+    let place = Place::new();
+    assert!(!place.call(&["partition"]).out.contains('\x1b'));
+    assert!(place.call(&["partition", "--color", "always"]).out.contains('\x1b'));
+}

@@ -1,0 +1,98 @@
+//! A run in progress, seen in a browser.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::browser::Browser;
+use crate::place::{Place, TINY};
+
+/// A run that goes on until it is dropped.
+struct Endless(Child);
+
+impl Drop for Endless {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts `run --open` with a browser that writes down what it was given; the run and the address.
+fn start(place: &Place) -> (Endless, String) {
+    place.write("browser", "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$(dirname \"$0\")/part\"\nmv \"$(dirname \"$0\")/part\" \"$(dirname \"$0\")/given\"\n");
+    fs::set_permissions(place.path("browser"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("fedelity"));
+    command.args(["run", "--open", "--quiet", "--threads", "1", "--output", "run"]);
+    for set in TINY {
+        command.args(["--set", set]);
+    }
+    command.args(["--set", "rounds=100000", "--set", "model.name=simple-cnn", "--metrics", "fast"]);
+    command.current_dir(place.0.path()).env("BROWSER", place.path("browser")).env_remove("FEDELITY_DATA");
+    let run = Endless(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let begun = Instant::now();
+    while !place.path("given").is_file() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no browser was asked for");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let given = String::from_utf8(place.read("given")).unwrap();
+    assert_eq!(given.lines().count(), 1, "{given}");
+    (run, given.trim_end().to_string())
+}
+
+/// Rounds on the accuracy curve of the page.
+const ROUNDS: &str =
+    "document.querySelector('[data-figure=accuracy]') ? fedelity.series('accuracy')[0].data.length : 0";
+
+#[test]
+fn a_page_grows_with_its_run() {
+    let place = Place::new();
+    let (mut run, address) = start(&place);
+    let port: u16 = address.strip_prefix("http://127.0.0.1:").unwrap().trim_end_matches('/').parse().unwrap();
+    // Nobody else can reach it: the port is bound to the loopback address alone.
+    if let Ok(table) = fs::read_to_string("/proc/net/tcp") {
+        let local = |line: &str| line.split_whitespace().nth(1).map(str::to_string);
+        let bound: Vec<String> = table.lines().filter(|line| line.contains(" 0A ")).filter_map(local).collect();
+        let own: Vec<&String> = bound.iter().filter(|at| at.ends_with(&format!(":{port:04X}"))).collect();
+        assert_eq!(own, [&format!("0100007F:{port:04X}")]);
+    }
+    let Some(mut browser) = Browser::start() else { return };
+    browser.look(900, false);
+    browser.open(&address);
+    let first = browser.tab();
+    browser.look(900, false);
+    browser.open(&address);
+    browser.until(&format!("({ROUNDS}) > 0"));
+    let seen = browser.value(ROUNDS).as_u64().unwrap();
+    // The same document, not a new one, gets more rounds.
+    browser.value("window.mark = 1");
+    browser.until(&format!("({ROUNDS}) > {seen} && window.mark === 1"));
+    assert_eq!(browser.value("document.getElementById('state').textContent"), "live");
+    // What the page shows is what the file holds.
+    let records = String::from_utf8(place.read("run/rounds.jsonl")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(records.lines().nth(1).unwrap()).unwrap();
+    let shown = browser.value("fedelity.series('accuracy')[0].data[0][1]").as_f64().unwrap();
+    assert!((shown - 100.0 * record["accuracy"].as_f64().unwrap()).abs() < 1e-6);
+    // A reload, and a second viewer beside the first.
+    let seen = browser.value(ROUNDS).as_u64().unwrap();
+    browser.open(&address);
+    browser.until(&format!("({ROUNDS}) > {seen} && window.mark === undefined"));
+    browser.tab();
+    browser.look(900, true);
+    browser.open(&address);
+    let seen = browser.value(ROUNDS).as_u64().unwrap();
+    browser.until(&format!("({ROUNDS}) > {seen}"));
+    browser.turn_to(&first);
+    browser.until(&format!("({ROUNDS}) > {seen}"));
+    assert_eq!(browser.complaints, Vec::<String>::new());
+    let elsewhere: Vec<&String> = browser
+        .requests
+        .iter()
+        .filter(|url| !url.starts_with(&address) && !url.starts_with("data:") && *url != "about:blank")
+        .collect();
+    assert!(elsewhere.is_empty(), "{elsewhere:?}");
+    // When the run is gone, the page keeps what it has and says so.
+    run.0.kill().unwrap();
+    browser.until("document.getElementById('state').textContent.includes('has ended')");
+    assert!(browser.value(ROUNDS).as_u64().unwrap() > seen);
+}

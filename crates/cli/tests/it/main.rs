@@ -1,0 +1,17 @@
+//! The program as its users see it.
+
+#![allow(clippy::unwrap_used)]
+
+#[cfg(unix)]
+#[path = "../../../report/tests/it/browser.rs"]
+mod browser;
+mod cli;
+mod data;
+mod https;
+#[cfg(unix)]
+mod live;
+mod methods;
+mod place;
+mod saved;
+mod studies;
+mod text;

@@ -1,0 +1,223 @@
+//! Several runs together: compare, report, runs, sweep, watch.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use crate::place::Place;
+use serde_json::Value;
+
+/// Three methods with two seeds, in a fraction of a second each.
+fn three(place: &Place) {
+    place.write("three.toml", "rounds = 3\nseeds = [1, 2]\n[[method]]\nname = \"fedavg\"\n[[method]]\nname = \"fedntd\"\n[[method]]\nname = \"fedprox\"\n[partition]\nclients = 5\nalpha = 1.0\n[clients]\nper-round = 2\nepochs = 1\n[model]\nname = \"mlp\"\n");
+    let answer = place.call(&["run", "three.toml", "--output", "three", "--tensorboard"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+}
+
+#[test]
+fn runs_are_compared_reported_listed_and_exported() {
+    let place = Place::new();
+    three(&place);
+    let answer = place.call(&["compare", "three"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
+    for text in ["fedavg", "fedntd", "95 % interval", "p (Holm)", "paired t, n = 2", "Two seeds say very little"] {
+        assert!(answer.out.contains(text), "{text:?} in {}", answer.out);
+    }
+    assert!(!answer.out.contains('\u{1b}'));
+    let json: Value = serde_json::from_str(&place.call(&["compare", "three", "--json"]).out).unwrap();
+    let finals: Vec<f64> = [1, 2]
+        .iter()
+        .map(|seed| {
+            let text = String::from_utf8(place.read(&format!("three/fedntd/seed-{seed}/summary.json"))).unwrap();
+            serde_json::from_str::<Value>(&text).unwrap()["final-accuracy"].as_f64().unwrap()
+        })
+        .collect();
+    assert_eq!(json["rows"][1]["label"], "fedntd");
+    assert_eq!(json["rows"][1]["final-accuracy"]["mean"], (finals[0] + finals[1]) / 2.0);
+    for format in ["markdown", "latex", "csv"] {
+        assert!(place.call(&["compare", "three", "--format", format]).out.contains("fedprox"), "{format}");
+    }
+
+    let answer = place.call(&["report", "three", "-o", "report.html", "--figures", "figures", "--json"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let html = String::from_utf8(place.read("report.html")).unwrap();
+    for text in
+        ["card-", "t-SNE", "Who holds what", "fedelity run three/fedavg/seed-1/config.toml", "default-src 'none'"]
+    {
+        assert!(html.contains(text), "{text:?} is missing");
+    }
+    let written: Value = serde_json::from_str(&answer.out).unwrap();
+    assert!(
+        written["figures"].as_array().unwrap().len() > 40 && place.path("figures/tsne-local-fedprox.png").is_file()
+    );
+    // Every figure of the page is there as SVG and PNG.
+    let data = html.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
+    let data: Value = serde_json::from_str(data).unwrap();
+    for figure in data["cards"].as_array().unwrap().iter().flat_map(|card| card["figures"].as_array().unwrap()) {
+        let name = figure["id"].as_str().unwrap().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        for ending in ["svg", "png"] {
+            assert!(place.path(&format!("figures/{name}.{ending}")).is_file(), "{name}.{ending}");
+        }
+    }
+
+    let answer = place.call(&["runs", "list", "three"]);
+    assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
+    assert!(answer.out.contains("curve") && !answer.out.contains("fashion-mnist-mini"), "{}", answer.out);
+    let answer = place.call(&["runs", "list", "three", "--json", "--method", "fedntd"]);
+    assert_eq!(answer.out.lines().count(), 2, "{}", answer.out);
+    let answer = place.call(&["runs", "tag", "paper", "three/fedntd/seed-1", "--json"]);
+    let tagged: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!((answer.code, &tagged["tags"][0]), (0, &Value::from("paper")));
+    let answer = place.call(&["runs", "list", "three", "--tag", "paper"]);
+    assert!(answer.out.contains("three/fedntd/seed-1") && !answer.out.contains("seed-2"), "{}", answer.out);
+    let answer = place.call(&["runs", "remove", "three/fedntd/seed-1"]);
+    assert!(answer.out.starts_with("would remove") && place.path("three/fedntd/seed-1").exists());
+    let answer = place.call(&["runs", "remove", "three/fedntd/seed-1", "--json"]);
+    assert!(answer.out.contains("\"removed\":false") && place.path("three/fedntd/seed-1").exists(), "{}", answer.out);
+    place.refuses(&["runs", "remove", "three", "--yes"], &["not a run folder"]);
+    assert_eq!(place.call(&["runs", "remove", "three/fedntd/seed-1", "--yes"]).code, 0);
+    assert!(!place.path("three/fedntd/seed-1").exists());
+    place.refuses(&["compare", "three"], &["the seeds differ: 1 2 (fedavg, fedprox), 2 (fedntd)", "--force"]);
+    let answer = place.call(&["runs", "export", "three/fedavg/seed-1", "--csv", "-"]);
+    assert_eq!(answer.out.lines().count(), 4);
+    let answer = place.call(&["runs", "export", "three", "--tensorboard", "logs", "--json"]);
+    let written: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!((answer.code, written["tensorboard"].as_array().unwrap().len()), (0, 5));
+    place.refuses(&["runs", "export", "three/fedavg/seed-1", "--csv", "-", "--json"], &["--csv - and --json"]);
+    assert_eq!(fs::read_dir(place.path("logs")).unwrap().count(), 5);
+    let events = crate::place::files(&place.path("three/fedavg/seed-1"));
+    assert!(events.iter().any(|name| name.contains("tfevents")), "{events:?}");
+    place.refuses(&["compare", "nowhere"], &["no run in nowhere"]);
+    place.refuses(&["report", "figures"], &["no run in figures"]);
+}
+
+#[test]
+fn the_list_of_runs_names_the_data_set() {
+    let place = Place::new();
+    for name in ["a", "b"] {
+        assert_eq!(place.tiny(&["--output", &format!("r/{name}")]).code, 0);
+    }
+    let answer = place.call(&["runs", "list", "r"]);
+    assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
+    let lines: Vec<Vec<&str>> = answer.out.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((lines[0][..2].join(" "), lines[2][1]), ("method data".to_string(), "fashion-mnist-mini"));
+    assert!(!answer.out.contains("tags"), "{}", answer.out);
+
+    // What lost its rounds is named, here and in a report, and in the page itself.
+    fs::remove_file(place.path("r/b/rounds.jsonl")).unwrap();
+    let lost = "r/b: there is summary.json, but no rounds.jsonl";
+    assert!(place.call(&["runs", "list", "r"]).err.contains(lost));
+    let answer = place.call(&["report", "r", "-o", "r.html", "--json"]);
+    assert!(answer.code == 0 && answer.err.contains(lost), "{}", answer.err);
+    let written: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(written["left-out"][0]["path"], "r/b");
+    assert!(String::from_utf8(place.read("r.html")).unwrap().contains("there is summary.json, but no rounds.jsonl"));
+}
+
+/// The longest name of a method, with seeds whose numbers are as wide as they get.
+#[test]
+fn long_names_stay_within_eighty_columns() {
+    let place = Place::new();
+    for method in ["fedavg", "feddistill-plus"] {
+        let (set, folder) = (format!("method.name={method}"), format!("long/{method}"));
+        let answer = place.tiny(&["--output", &folder, "--set", &set, "--set", "seeds=[1,2]"]);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
+    }
+    let answer = place.call(&["compare", "long"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
+    assert!(answer.out.contains("feddistill-plus") && answer.out.contains("curve"), "{}", answer.out);
+}
+
+#[test]
+fn metrics_are_chosen_and_told() {
+    let place = Place::new();
+    for (metrics, samples) in [("all", 1_000), ("fast", 0)] {
+        let answer = place.tiny(&["--output", metrics, "--metrics", metrics, "--set", "evaluation.confusion=[1]"]);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        let text = String::from_utf8(place.read(&format!("{metrics}/rounds.jsonl"))).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines[0]["local-evaluation"]["samples"], samples);
+        assert_eq!(lines[0]["local-evaluation"]["metrics"], metrics);
+        assert!(lines[1]["confusion"].is_array() && lines[1]["drift"]["mean"].is_number());
+        assert_eq!(lines[1]["local"].is_object(), samples > 0);
+        assert_eq!(place.path(&format!("{metrics}/features.safetensors")).exists(), samples > 0);
+    }
+    place.refuses(&["run", "--metrics", "most"], &["evaluation.metrics = \"most\"", "all, standard, fast"]);
+    place.refuses(&["run", "--set", "evaluation.client=20"], &["evaluation.client = 20", "0 to 19"]);
+    place.refuses(&["run", "--set", "evaluation.confusion=[31]"], &["evaluation.confusion", "from 1 to 30"]);
+}
+
+#[test]
+fn a_sweep_skips_what_is_done() {
+    let place = Place::new();
+    place.write(
+        "sweep.toml",
+        "seeds = [1, 2]\n[set]\nrounds = 2\n\"partition.clients\" = 5\n\"partition.alpha\" = 1.0\n\"clients.per-round\" = 2\n\
+         \"clients.epochs\" = 1\n\"model.name\" = \"logistic\"\n[grid]\n\"method.name\" = [\"fedavg\", \"fedprox\"]\n",
+    );
+    let answer = place.call(&["sweep", "sweep.toml", "--dry-run"]);
+    assert_eq!((answer.code, answer.out.matches("to run").count()), (0, 4), "{}{}", answer.out, answer.err);
+    let answer = place.call(&["sweep", "sweep.toml", "--dry-run", "--json"]);
+    assert_eq!(answer.out.matches("\"state\":\"to run\"").count(), 4, "{}{}", answer.out, answer.err);
+    let answer = place.call(&["sweep", "sweep.toml", "-o", "out", "--json"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert_eq!(answer.out.matches("\"state\":\"done\"").count(), 4, "{}", answer.out);
+    // One run broke off half-way: it alone is run again.
+    let first = fs::read_dir(place.path("out")).unwrap().next().unwrap().unwrap().path().join("seed-2");
+    fs::remove_file(first.join("summary.json")).unwrap();
+    let answer = place.call(&["sweep", "sweep.toml", "-o", "out"]);
+    assert_eq!(answer.err.matches("] was done").count(), 3, "{}", answer.err);
+    assert_eq!(answer.err.matches("] done").count(), 1, "{}", answer.err);
+    assert!(answer.out.contains("fedprox") && answer.out.contains("95 % interval"), "{}", answer.out);
+    place.write("bad.toml", "[grid]\n\"rondus\" = [1]\n");
+    let answer = place.call(&["sweep", "bad.toml", "-o", "bad"]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("unknown key 'rondus'"), "{}", answer.err);
+    place.refuses(&["sweep", "nowhere.toml"], &["nowhere.toml"]);
+}
+
+/// One request, as a browser makes it.
+fn get(port: &str, path: &str, host: &str) -> String {
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn a_watched_run_is_served_to_this_computer_alone() {
+    let place = Place::new();
+    assert_eq!(place.tiny(&["--output", "runs/a"]).code, 0);
+    let program = assert_cmd::cargo::cargo_bin!("fedelity");
+    let mut process = Command::new(program)
+        .args(["watch", "runs", "--no-open"])
+        .current_dir(place.0.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let port = line.trim().strip_prefix("http://127.0.0.1:").unwrap().trim_end_matches('/').to_string();
+    let own = format!("127.0.0.1:{port}");
+    let page = get(&port, "/", &own);
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("connect-src 'self'") && page.contains("fedavg"));
+    assert!(get(&port, "/", "evil.example").starts_with("HTTP/1.1 403"));
+    assert!(get(&port, "/etc/passwd", &own).starts_with("HTTP/1.1 404"));
+    let news = get(&port, "/data?version=", &own);
+    let version = news.split("\"version\":\"").nth(1).unwrap().split('"').next().unwrap().to_string();
+    assert!(get(&port, &format!("/data?version={version}"), &own).starts_with("HTTP/1.1 204"));
+    // A second viewer while the first one is there, and a second run.
+    let _first = TcpStream::connect(&own).unwrap();
+    assert_eq!(place.tiny(&["--output", "runs/b", "--set", "method.name=fedprox"]).code, 0);
+    let news = get(&port, &format!("/data?version={version}"), &own);
+    assert!(news.starts_with("HTTP/1.1 200") && news.contains("fedprox"), "{}", &news[..200]);
+    process.kill().unwrap();
+    process.wait().unwrap();
+    Place::new().refuses(&["watch", "nowhere"], &["nowhere: there is no such folder"]);
+}

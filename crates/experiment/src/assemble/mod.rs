@@ -1,0 +1,99 @@
+//! What a configuration stands for: the data, who holds them, the model and the methods.
+
+mod model;
+mod pool;
+pub(crate) mod text;
+
+use std::sync::Arc;
+
+use fedelity_fl::{Federation, ServerData};
+use fedelity_nn::{Card, Model};
+use fedelity_sim::{Experiment, Observation};
+
+use crate::config::{Document, MethodChoice, Settings};
+use crate::error::Result;
+use crate::resources::Resources;
+
+pub use pool::Pool;
+
+pub(crate) use model::fit;
+
+/// All that the runs of one configuration share.
+pub struct Study {
+    pub settings: Settings,
+    pub pool: Pool,
+    pub model: Arc<Model>,
+    /// What the files of its models say.
+    pub card: Card,
+    pub per_round: usize,
+    /// SHA-256 of who holds which samples.
+    pub partition_fingerprint: String,
+    /// Samples, `[client][class]`.
+    pub holdings: Vec<Vec<u64>>,
+    pub server_data: ServerData,
+}
+
+impl Study {
+    /// Checks a configuration and loads everything that it names.
+    pub fn load(document: &Document) -> Result<Self> {
+        Self::load_with(document, &Resources::default())
+    }
+
+    /// As [`Self::load`], on an engine, and with data that may have been read already.
+    pub fn load_with(document: &Document, resources: &Resources) -> Result<Self> {
+        let mut settings = Settings::read(document)?;
+        let mut pool = Pool::load(document, &settings, resources)?;
+        let clients = pool.partition.clients.len();
+        let per_round = settings.settle_per_round(document, clients).map_err(|error| document.key_error(&error))?;
+        if let Some(client) = settings.config.evaluation.client.filter(|client| *client >= clients) {
+            let expected = format!("a client of the partition, 0 to {}", clients - 1);
+            return Err(document.expected("evaluation.client", client, expected));
+        }
+        let rule = settings.config.server.rule;
+        rule.check_uploads(per_round)
+            .map_err(|reason| document.error("server.rule", format!("server.rule: {reason}")))?;
+        let fitted = fit(document, &settings.config.model, &pool.dataset, &resources.engine)?;
+        pool.dataset = fitted.dataset;
+        Ok(Self {
+            per_round,
+            partition_fingerprint: pool.partition.fingerprint(),
+            holdings: pool.holdings(),
+            server_data: pool.held_out.server_data(&pool.dataset),
+            model: Arc::new(fitted.model),
+            card: fitted.card,
+            settings,
+            pool,
+        })
+    }
+
+    pub fn experiment(&self, method: &MethodChoice, seed: u64, threads: usize) -> Experiment {
+        let evaluation = &self.settings.config.evaluation;
+        Experiment {
+            federation: self.federation(method, seed),
+            data: Arc::clone(&self.pool.dataset),
+            partition: Arc::clone(&self.pool.partition),
+            per_round: self.per_round,
+            rounds: self.settings.config.rounds,
+            evaluate_every: evaluation.every,
+            threads,
+            observation: Observation {
+                metrics: evaluation.metrics,
+                confusion: evaluation.confusion.clone(),
+                client: evaluation.client,
+            },
+        }
+    }
+
+    /// What server and clients agree on for one method with one seed.
+    pub fn federation(&self, method: &MethodChoice, seed: u64) -> Federation {
+        Federation {
+            model: Arc::clone(&self.model),
+            method: Arc::clone(&method.method),
+            training: self.settings.training(),
+            weighting: self.settings.config.clients.weighting,
+            clients: self.pool.partition.clients.len(),
+            seed,
+            server_data: self.server_data.clone(),
+        }
+    }
+}

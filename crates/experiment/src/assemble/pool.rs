@@ -1,0 +1,100 @@
+//! Data, and who holds them.
+
+use std::sync::Arc;
+
+use fedelity_data::partition::Skew;
+use fedelity_data::{DataError, Dataset, Partition, Skipped, label_counts, partition};
+use fedelity_fl::HeldOut;
+
+use crate::ExperimentError;
+use crate::config::{Document, Settings};
+use crate::error::Result;
+use crate::resources::{Loaded, Resources};
+
+/// Data, and who holds them.
+pub struct Pool {
+    pub dataset: Arc<Dataset>,
+    pub partition: Arc<Partition>,
+    /// What the server holds. No client has any of it, unless the configuration says so.
+    pub held_out: HeldOut,
+    /// Samples that could not be used.
+    pub skipped: Skipped,
+    /// SHA-256 of the data.
+    pub fingerprint: String,
+    /// What was done that the configuration does not say.
+    pub notes: Vec<String>,
+}
+
+impl Pool {
+    /// Loads the data, draws what the server holds, and makes or reads the partition of the rest.
+    pub fn load(document: &Document, settings: &Settings, resources: &Resources) -> Result<Self> {
+        let Loaded { dataset, skipped, fingerprint } = resources.load(document, &settings.config.data)?;
+        let (classes, labels) = (dataset.classes.len(), &dataset.train.labels);
+        let (hold_out, keys) = (settings.config.server.hold_out(), &settings.config.partition);
+        let mut notes = Vec::new();
+        let (partition, held_out) = match &keys.file {
+            None => {
+                let held_out = hold_out.draw(labels, classes, keys.seed);
+                let withheld = held_out.withheld(labels.len());
+                let made = partition(&dataset, &withheld, &keys.kind, keys.clients, keys.seed);
+                (made.map_err(|error| named(document, error))?, held_out)
+            }
+            Some(path) => {
+                let wrong = |error: DataError| document.error("partition.file", error.to_string());
+                let mut file = Partition::read_for(path, labels).map_err(wrong)?;
+                let held_out = hold_out.draw(labels, classes, file.seed);
+                let withheld = held_out.withheld(labels.len());
+                let removed = file.withhold(&withheld).map_err(|error| {
+                    let taken = "once the server has taken those of [server]";
+                    document.error("partition.file", format!("{}: {error} {taken}", path.display()))
+                })?;
+                let nobodys = labels.len() - file.given() - withheld.iter().filter(|&&gone| gone).count();
+                if nobodys > 0 {
+                    let all = labels.len();
+                    notes
+                        .push(format!("{nobodys} training samples of {all} belong to no client of the partition file"));
+                }
+                if removed > 0 {
+                    notes.push(format!(
+                        "{removed} samples of the partition file went to the server; the file is unchanged"
+                    ));
+                }
+                (file, held_out)
+            }
+        };
+        let mut all = [&partition.notes[..], &held_out.notes].concat();
+        all.extend(dataset.absent());
+        all.extend(notes);
+        Ok(Self { dataset, partition: Arc::new(partition), held_out, skipped, fingerprint, notes: all })
+    }
+
+    /// Statistics of who holds what.
+    pub fn skew(&self) -> Result<Skew> {
+        Ok(Skew::of(&self.partition.clients, &self.dataset.train.labels, self.dataset.classes.len())?)
+    }
+
+    /// How many samples of each class each client holds.
+    pub(super) fn holdings(&self) -> Vec<Vec<u64>> {
+        let (train, classes) = (&self.dataset.train, self.dataset.classes.len());
+        let count = |samples: &Vec<u32>| {
+            let counts = label_counts(samples.iter().map(|&i| &train.labels[i as usize]), classes);
+            counts.into_iter().map(|count| count as u64).collect()
+        };
+        self.partition.clients.iter().map(count).collect()
+    }
+}
+
+/// An error of a partition by the key of the configuration.
+fn named(document: &Document, error: DataError) -> ExperimentError {
+    match error {
+        DataError::Parameter { parameter, value, allowed } => {
+            document.expected(&format!("partition.{parameter}"), value, allowed)
+        }
+        DataError::NoKeys { .. } => document.error("partition.kind", error.to_string()),
+        DataError::NothingLeft { samples } => {
+            let keys = "server.auxiliary, server.validation and server.unlabelled";
+            document.error("server", format!("{keys} leave none of the {samples} training samples for clients"))
+        }
+        other => other.into(),
+    }
+}

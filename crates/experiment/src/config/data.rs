@@ -1,0 +1,82 @@
+//! `[data]`: which data are used, and what is done with them.
+
+use fedelity_data::augment::{Recipe, Treatment};
+use fedelity_data::{Augmentation, DataSource, Normalisation, SetName};
+use fedelity_keys::{KeyError, Keys, Typed, ValueType, keys};
+
+#[keys(check = unfit)]
+pub struct DataKeys {
+    #[key(flatten)]
+    pub source: DataSource,
+    /// Random changes of training images: what a published code base does with the data set, or a table such as
+    /// { crop = 4, padding = "reflect", flip = true, rotation = 15, cutout = 16 }.
+    #[key(default = "none")]
+    pub augmentation: Change,
+    /// Mean and standard deviation of each channel, instead of the recipe's or the data set's.
+    pub normalisation: Option<Normalisation>,
+    /// Whether images and rows that cannot be used are left out, and counted, instead of stopping at the first.
+    #[key(default = false)]
+    pub skip_bad: bool,
+}
+
+/// Where the changes of images come from.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
+#[serde(untagged)]
+pub enum Change {
+    Recipe(Recipe),
+    Own(Augmentation),
+}
+
+impl Typed for Change {
+    const TYPE: ValueType = ValueType::Either(&[Recipe::TYPE, ValueType::Table(Augmentation::SCHEMA)]);
+}
+
+impl DataKeys {
+    /// What the recipe does with the data, if there is one.
+    fn treatment(&self) -> Option<Treatment> {
+        match self.augmentation {
+            Change::Own(_) => None,
+            Change::Recipe(recipe) => recipe.of(self.source.set()),
+        }
+    }
+
+    /// The random changes of images.
+    pub fn augmentation(&self) -> Augmentation {
+        match self.augmentation {
+            Change::Own(augmentation) => augmentation,
+            Change::Recipe(_) => self.treatment().unwrap_or_default().augmentation,
+        }
+    }
+
+    /// How inputs are normalised, if otherwise than the data set says.
+    pub fn normalisation(&self) -> Option<Normalisation> {
+        self.normalisation.clone().or_else(|| self.treatment()?.normalisation)
+    }
+
+    /// Where the data come from, in the size that the recipe asks for.
+    pub fn source(&self) -> DataSource {
+        let mut source = self.source.clone();
+        if let DataSource::Named(set) = &mut source {
+            set.size = set.size.or_else(|| self.treatment()?.size);
+        }
+        source
+    }
+}
+
+/// A recipe is for some data sets only.
+fn unfit(data: &DataKeys) -> Result<(), KeyError> {
+    let Change::Recipe(recipe) = data.augmentation else { return Ok(()) };
+    if data.treatment().is_some() {
+        return Ok(());
+    }
+    let known: Vec<&str> =
+        SetName::ALL.into_iter().filter(|set| recipe.of(Some(*set)).is_some()).map(SetName::name).collect();
+    let message = format!(
+        "augmentation = \"{}\": the recipe is for {}, not for {}; a table says what to do, such as augmentation = {{ \
+         crop = 4, flip = true }}",
+        recipe.name(),
+        known.join(", "),
+        data.source.name()
+    );
+    Err(KeyError::new("augmentation", message))
+}

@@ -1,0 +1,316 @@
+//! A configuration as it was written: the values, and where each one came from.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use fedelity_keys::{KeyError, describe};
+use toml::de::{DeTable, DeValue};
+use toml::{Table, Value};
+
+use crate::ExperimentError;
+use crate::error::Result;
+
+/// Where a value was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// In the file, at this line and column, both from 1.
+    File { line: usize, column: usize },
+    /// On the command line, by this option.
+    Option(&'static str),
+}
+
+/// Values that nobody has checked yet.
+#[derive(Clone, Debug, Default)]
+pub struct Document {
+    /// The file as it was named, empty if there is none.
+    name: String,
+    folder: PathBuf,
+    table: Table,
+    /// By dotted path.
+    origins: BTreeMap<String, Origin>,
+}
+
+/// Pairs of keys of which one says what the other one says: the command line's replaces the file's.
+const ALTERNATIVES: &[(&str, &str)] = &[("seed", "seeds"), ("clients.per-round", "clients.fraction")];
+
+impl Document {
+    /// Reads a file. Only its syntax is checked.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text =
+            std::fs::read_to_string(path).map_err(|error| wrong(format!("cannot read {}: {error}", path.display())))?;
+        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        Self::parse(path.display().to_string(), folder, &text)
+    }
+
+    /// Reads a text: the configuration of a program that has no file. `name` stands in messages, and relative paths
+    /// count from `folder`.
+    pub fn parse(name: String, folder: PathBuf, text: &str) -> Result<Self> {
+        let syntax = |error: toml::de::Error| match error.span() {
+            Some(span) => {
+                let (line, column) = position(text, &span);
+                wrong(format!("{name}:{line}:{column}: {}", error.message()))
+            }
+            None => wrong(format!("{name}: {}", error.message())),
+        };
+        let spans = DeTable::parse(text).map_err(syntax)?;
+        let table = text.parse().map_err(syntax)?;
+        let mut origins = BTreeMap::new();
+        note_table(&mut origins, "", spans.get_ref(), text);
+        Ok(Self { name, folder, table, origins })
+    }
+
+    /// Applies `KEY=VALUE`: a dotted path and a TOML value, where a word that is no TOML value is a string.
+    pub fn set(&mut self, assignment: &str) -> Result<()> {
+        let (path, text) = assignment
+            .split_once('=')
+            .ok_or_else(|| wrong(format!("--set {assignment}: expected KEY=VALUE, such as clients.epochs=5")))?;
+        let (path, text) = (path.trim(), text.trim());
+        let keys: Vec<&str> = path.split('.').collect();
+        if keys.iter().any(|key| key.is_empty()) {
+            let message =
+                format!("--set {assignment}: expected KEY=VALUE with a dotted path, such as clients.epochs=5");
+            return Err(wrong(message));
+        }
+        self.put(&keys, value_of(assignment, text)?, "--set")
+    }
+
+    /// Gives a value on behalf of a command-line option, replacing what is there.
+    pub fn put(&mut self, keys: &[&str], value: Value, option: &'static str) -> Result<()> {
+        let path = keys.join(".");
+        let (last, parents) = keys.split_last().ok_or_else(|| wrong("an empty path".to_string()))?;
+        let mut table = &mut self.table;
+        let mut at = String::new();
+        let mut parents = parents.iter().peekable();
+        while let Some(key) = parents.next() {
+            extend(&mut at, key);
+            let next = table.entry(key.to_string()).or_insert_with(|| Value::Table(Table::new()));
+            table = match next {
+                Value::Table(inner) => inner,
+                Value::Array(items) => {
+                    let n = items.len();
+                    let index = parents.next().copied().unwrap_or("");
+                    let item = index.parse::<usize>().ok().and_then(|i| items.get_mut(i));
+                    extend(&mut at, index);
+                    match item {
+                        Some(Value::Table(inner)) => inner,
+                        _ => {
+                            let which = format!("say which one, such as {key}.0.{last}");
+                            return Err(wrong(format!("{option} {path}: there are {n} [[{key}]] tables: {which}")));
+                        }
+                    }
+                }
+                other => return Err(wrong(format!("{option} {path}: {at} is {}, not a table", describe(other)))),
+            };
+        }
+        table.insert(last.to_string(), value);
+        self.forget(&path);
+        self.origins.insert(path.clone(), Origin::Option(option));
+        for (a, b) in ALTERNATIVES {
+            for (one, other) in [(a, b), (b, a)] {
+                if path == *one && matches!(self.origins.get(*other), Some(Origin::File { .. })) {
+                    self.remove(other);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a value out.
+    fn remove(&mut self, path: &str) -> Option<Value> {
+        let keys: Vec<&str> = path.split('.').collect();
+        let (last, parents) = keys.split_last()?;
+        let mut table = &mut self.table;
+        for key in parents {
+            table = table.get_mut(*key)?.as_table_mut()?;
+        }
+        let value = table.remove(*last);
+        self.forget(path);
+        value
+    }
+
+    /// Takes out of a table what the file put there.
+    pub fn remove_of_file(&mut self, section: &str) {
+        let keys = self.table.get(section).and_then(Value::as_table).map(|table| table.keys().cloned().collect());
+        let keys: Vec<String> = keys.unwrap_or_default();
+        for path in keys.iter().map(|key| format!("{section}.{key}")) {
+            if matches!(self.origin(&path), Some(Origin::File { .. })) {
+                self.remove(&path);
+            }
+        }
+    }
+
+    fn forget(&mut self, path: &str) {
+        let below = format!("{path}.");
+        self.origins.retain(|key, _| key != path && !key.starts_with(&below));
+    }
+
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Where the value at a path came from: the nearest known origin above it.
+    pub fn origin(&self, path: &str) -> Option<&Origin> {
+        let mut at = path;
+        loop {
+            if let Some(origin) = self.origins.get(at) {
+                return Some(origin);
+            }
+            at = &at[..at.rfind('.')?];
+        }
+    }
+
+    /// Whether this option gave the value.
+    pub fn is_from(&self, path: &str, option: &str) -> bool {
+        matches!(self.origin(path), Some(Origin::Option(given)) if *given == option)
+    }
+
+    /// The folder that relative paths of this value count from: the file's, or the current one.
+    pub fn folder_of(&self, path: &str) -> &Path {
+        match self.origin(path) {
+            Some(Origin::File { .. }) => &self.folder,
+            _ => Path::new(""),
+        }
+    }
+
+    /// An error about the value at a path, with the place it was given at.
+    pub fn error(&self, path: &str, message: impl AsRef<str>) -> ExperimentError {
+        let message = message.as_ref();
+        wrong(match self.origin(path) {
+            Some(Origin::File { line, column }) => format!("{}:{line}:{column}: {message}", self.name),
+            Some(Origin::Option(option)) => format!("{option}: {message}"),
+            None => message.to_string(),
+        })
+    }
+
+    /// What is wrong with a key, with the place its value was given at.
+    pub fn key_error(&self, error: &KeyError) -> ExperimentError {
+        self.error(&error.key, &error.message)
+    }
+
+    /// The error that the value of a key is not what is expected.
+    pub fn expected(
+        &self,
+        path: &str,
+        value: impl std::fmt::Display,
+        expected: impl std::fmt::Display,
+    ) -> ExperimentError {
+        self.key_error(&KeyError::expected(path, value, expected))
+    }
+
+    /// Whether somebody gave a value to this key.
+    pub fn gives(&self, path: &str) -> bool {
+        self.origins.contains_key(path)
+    }
+}
+
+fn wrong(message: String) -> ExperimentError {
+    ExperimentError::Config(message)
+}
+
+fn value_of(assignment: &str, text: &str) -> Result<Value> {
+    let parsed = format!("value = {text}").parse::<Table>();
+    match parsed {
+        Ok(mut table) if table.len() == 1 => {
+            table.remove("value").ok_or_else(|| wrong(format!("--set {assignment}: expected one value")))
+        }
+        Ok(_) => Err(wrong(format!("--set {assignment}: expected one value"))),
+        Err(error) if text.is_empty() || text.starts_with(['[', '{', '"', '\'']) => {
+            Err(wrong(format!("--set {assignment}: not a TOML value: {}", error.message())))
+        }
+        Err(_) => Ok(Value::String(text.to_string())),
+    }
+}
+
+fn extend(path: &mut String, key: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(key);
+}
+
+/// Line and column, from 1, columns in characters.
+fn position(text: &str, span: &Range<usize>) -> (usize, usize) {
+    let before = text.get(..span.start).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+fn note_table(origins: &mut BTreeMap<String, Origin>, path: &str, table: &DeTable<'_>, text: &str) {
+    for (key, value) in table {
+        let mut at = path.to_string();
+        extend(&mut at, key.get_ref());
+        let (line, column) = position(text, &key.span());
+        origins.insert(at.clone(), Origin::File { line, column });
+        match value.get_ref() {
+            DeValue::Table(inner) => note_table(origins, &at, inner, text),
+            DeValue::Array(items) => {
+                for (i, item) in items.iter().enumerate() {
+                    let mut at = at.clone();
+                    let _ = write!(at, ".{i}");
+                    let (line, column) = position(text, &item.span());
+                    origins.insert(at.clone(), Origin::File { line, column });
+                    if let DeValue::Table(inner) = item.get_ref() {
+                        note_table(origins, &at, inner, text);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Document {
+        Document::parse("x.toml".to_string(), PathBuf::from("dir"), text).unwrap()
+    }
+
+    #[test]
+    fn origins_are_lines_and_columns() {
+        let mut doc = parse("rounds = 3\n[clients]\n  batch = 0\n[[method]]\nname = \"a\"\n[[method]]\nname = \"b\"\n");
+        assert_eq!(doc.origin("clients.batch"), Some(&Origin::File { line: 3, column: 3 }));
+        assert_eq!(doc.origin("method.1.name"), Some(&Origin::File { line: 7, column: 1 }));
+        assert_eq!(doc.error("clients.batch", "no").to_string(), "x.toml:3:3: no");
+        doc.set("clients.batch=7").unwrap();
+        assert_eq!(doc.error("clients.batch", "no").to_string(), "--set: no");
+        assert_eq!(doc.folder_of("rounds"), Path::new("dir"));
+        assert_eq!(doc.folder_of("clients.batch"), Path::new(""));
+    }
+
+    #[test]
+    fn set_takes_toml_values_and_bare_words() {
+        let mut doc = Document::default();
+        for assignment in ["model.name=simple-cnn", "optimizer.lr = 1e-2", "seeds=[1, 2]", "model.projection=true"] {
+            doc.set(assignment).unwrap();
+        }
+        assert_eq!(doc.table()["model"]["name"].as_str(), Some("simple-cnn"));
+        assert_eq!(doc.table()["model"]["projection"].as_bool(), Some(true));
+        assert_eq!(doc.table()["optimizer"]["lr"].as_float(), Some(0.01));
+        assert_eq!(doc.table()["seeds"].as_array().unwrap().len(), 2);
+        for wrong in ["rounds", "=3", "a..b=3", "seeds=[1", "rounds=", "rounds=1\nseed=2"] {
+            assert!(doc.set(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn set_replaces_the_alternative_of_the_file() {
+        let mut doc = parse("seed = 3\n[clients]\nper-round = 4\n");
+        doc.set("clients.fraction=0.5").unwrap();
+        doc.set("seeds=[1]").unwrap();
+        assert!(doc.table()["clients"].get("per-round").is_none());
+        assert!(doc.table().get("seed").is_none());
+    }
+
+    #[test]
+    fn set_reaches_into_lists_of_tables() {
+        let mut doc = parse("[[method]]\nname = \"a\"\n[[method]]\nname = \"b\"\n");
+        doc.set("method.1.beta=0.5").unwrap();
+        assert_eq!(doc.table()["method"][1]["beta"].as_float(), Some(0.5));
+        assert!(doc.set("method.beta=0.5").unwrap_err().to_string().contains("method.0.beta"));
+        assert!(doc.set("method.7.beta=0.5").is_err());
+    }
+}

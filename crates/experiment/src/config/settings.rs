@@ -1,0 +1,277 @@
+//! A configuration whose every value has been checked. Only this reaches a run.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fedelity_fl::{HoldOut, Method, Training};
+use fedelity_keys::{Context, KeyError, Keys, describe, nearest, read, unknown, write};
+use fedelity_methods::{Composed, registry};
+use fedelity_nn::OptimizerKind;
+use toml::{Table, Value};
+
+use super::document::Origin;
+use super::{Config, Document, ServerKeys, StepRule};
+use crate::error::Result;
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub config: Config,
+    pub methods: Vec<MethodChoice>,
+    /// What was decided that the user may not expect.
+    pub notes: Vec<String>,
+    /// All keys with their values.
+    table: Table,
+}
+
+/// A method that is ready, and all its keys.
+#[derive(Clone, Debug)]
+pub struct MethodChoice {
+    pub name: &'static str,
+    /// Its own keys, defaults filled in.
+    pub keys: Table,
+    pub method: Arc<dyn Method>,
+}
+
+/// Where the values of a document came from.
+struct Origins<'a> {
+    document: &'a Document,
+    notes: Vec<String>,
+}
+
+impl Context for Origins<'_> {
+    /// The file's keys are left out where the command line chose another kind.
+    fn leave_out(&mut self, key: &str, selector: &str, chosen: &str) -> bool {
+        if self.document.is_from(key, "FEDELITY_DATA") {
+            return true;
+        }
+        let left_out = matches!(self.document.origin(selector), Some(Origin::Option(_)))
+            && matches!(self.document.origin(key), Some(Origin::File { .. }));
+        if left_out {
+            self.notes.push(format!("{key} in the file is ignored: {selector} is now {chosen}"));
+        }
+        left_out
+    }
+
+    fn locate(&self, key: &str, path: &str) -> PathBuf {
+        self.document.folder_of(key).join(path)
+    }
+}
+
+impl Settings {
+    /// Checks a document; the first wrong key is the error.
+    pub fn read(document: &Document) -> Result<Self> {
+        let mut origins = Origins { document, notes: Vec::new() };
+        let checked = Self::check(document, &mut origins);
+        checked.map(|settings| Self { notes: origins.notes, ..settings }).map_err(|error| document.key_error(&error))
+    }
+
+    fn check(document: &Document, origins: &mut Origins<'_>) -> Result<Self, KeyError> {
+        let given = document.table();
+        either(document, "seed", "seeds")?;
+        either(document, "clients.fraction", "clients.per-round")?;
+        if document.gives("partition.file")
+            && let Some(Value::Table(partition)) = given.get("partition")
+            && let Some(key) = partition.keys().find(|key| *key != "file")
+        {
+            let key = format!("partition.{key}");
+            let message = format!("{key}: not allowed beside partition.file, which says it all");
+            return Err(KeyError::new(key, message));
+        }
+        let (mut config, mut table) = read::<Config>(given, "", origins)?;
+        if let Some(seed) = config.seed.take() {
+            table.remove("seed");
+            table.insert("seeds".to_string(), Value::Array(vec![Value::Integer(seed as i64)]));
+            config.seeds = vec![seed];
+        }
+        if config.data.source.set().is_some_and(|set| set.entry().is_embedded()) {
+            // The folder is not used, and the resolved configuration should not name it.
+            table.get_mut("data").and_then(Value::as_table_mut).map(|data| data.remove("dir"));
+        }
+        let shown = || table["seeds"].to_string();
+        if config.seeds.is_empty() || config.seeds.iter().collect::<BTreeSet<_>>().len() < config.seeds.len() {
+            return Err(KeyError::expected("seeds", shown(), "a list of different whole numbers, such as [1, 2, 3]"));
+        }
+        if let Some(round) = config.evaluation.confusion.iter().find(|round| **round > config.rounds) {
+            let expected = format!("rounds from 1 to {}", config.rounds);
+            return Err(KeyError::expected("evaluation.confusion", format!("[..., {round}]"), expected));
+        }
+        let pool = config.partition.clients.filter(|_| config.partition.file.is_none());
+        let methods = methods(given, &config, origins)?;
+        let mut settings = Self { config, methods, notes: Vec::new(), table };
+        pool.map_or(Ok(0), |pool| settings.settle_per_round(document, pool))?;
+        Ok(settings)
+    }
+
+    /// How clients train, as the core takes it.
+    pub fn training(&self) -> Training {
+        let (clients, optimizer) = (&self.config.clients, &self.config.optimizer);
+        let (kind, lr, weight_decay) = match optimizer.rule {
+            StepRule::Sgd { lr, momentum, weight_decay } => (OptimizerKind::Sgd { momentum }, lr, weight_decay),
+            StepRule::Adam { lr, beta1, beta2, eps, weight_decay } => {
+                (OptimizerKind::Adam { beta1, beta2, eps }, lr, weight_decay)
+            }
+        };
+        Training {
+            epochs: clients.epochs,
+            batch: clients.batch,
+            optimizer: kind,
+            lr,
+            weight_decay,
+            lr_decay: optimizer.lr_decay,
+            clip: optimizer.clip,
+            teacher_cache: clients.teacher_cache,
+            augmentation: self.config.data.augmentation(),
+        }
+    }
+
+    /// Clients per round in a pool of this many, at least one. The default is cut to the pool; a number that somebody
+    /// gave is refused if it is larger.
+    pub(crate) fn settle_per_round(&mut self, document: &Document, pool: usize) -> Result<usize, KeyError> {
+        let clients = &mut self.config.clients;
+        if let Some(fraction) = clients.fraction {
+            return Ok(((fraction * pool as f64).round() as usize).clamp(1, pool));
+        }
+        if clients.per_round > pool {
+            if document.gives("clients.per-round") {
+                let expected = format!("at most {pool}, the number of clients of the partition");
+                return Err(KeyError::expected("clients.per-round", clients.per_round, expected));
+            }
+            clients.per_round = pool;
+            if let Some(Value::Table(section)) = self.table.get_mut("clients") {
+                section.insert("per-round".to_string(), Value::Integer(pool as i64));
+            }
+        }
+        Ok(clients.per_round)
+    }
+
+    /// The whole configuration with every default filled in, so that the file alone repeats the run. A partition that was
+    /// read from a file is named `partition_file`.
+    pub fn resolved(&self, partition_file: &str) -> String {
+        self.resolved_for(&self.methods, &self.config.seeds, partition_file)
+    }
+
+    /// As [`Self::resolved`], for some of the methods and seeds.
+    pub fn resolved_for(&self, methods: &[MethodChoice], seeds: &[u64], partition_file: &str) -> String {
+        let mut table = self.table.clone();
+        let mut put = |key: &str, value: Value| table.insert(key.to_string(), value);
+        put("seeds", Value::Array(seeds.iter().map(|&seed| Value::Integer(seed as i64)).collect()));
+        let mut of = methods.iter().map(|method| {
+            let mut keys = Table::from_iter([("name".to_string(), Value::String(method.name.to_string()))]);
+            keys.extend(method.keys.clone());
+            Value::Table(keys)
+        });
+        let one = if methods.len() == 1 { of.next() } else { None };
+        put("method", one.unwrap_or_else(|| Value::Array(of.collect())));
+        if self.config.partition.file.is_some() {
+            let file = Value::String(partition_file.to_string());
+            put("partition", Value::Table(Table::from_iter([("file".to_string(), file)])));
+        }
+        if let Some(Value::Table(clients)) = table.get_mut("clients")
+            && self.config.clients.fraction.is_some()
+        {
+            clients.remove("per-round");
+        }
+        for (section, key) in
+            [("data", "dir"), ("data", "path"), ("data", "train"), ("data", "test"), ("model", "weights")]
+        {
+            if let Some(Value::String(path)) = table.get_mut(section).and_then(|section| section.get_mut(key)) {
+                *path = std::path::absolute(&path).map_or_else(|_| path.clone(), |path| path.display().to_string());
+            }
+        }
+        write(Config::SCHEMA, &table)
+    }
+}
+
+impl ServerKeys {
+    /// Training samples that the server keeps for itself.
+    pub fn hold_out(&self) -> HoldOut {
+        HoldOut {
+            auxiliary: self.auxiliary,
+            keep_auxiliary: self.auxiliary_keep,
+            validation: self.validation,
+            unlabelled: self.unlabelled,
+        }
+    }
+}
+
+/// Two keys of which one says what the other says.
+fn either(document: &Document, one: &str, other: &str) -> Result<(), KeyError> {
+    if document.gives(one) && document.gives(other) {
+        return Err(KeyError::new(one, format!("{one}: expected {one} or {other}, not both")));
+    }
+    Ok(())
+}
+
+/// `[method]` or a list of `[[method]]`.
+fn methods(given: &Table, config: &Config, origins: &mut Origins<'_>) -> Result<Vec<MethodChoice>, KeyError> {
+    let none = Table::new();
+    let tables: Vec<(String, &Table)> = match given.get("method") {
+        None => vec![("method".to_string(), &none)],
+        Some(Value::Table(table)) => vec![("method".to_string(), table)],
+        Some(Value::Array(items)) if !items.is_empty() && items.iter().all(Value::is_table) => {
+            let tables = items.iter().filter_map(Value::as_table).enumerate();
+            tables.map(|(i, table)| (format!("method.{i}"), table)).collect()
+        }
+        Some(other) => {
+            let message = format!("method: expected a table [method] or tables [[method]], found {}", describe(other));
+            return Err(KeyError::new("method", message));
+        }
+    };
+    let mut methods = Vec::new();
+    for (at, table) in tables {
+        let MethodChoice { name, keys, method } = method(&at, table, origins)?;
+        let needs = method.needs();
+        let server = &config.server;
+        let wants = [
+            (needs.auxiliary, server.auxiliary > 0, "labelled samples on the server", "server.auxiliary", "32"),
+            (needs.validation, server.validation > 0.0, "validation samples on the server", "server.validation", "0.1"),
+            (needs.unlabelled, server.unlabelled > 0, "unlabelled samples on the server", "server.unlabelled", "1000"),
+        ];
+        if let Some((.., what, key, example)) = wants.into_iter().find(|(needed, given, ..)| *needed && !given) {
+            let message = format!("the method '{name}' needs {what}: set {key}, such as {key} = {example}");
+            return Err(KeyError::new(format!("{at}.name"), message));
+        }
+        if needs.projection && !config.model.projection {
+            origins.notes.push(format!(
+                "{name} was published with a projection head before the classifier; model.projection = true adds it"
+            ));
+        }
+        let method = Composed::around(method, server.rule, server.optimizer);
+        methods.push(MethodChoice { name, keys, method });
+    }
+    Ok(methods)
+}
+
+fn method(at: &str, table: &Table, origins: &mut Origins<'_>) -> Result<MethodChoice, KeyError> {
+    let names: Vec<&str> = registry::entries().iter().map(|entry| entry.id).collect();
+    let full = format!("{at}.name");
+    let name = match table.get("name") {
+        None => registry::DEFAULT,
+        Some(Value::String(name)) => name.as_str(),
+        Some(other) => {
+            let message = format!("{full}: expected one of {}, found {}", names.join(", "), describe(other));
+            return Err(KeyError::new(full, message));
+        }
+    };
+    let Some(entry) = registry::find(name) else {
+        let guess = nearest(name, &names).map_or(String::new(), |name| format!("; did you mean '{name}'?"));
+        let message = format!("{full} = \"{name}\": expected one of {}{guess}", names.join(", "));
+        return Err(KeyError::new(full, message));
+    };
+    let mut keys = table.clone();
+    keys.remove("name");
+    // What was written for another method goes where the command line chose this one.
+    let strangers = keys.keys().filter(|key| entry.schema.key(key).is_none()).cloned().collect::<Vec<String>>();
+    for key in strangers {
+        let stranger = format!("{at}.{key}");
+        if !origins.leave_out(&stranger, &full, name) {
+            let message = unknown(&stranger, &key, &entry.schema.names(), &format!("for {name}"));
+            return Err(KeyError::new(stranger, message));
+        }
+        keys.remove(&key);
+    }
+    let built = entry.build(&keys, at, origins)?;
+    Ok(MethodChoice { name: entry.id, keys: built.keys, method: built.method })
+}

@@ -1,0 +1,36 @@
+//! From a configuration to its results: everything that Fedelity is, under any front end.
+//!
+//! A [`Document`] is a configuration as it was written; [`Settings`] is the same with every value checked and every
+//! default filled in; a [`Study`] has loaded all that it names and is ready to run. [`Study::run`] writes run folders,
+//! [`Sweep`] runs many studies side by side, [`Saved`] opens trained models and [`estimate()`] says what a run would
+//! cost.
+
+mod assemble;
+mod config;
+mod error;
+mod estimate;
+mod features;
+mod machine;
+mod rehearsal;
+mod resources;
+mod run;
+mod saved;
+mod sweep;
+mod synthetic;
+mod travel;
+
+pub use assemble::text::TextReader;
+pub use assemble::{Pool, Study};
+pub use config::{
+    Change, ClientKeys, Config, DataKeys, Document, EvaluationKeys, MethodChoice, ModelKeys, OptimizerKeys, Origin,
+    PartitionKeys, ServerKeys, Settings, StepRule,
+};
+pub use error::{ExperimentError, Result};
+pub use estimate::{Estimate, estimate};
+pub use rehearsal::{Rehearsal, rehearse};
+pub use resources::{Loaded, Resources};
+pub use run::{FrontError, Observer, Outcome, Run};
+pub use saved::Saved;
+pub use sweep::{Job, JobEnd, JobState, Sweep, SweepObserver};
+pub use synthetic::Synthetic;
+pub use travel::{Travel, Trial};

@@ -1,0 +1,106 @@
+//! What studies share: the engine, and the data that were read.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fedelity_data::{DataSource, Dataset, Normalisation, Shape, Skipped};
+use fedelity_nn::{Engine, cpu};
+
+use crate::config::{DataKeys, Document};
+use crate::error::Result;
+
+/// A data set as a configuration wants it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub dataset: Arc<Dataset>,
+    /// Samples that could not be used.
+    pub skipped: Skipped,
+    /// SHA-256 of the data.
+    pub fingerprint: String,
+}
+
+/// What studies share.
+#[derive(Debug)]
+pub struct Resources {
+    /// What models run on.
+    pub engine: Arc<dyn Engine>,
+    /// By the section of the configuration that names the data. Who asks for what is being read waits for it.
+    data: Mutex<BTreeMap<String, Arc<Mutex<Option<Loaded>>>>>,
+}
+
+impl Default for Resources {
+    /// The fastest engine of this machine.
+    fn default() -> Self {
+        Self::on(cpu())
+    }
+}
+
+impl Resources {
+    pub fn on(engine: Arc<dyn Engine>) -> Self {
+        Self { engine, data: Mutex::default() }
+    }
+
+    /// The data of a configuration, read if nobody has read them yet.
+    pub fn load(&self, document: &Document, data: &DataKeys) -> Result<Loaded> {
+        let place = {
+            let mut all = self.data.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(all.entry(format!("{data:?}")).or_default())
+        };
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = &*place {
+            return Ok(loaded.clone());
+        }
+        let loaded = read(document, data)?;
+        *place = Some(loaded.clone());
+        Ok(loaded)
+    }
+}
+
+/// Reads the data and settles how they are normalised.
+fn read(document: &Document, data: &DataKeys) -> Result<Loaded> {
+    if let DataSource::Named(set) = &data.source
+        && let Some(dir) = &set.dir
+    {
+        exists(document, dir)?;
+    }
+    let mut skipped = Skipped::new(data.skip_bad);
+    let mut dataset = data.source().load(&mut skipped)?;
+    // The data are what they are, however a model reads them.
+    let fingerprint = dataset.fingerprint();
+    if let Some(normalisation) = data.normalisation() {
+        if let Some(reason) = unfit(&normalisation, dataset.shape) {
+            return Err(document.error("data.normalisation", reason));
+        }
+        dataset.normalisation = normalisation;
+    }
+    let augmentation = data.augmentation();
+    let fits = match dataset.shape.image() {
+        _ if augmentation.is_none() => Ok(()),
+        Some(shape) => augmentation.check(shape),
+        None => Err(format!("it is for images, and the data are {}", dataset.shape)),
+    };
+    fits.map_err(|reason| document.error("data.augmentation", format!("data.augmentation: {reason}")))?;
+    Ok(Loaded { dataset: Arc::new(dataset), skipped, fingerprint })
+}
+
+fn exists(document: &Document, dir: &Path) -> Result<()> {
+    if dir.is_dir() || document.is_from("data.dir", "FEDELITY_DATA") {
+        return Ok(());
+    }
+    let what = if dir.exists() { "not a folder" } else { "there is no such folder" };
+    Err(document.error("data.dir", format!("data.dir = \"{}\": {what}", dir.display())))
+}
+
+/// Why a normalisation does not fit data of this shape, if it does not.
+fn unfit(normalisation: &Normalisation, shape: Shape) -> Option<String> {
+    match shape {
+        Shape::Image(shape) if normalisation.mean.len() == shape.channels => None,
+        Shape::Image(shape) => Some(format!(
+            "data.normalisation has {} numbers, but the images have {} channels",
+            normalisation.mean.len(),
+            shape.channels
+        )),
+        other => Some(format!("data.normalisation is for images, and the data are {other}")),
+    }
+}

@@ -1,0 +1,252 @@
+//! A study into run folders: every method with every seed.
+
+use std::path::{Path, PathBuf};
+
+use fedelity_fl::FlError;
+use fedelity_nn::{Card, checkpoint};
+use fedelity_record::{Header, Holdings, RoundRecord, RunFolder, Status, Summary, names};
+use fedelity_report::{Group, LoadedRun};
+use fedelity_sim::Simulation;
+
+use crate::assemble::Study;
+use crate::config::MethodChoice;
+use crate::error::Result;
+use crate::{ExperimentError, features, machine};
+
+/// The folder for results unless the user names one.
+const RUNS: &str = "runs";
+
+/// The error of a front end.
+pub type FrontError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a front end sees of runs, and decides about them. `()` sees nothing and stops nothing.
+pub trait Observer {
+    /// A run begins, in a folder that is there.
+    fn start(&mut self, _run: &Run<'_>, _folder: &RunFolder) -> Result<(), FrontError> {
+        Ok(())
+    }
+
+    /// A round is recorded. If this fails, what was recorded is completed before the error is returned.
+    fn round(&mut self, _run: &Run<'_>, _record: &RoundRecord) -> Result<(), FrontError> {
+        Ok(())
+    }
+
+    /// A run ended.
+    fn end(&mut self, _run: &Run<'_>, _outcome: &Outcome) {}
+
+    /// Whether to stop after this round.
+    fn stop(&self) -> bool {
+        false
+    }
+}
+
+impl Observer for () {}
+
+/// One method with one seed.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    pub study: &'a Study,
+    pub method: &'a MethodChoice,
+    /// What the method is called in this study.
+    pub label: &'a str,
+    pub seed: u64,
+    pub threads: usize,
+}
+
+/// How a run ended.
+pub struct Outcome {
+    pub summary: Summary,
+    /// Rounds that were evaluated, and their accuracy.
+    pub accuracies: Vec<(u64, f64)>,
+    /// Why training left the finite numbers, if it did.
+    pub divergence: Option<String>,
+}
+
+impl Study {
+    /// A name for each method: its id, and a number where the same one comes again with other keys.
+    pub fn labels(&self) -> Vec<String> {
+        let mut labels: Vec<String> = Vec::new();
+        for method in &self.settings.methods {
+            let mut label = method.name.to_string();
+            let mut n = 1;
+            while labels.contains(&label) {
+                n += 1;
+                label = format!("{}-{n}", method.name);
+            }
+            labels.push(label);
+        }
+        labels
+    }
+
+    /// Makes the folder for the results: `output`, which must not exist yet, or a new one below `runs` with the time and
+    /// the name of the study.
+    pub fn folder(&self, output: Option<&Path>) -> Result<RunFolder> {
+        if let Some(path) = output {
+            return Ok(RunFolder::create(path)?);
+        }
+        let methods = match &self.labels()[..] {
+            [one] => one.clone(),
+            several => format!("{}-methods", several.len()),
+        };
+        let time = jiff::Zoned::now().strftime("%Y-%m-%d-%H%M%S");
+        let base = Path::new(RUNS).join(format!("{time}-{methods}-{}", self.pool.dataset.name));
+        // Two runs of the same second.
+        let numbered = |n: usize| match n {
+            1 => base.clone(),
+            n => PathBuf::from(format!("{}-{n}", base.display())),
+        };
+        let mut n = 1;
+        loop {
+            match RunFolder::create(&numbered(n)) {
+                Err(fedelity_record::RecordError::Exists { .. }) if n < 1_000 => n += 1,
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    /// Runs every method with every seed, one after the other, and gives their results. Several runs get a folder each inside the given one.
+    pub fn run(
+        &self,
+        folder: &RunFolder,
+        threads: usize,
+        observer: &mut dyn Observer,
+    ) -> Result<fedelity_report::Results> {
+        let (methods, seeds) = (&self.settings.methods, &self.settings.config.seeds);
+        let several = methods.len() * seeds.len() > 1;
+        if several {
+            folder.write_config(&self.settings.resolved(names::PARTITION))?;
+            self.pool.partition.write(&folder.file(names::PARTITION), false)?;
+        }
+        let labels = self.labels();
+        let mut groups = Vec::new();
+        for (method, label) in methods.iter().zip(&labels) {
+            let mut group = Group { label: label.clone(), runs: Vec::new() };
+            for &seed in seeds {
+                if observer.stop() {
+                    break;
+                }
+                let own = if several {
+                    RunFolder::create(&folder.path().join(label).join(format!("seed-{seed}")))?
+                } else {
+                    folder.clone()
+                };
+                let ended = Run { study: self, method, label, seed, threads }.execute(&own, observer)?;
+                group.runs.push(LoadedRun::of(seed, ended.summary, &ended.accuracies));
+            }
+            if !group.runs.is_empty() {
+                groups.push(group);
+            }
+        }
+        Ok(fedelity_report::Results { groups, left_out: Vec::new() })
+    }
+
+    /// Refuses what cannot run, before anything is written.
+    pub fn check(&self, threads: usize) -> Result<()> {
+        for method in &self.settings.methods {
+            Simulation::new(self.experiment(method, self.settings.config.seeds[0], threads))?;
+        }
+        Ok(())
+    }
+}
+
+impl Run<'_> {
+    /// Runs all rounds and writes them into the folder.
+    pub fn execute(&self, folder: &RunFolder, observer: &mut dyn Observer) -> Result<Outcome> {
+        let stopped = |error: FrontError| ExperimentError::Stopped(error);
+        let study = self.study;
+        let mut simulation = Simulation::new(study.experiment(self.method, self.seed, self.threads))?;
+        let method = std::slice::from_ref(self.method);
+        folder.write_config(&study.settings.resolved_for(method, &[self.seed], names::PARTITION))?;
+        study.pool.partition.write(&folder.file(names::PARTITION), false)?;
+        folder.write_holdings(&Holdings::new(study.holdings.clone()))?;
+        let header = Header { local_evaluation: Some(simulation.local_evaluation()), ..self.header() };
+        let mut rounds = folder.start_rounds(&header)?;
+        observer.start(self, folder).map_err(stopped)?;
+        let (mut summary, mut accuracies) = (Summary::default(), Vec::new());
+        let (mut divergence, mut failed) = (None, None);
+        while !simulation.done() {
+            if observer.stop() {
+                summary.status = Status::Interrupted;
+                break;
+            }
+            let record = match simulation.step() {
+                Ok(record) => record,
+                Err(error) if error.is_divergence() => {
+                    summary.status = diverged(&error);
+                    divergence = Some(error.to_string());
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            rounds.append(&record)?;
+            summary.add(&record);
+            accuracies.extend(record.accuracy.map(|accuracy| (record.round, accuracy)));
+            if let Err(error) = observer.round(self, &record) {
+                summary.status = Status::Interrupted;
+                failed = Some(error);
+                break;
+            }
+        }
+        rounds.finish()?;
+        checkpoint::save_model(&folder.file(names::MODEL), &study.model, simulation.global(), Some(&self.card()))?;
+        folder.write_summary(&summary)?;
+        if let Some(found) = simulation.features() {
+            let path = folder.file(names::FEATURES);
+            let bytes = features::bytes(&found).map_err(|error| ExperimentError::path(&path, error.to_string()))?;
+            folder.write(names::FEATURES, &bytes)?;
+        }
+        if let Some(error) = failed {
+            return Err(stopped(error));
+        }
+        let outcome = Outcome { summary, accuracies, divergence };
+        observer.end(self, &outcome);
+        Ok(outcome)
+    }
+
+    fn header(&self) -> Header {
+        let Study { settings, pool, model, per_round, .. } = self.study;
+        let as_json = |value: &toml::Value| serde_json::to_value(value).unwrap_or_default();
+        Header {
+            fedelity: env!("CARGO_PKG_VERSION").to_string(),
+            method: self.method.name.to_string(),
+            method_settings: self.method.keys.iter().map(|(key, value)| (key.clone(), as_json(value))).collect(),
+            dataset: pool.dataset.name.clone(),
+            dataset_fingerprint: pool.fingerprint.clone(),
+            partition: pool.partition.spec.clone(),
+            model: settings.config.model.name.0.clone(),
+            parameters: model.layout().trainable_len() as u64,
+            seed: self.seed,
+            rounds: settings.config.rounds as u64,
+            clients: pool.partition.clients.len() as u64,
+            per_round: *per_round as u64,
+            threads: self.threads as u64,
+            isa: model.engine().name().to_string(),
+            classes: pool.dataset.classes.clone(),
+            partition_fingerprint: self.study.partition_fingerprint.clone(),
+            left_out: pool.skipped.count as u64,
+            machine: machine::describe(),
+            command: format!("fedelity run {}", names::CONFIG),
+            ..Header::default()
+        }
+    }
+
+    /// What the model file says about itself. Nothing in it changes from one repetition to the next.
+    fn card(&self) -> Card {
+        let mut card = self.study.card.clone();
+        card.origin.insert("method".to_string(), self.method.name.to_string());
+        card.origin.insert("seed".to_string(), self.seed.to_string());
+        card
+    }
+}
+
+fn diverged(error: &FlError) -> Status {
+    match *error {
+        FlError::Diverged { round, client, .. } => {
+            Status::Diverged { round: round as u64, client: Some(client as u64) }
+        }
+        FlError::ServerDiverged { round, .. } | FlError::GlobalDiverged { round } => {
+            Status::Diverged { round: round as u64, client: None }
+        }
+        _ => Status::Finished,
+    }
+}

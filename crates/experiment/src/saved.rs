@@ -1,0 +1,181 @@
+//! A model from a run folder or a file, with all that is needed to use it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use fedelity_data::{Dataset, Inputs, Normalisation, Shape, Split};
+use fedelity_fl::{Evaluation, Samples, Scaling, Trainer};
+use fedelity_nn::{Card, Input, Model, Params, checkpoint};
+use fedelity_record::names;
+
+use crate::assemble::fit;
+use crate::assemble::text::TextReader;
+use crate::config::{Document, Settings};
+use crate::error::Result;
+use crate::{ExperimentError, Resources};
+
+/// Samples that go through the model together.
+const CHUNK: usize = 64;
+
+/// A trained model.
+pub struct Saved {
+    pub path: PathBuf,
+    pub card: Card,
+    pub model: Arc<Model>,
+    pub params: Params,
+}
+
+impl Saved {
+    /// Reads a run folder or a file. A file that does not say how its model was made needs a configuration that does:
+    /// `[model]`, and `[data]` for the shape of its inputs and its classes.
+    ///
+    /// `model` is what the caller takes it for: a file that says otherwise is refused.
+    pub fn open(target: &Path, model: Option<&str>, foreign: Option<&Document>, resources: &Resources) -> Result<Self> {
+        let path = file_of(target)?;
+        let card = match (checkpoint::card(&path)?, foreign) {
+            (Some(card), _) if model.is_some_and(|name| name != card.model) => {
+                let name = model.unwrap_or_default();
+                let message = format!("--model {name}: {} says that it is {}", path.display(), card.model);
+                return Err(ExperimentError::Config(message));
+            }
+            (Some(card), _) => card,
+            (None, Some(document)) => {
+                let settings = Settings::read(document)?;
+                let loaded = resources.load(document, &settings.config.data)?;
+                fit(document, &settings.config.model, &loaded.dataset, &resources.engine)?.card
+            }
+            (None, None) => {
+                let message = "the file does not say how its model was made; --model NAME says which it is, and --data \
+                               NAME which data it is for";
+                return Err(ExperimentError::path(&path, message));
+            }
+        };
+        let of_file = |error: fedelity_nn::NnError| ExperimentError::path(&path, error.to_string());
+        let model = card.architecture().and_then(|arch| Model::compile(&arch, resources.engine.clone()));
+        let model = model.map_err(of_file)?;
+        let params = checkpoint::load(&path, model.layout())?;
+        Ok(Self { path, card, model: Arc::new(model), params })
+    }
+
+    /// How the pixels of images become numbers.
+    pub fn scaling(&self) -> Scaling {
+        Scaling::from(&Normalisation { mean: self.card.mean.clone(), std: self.card.std.clone() })
+    }
+
+    /// What the model says about all samples, `[sample][class]`.
+    pub fn logits(&self, split: &Split, threads: usize) -> Vec<f32> {
+        let (classes, scaling) = (self.card.classes.len(), self.scaling());
+        let indices: Vec<u32> = (0..split.len() as u32).collect();
+        let mut logits = vec![0.0; indices.len() * classes];
+        let work = Mutex::new(logits.chunks_mut(CHUNK * classes).zip(indices.chunks(CHUNK)));
+        thread::scope(|scope| {
+            for _ in 0..threads.min(indices.len().div_ceil(CHUNK)) {
+                scope.spawn(|| {
+                    let mut session = self.model.session();
+                    loop {
+                        let next = work.lock().ok().and_then(|mut work| work.next());
+                        let Some((logits, indices)) = next else { return };
+                        let samples = Samples { split, indices, scaling: &scaling };
+                        logits.copy_from_slice(session.evaluate(&self.params, &samples.batch()).logits);
+                    }
+                });
+            }
+        });
+        logits
+    }
+}
+
+impl Saved {
+    /// How good the model is on the test samples of a data set, which [`Self::fit_to`] has made fit.
+    pub fn evaluate(&self, split: &Split, threads: usize) -> Evaluation {
+        let (scaling, indices) = (self.scaling(), (0..split.len() as u32).collect::<Vec<u32>>());
+        let mut trainers: Vec<Trainer> = (0..threads).map(|_| Trainer::new(self.model.clone())).collect();
+        let samples = Samples { split, indices: &indices, scaling: &scaling };
+        fedelity_sim::evaluate(&mut trainers, &self.params, samples, self.card.classes.len()).evaluation
+    }
+
+    /// The test samples of a data set as the model takes them, with its labels, and a remark if the names of the classes
+    /// do not agree.
+    pub fn fit_to(&self, dataset: &Dataset) -> Result<(Split, Option<String>)> {
+        let (card, mut split) = (&self.card, dataset.test.clone());
+        let wrong = |message: String| Err(ExperimentError::path(&self.path, message));
+        if split.is_empty() {
+            return Err(ExperimentError::Config(format!("{}: there are no test samples", dataset.name)));
+        }
+        match (card.input, dataset.shape, &mut split.inputs) {
+            (Input::Image { channels, height, width }, Shape::Image(shape), _)
+                if (channels, height, width) == (shape.channels, shape.height, shape.width) => {}
+            (Input::Numbers { width }, Shape::Numbers(found), Inputs::Floats(values)) if width == found => {
+                // The numbers were scaled by their own training rows; the model knows those it was trained on.
+                for row in values.chunks_exact_mut(width) {
+                    for (i, value) in row.iter_mut().enumerate() {
+                        let raw = *value * dataset.normalisation.std[i] + dataset.normalisation.mean[i];
+                        *value = (raw - card.mean[i]) / card.std[i];
+                    }
+                }
+            }
+            (Input::Tokens { .. }, Shape::Text, _) => TextReader::of(card, &self.path)?.tokenise(&mut split)?,
+            (input, shape, _) => {
+                return wrong(format!("the model reads {input}, and {} has {shape}", dataset.name));
+            }
+        }
+        let place = |name: &String| card.classes.iter().position(|known| known == name).map(|place| place as u16);
+        let places: Option<Vec<u16>> = dataset.classes.iter().map(place).collect();
+        let (data, model) = (some(&dataset.classes), some(&card.classes));
+        match places {
+            Some(places) => {
+                split.labels.iter_mut().for_each(|label| *label = places[usize::from(*label)]);
+                Ok((split, None))
+            }
+            None if dataset.classes.len() == card.classes.len() => Ok((
+                split,
+                Some(format!("the classes of the data ({data}) are not named as those of the model ({model})")),
+            )),
+            None => wrong(format!(
+                "the model knows {} classes ({model}), and {} has {} ({data})",
+                card.classes.len(),
+                dataset.name,
+                dataset.classes.len(),
+            )),
+        }
+    }
+}
+
+/// The first few names.
+fn some(names: &[String]) -> String {
+    let more = if names.len() > 3 { ", ..." } else { "" };
+    format!("{}{more}", names.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", "))
+}
+
+/// The model file of a run folder, or the file itself.
+fn file_of(target: &Path) -> Result<PathBuf> {
+    if !target.is_dir() {
+        return Ok(target.to_path_buf());
+    }
+    let file = target.join(names::MODEL);
+    if file.is_file() {
+        return Ok(file);
+    }
+    let mut inside = Vec::new();
+    below(target, 2, &mut inside);
+    let hint = match &inside[..] {
+        [] => String::new(),
+        some => format!("; name one of the runs in it: {}", some.join(", ")),
+    };
+    Err(ExperimentError::path(target, format!("there is no {}{hint}", names::MODEL)))
+}
+
+/// Run folders up to `levels` below a folder, the first few.
+fn below(folder: &Path, levels: usize, found: &mut Vec<String>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    for path in folders {
+        if path.join(names::MODEL).is_file() && found.len() < 10 {
+            found.push(path.display().to_string());
+        } else if levels > 1 {
+            below(&path, levels - 1, found);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The runs of a sweep, from its file.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use fedelity_keys::{KeyError, keys};
+use sha2::{Digest, Sha256};
+use toml::{Table, Value};
+
+/// A sweep file.
+#[keys]
+pub(super) struct SweepKeys {
+    /// The configuration that all runs share.
+    #[key(what = "the path of a file")]
+    pub(super) config: Option<PathBuf>,
+    /// Seeds: each setting runs once per seed.
+    #[key(default = [1])]
+    seeds: Vec<u64>,
+    /// Keys of the configuration that all runs have.
+    #[key(default = {}, what = "a table [set]")]
+    set: Value,
+    /// Keys of the configuration with a list of values each: every value with every other.
+    #[key(default = {}, what = "a table [grid]")]
+    grid: Value,
+    /// Settings one by one, as `[[list]]`; with a grid, each with all of the grid.
+    #[key(what = "tables [[list]]")]
+    list: Option<Value>,
+}
+
+/// One run of a sweep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job {
+    /// Its folder below the sweep's.
+    pub folder: String,
+    /// Its own settings in short, the same for all seeds.
+    pub label: String,
+    /// Assignments as `--set` takes them.
+    pub set: Vec<String>,
+    pub seed: u64,
+}
+
+impl SweepKeys {
+    /// All runs: the grid, with every entry of the list, with every seed.
+    pub(super) fn jobs(&self) -> Result<Vec<Job>, KeyError> {
+        if self.seeds.is_empty() {
+            return Err(KeyError::expected("seeds", "[]", "a list of whole numbers, such as [1, 2, 3]"));
+        }
+        let section = |name: &str, value: &Value| match value {
+            Value::Table(found) => Ok(flat("", found)),
+            other => Err(KeyError::expected(name, other, format!("a table [{name}]"))),
+        };
+        let fixed: Vec<String> = section("set", &self.set)?.iter().map(assignment).collect();
+        let mut combinations: Vec<Vec<String>> = vec![Vec::new()];
+        for (key, value) in section("grid", &self.grid)? {
+            let values = value.as_array().filter(|values| !values.is_empty());
+            let Some(values) = values else {
+                return Err(KeyError::expected(&format!("grid.{key}"), &value, "a list of values, such as [0.1, 1.0]"));
+            };
+            let with = |so_far: &Vec<String>| {
+                values.iter().map(|value| [&so_far[..], &[format!("{key}={value}")]].concat()).collect::<Vec<_>>()
+            };
+            combinations = combinations.iter().flat_map(with).collect();
+        }
+        if let Some(list) = &self.list {
+            let entries: Option<Vec<&Table>> =
+                list.as_array().and_then(|all| all.iter().map(Value::as_table).collect());
+            let Some(entries) = entries.filter(|all| !all.is_empty()) else {
+                return Err(KeyError::new("list", "list: expected tables [[list]]"));
+            };
+            let with = |so_far: &Vec<String>| {
+                let one = |entry: &&Table| {
+                    [&so_far[..], &flat("", entry).iter().map(assignment).collect::<Vec<_>>()].concat()
+                };
+                entries.iter().map(one).collect::<Vec<_>>()
+            };
+            combinations = combinations.iter().flat_map(with).collect();
+        }
+        let mut jobs: Vec<Job> = Vec::new();
+        for own in &combinations {
+            let mut all = own.iter().chain(&fixed);
+            if let Some(text) = all.find(|text| text.starts_with("seed=") || text.starts_with("seeds=")) {
+                return Err(KeyError::new(
+                    "seeds",
+                    format!("{text}: seeds stand at the top of the file: seeds = [1, 2, 3]"),
+                ));
+            }
+            let name = folder_name(own);
+            for &seed in &self.seeds {
+                let folder = format!("{name}/seed-{seed}");
+                let set = fixed.iter().chain(own).cloned().collect();
+                let job = Job { folder, label: label(own), set, seed };
+                if jobs.iter().any(|other| other.folder == job.folder) {
+                    return Err(KeyError::new(
+                        "seeds",
+                        format!("{}, seed {seed}: the same run is there twice", own.join(" ")),
+                    ));
+                }
+                jobs.push(job);
+            }
+        }
+        Ok(jobs)
+    }
+}
+
+fn assignment((key, value): (&String, &Value)) -> String {
+    format!("{key}={value}")
+}
+
+/// Keys by their dotted path. Tables are gone into, so `method.name = "x"` and `"method.name" = "x"` are the same.
+fn flat(path: &str, table: &Table) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    for (key, value) in table {
+        let full = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        match value {
+            Value::Table(below) => found.extend(flat(&full, below)),
+            other => {
+                found.insert(full, other.clone());
+            }
+        }
+    }
+    found
+}
+
+/// A combination in short: the method by its name alone, other keys without their sections.
+fn label(own: &[String]) -> String {
+    let short = |text: &String| {
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        let value = value.trim_matches('"');
+        if key == "method.name" {
+            value.to_string()
+        } else {
+            format!("{}={value}", key.rsplit('.').next().unwrap_or(key))
+        }
+    };
+    if own.is_empty() { "run".to_string() } else { own.iter().map(short).collect::<Vec<_>>().join(" ") }
+}
+
+/// A folder for a combination: its keys without their sections, and its values. Long ones end in a fingerprint.
+fn folder_name(own: &[String]) -> String {
+    let short = |text: &String| {
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        let plain: String = value.chars().filter(|c| c.is_ascii_alphanumeric() || ".-_".contains(*c)).collect();
+        if key == "method.name" { plain } else { format!("{}-{plain}", key.rsplit('.').next().unwrap_or(key)) }
+    };
+    let name = own.iter().map(short).collect::<Vec<_>>().join("-");
+    let print: String =
+        Sha256::digest(own.join("\n").as_bytes()).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    match name.len() {
+        0 => "run".to_string(),
+        1..=80 => format!("{name}-{print}"),
+        _ => format!("{}-{print}", &name[..80]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Vec<Job>, KeyError> {
+        fedelity_keys::read::<SweepKeys>(&text.parse::<Table>().unwrap(), "", &mut ())?.0.jobs()
+    }
+
+    #[test]
+    fn a_grid_with_a_list_with_seeds() {
+        let text = "seeds = [1, 2]\n[set]\nrounds = 3\n[grid]\n\"method.name\" = [\"fedavg\", \"fedntd\"]\n[[list]]\n\
+                    clients.epochs = 1\n[[list]]\n\"clients.epochs\" = 5\n\"optimizer.lr\" = 0.05\n";
+        let jobs = of(text).unwrap();
+        assert_eq!(jobs.len(), 8);
+        assert_eq!(jobs[0].set, ["rounds=3", "method.name=\"fedavg\"", "clients.epochs=1"]);
+        assert_eq!((jobs[7].seed, jobs[7].set.len()), (2, 4));
+        assert_eq!(jobs[7].label, "fedntd epochs=5 lr=0.05");
+        assert!(
+            jobs[0].folder.starts_with("fedavg-epochs-1-") && jobs[0].folder.ends_with("/seed-1"),
+            "{}",
+            jobs[0].folder
+        );
+        assert_eq!(of("").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn wrong_sweeps_are_named() {
+        for (text, said) in [
+            ("seeds = 3", "seeds: expected a list of whole numbers"),
+            ("[grid]\nrounds = 3", "grid.rounds = 3: expected a list"),
+            ("[grid]\nrounds = []", "grid.rounds = []"),
+            ("list = 3", "[[list]]"),
+            ("[grid]\nseeds = [[1], [2]]", "seeds stand at the top"),
+            ("seeds = [1, 1]", "the same run is there twice"),
+        ] {
+            let error = of(text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! A sweep: many settings over many seeds, in one process.
+
+mod job;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use fedelity_record::{RoundRecord, RunFolder, Status, Summary, names, read_summary};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+pub use job::Job;
+use job::SweepKeys;
+
+use crate::assemble::Study;
+use crate::config::{Document, Settings};
+use crate::error::Result;
+use crate::run::{FrontError, Observer, Outcome, Run};
+use crate::{ExperimentError, Resources};
+
+/// The file in a run's folder that says which job it was.
+const STAMP: &str = "sweep.json";
+
+/// A sweep that is ready: every run's configuration has been checked.
+pub struct Sweep {
+    pub jobs: Vec<Job>,
+    documents: Vec<Document>,
+    /// SHA-256 of the configuration that all runs share.
+    config_sha256: String,
+    output: PathBuf,
+}
+
+/// What there is of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobState {
+    Done,
+    /// A finished run of other settings has its folder.
+    Taken,
+    ToRun,
+}
+
+/// How a job ended.
+pub enum JobEnd {
+    /// It was done before.
+    Before(Summary),
+    Now(Summary),
+    Failed(String),
+    Interrupted,
+}
+
+/// What a front end sees of a sweep. Runs go side by side, so every call comes from some worker.
+pub trait SweepObserver: Sync {
+    fn round(&self, _job: &Job, _record: &RoundRecord, _rounds: usize) {}
+
+    /// A job ended. An error stops the sweep.
+    fn end(&self, _job: &Job, _end: &JobEnd) -> Result<(), FrontError> {
+        Ok(())
+    }
+
+    /// Whether to stop after this round.
+    fn stop(&self) -> bool {
+        false
+    }
+}
+
+impl Sweep {
+    /// Reads a sweep file and checks the configuration of every run. `prepare` makes the last changes to each, such as
+    /// those of the command line.
+    pub fn read(file: &Path, output: &Path, prepare: impl Fn(&mut Document) -> Result<()>) -> Result<Self> {
+        let of_file = Document::read(file)?;
+        let wrong = |error| of_file.key_error(&error);
+        let (keys, _) = fedelity_keys::read::<SweepKeys>(of_file.table(), "", &mut ()).map_err(wrong)?;
+        let jobs = keys.jobs().map_err(wrong)?;
+        let (base, config_sha256) = match &keys.config {
+            None => (Document::default(), digest(b"")),
+            Some(path) => {
+                let path = of_file.folder_of("config").join(path);
+                if !path.is_file() {
+                    return Err(
+                        of_file.error("config", format!("config = \"{}\": there is no such file", path.display()))
+                    );
+                }
+                let bytes =
+                    fs::read(&path).map_err(|error| ExperimentError::path(&path, format!("cannot read: {error}")))?;
+                (Document::read(&path)?, digest(&bytes))
+            }
+        };
+        let mut documents = Vec::new();
+        for job in &jobs {
+            let mut document = base.clone();
+            for assignment in job.set.iter().chain([&format!("seeds=[{}]", job.seed)]) {
+                document.set(assignment)?;
+            }
+            prepare(&mut document)?;
+            let settings = Settings::read(&document).map_err(|error| {
+                ExperimentError::Config(format!("{}: {}: {error}", file.display(), job.set.join(" ")))
+            })?;
+            if settings.methods.len() > 1 {
+                let message = "a run of a sweep has one method: name it with \"method.name\"";
+                return Err(ExperimentError::path(file, message));
+            }
+            documents.push(document);
+        }
+        Ok(Self { jobs, documents, config_sha256, output: output.to_path_buf() })
+    }
+
+    /// The folder of a job's run.
+    pub fn folder(&self, job: &Job) -> PathBuf {
+        self.output.join(&job.folder)
+    }
+
+    /// What there is of a job.
+    pub fn state(&self, job: &Job) -> JobState {
+        let folder = self.folder(job);
+        let finished =
+            read_summary(&folder.join(names::SUMMARY)).is_ok_and(|found| found.status != Status::Interrupted);
+        match fs::read_to_string(folder.join(STAMP)) {
+            _ if !finished => JobState::ToRun,
+            Ok(found) if found == self.stamp(job) => JobState::Done,
+            _ => JobState::Taken,
+        }
+    }
+
+    /// Runs what is not done yet, as many jobs at once as there are workers, each on one thread. Data that several jobs
+    /// use are read once.
+    pub fn run(&self, workers: usize, resources: &Resources, observer: &dyn SweepObserver) -> Result<()> {
+        fs::create_dir_all(&self.output)
+            .map_err(|error| ExperimentError::path(&self.output, format!("cannot create: {error}")))?;
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<()> {
+            while !observer.stop() {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(job) = self.jobs.get(at) else { return Ok(()) };
+                let end = self.job(job, &self.documents[at], resources, observer);
+                if let Err(error) = observer.end(job, &end) {
+                    // Nobody listens any more: no worker takes another job.
+                    next.store(self.jobs.len(), Ordering::Relaxed);
+                    return Err(ExperimentError::Stopped(error));
+                }
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let running: Vec<_> = (0..workers.clamp(1, self.jobs.len().max(1))).map(|_| scope.spawn(work)).collect();
+            running.into_iter().try_for_each(|worker| match worker.join() {
+                Ok(ended) => ended,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+        })
+    }
+
+    /// Runs one job beside its folder, which is there when it is complete.
+    fn job(&self, job: &Job, document: &Document, resources: &Resources, observer: &dyn SweepObserver) -> JobEnd {
+        let folder = self.folder(job);
+        match self.state(job) {
+            JobState::Done => match read_summary(&folder.join(names::SUMMARY)) {
+                Ok(summary) => return JobEnd::Before(summary),
+                Err(error) => return JobEnd::Failed(error.to_string()),
+            },
+            JobState::Taken => {
+                let other = "is there already from other settings; choose another folder or remove it";
+                return JobEnd::Failed(format!("{} {other}", folder.display()));
+            }
+            JobState::ToRun => {}
+        }
+        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or("run");
+        let aside = folder.with_file_name(format!(".{name}.part"));
+        let done = self.attempt(job, document, resources, &aside, observer);
+        let end = match done {
+            Ok(outcome) if outcome.summary.status == Status::Interrupted => JobEnd::Interrupted,
+            Ok(outcome) => match self.complete(job, &aside, &folder) {
+                Ok(()) => return JobEnd::Now(outcome.summary),
+                Err(error) => JobEnd::Failed(format!("{}: {error}", folder.display())),
+            },
+            Err(error) => JobEnd::Failed(error.to_string()),
+        };
+        let _ = fs::remove_dir_all(&aside);
+        end
+    }
+
+    fn attempt(
+        &self,
+        job: &Job,
+        document: &Document,
+        resources: &Resources,
+        aside: &Path,
+        observer: &dyn SweepObserver,
+    ) -> Result<Outcome> {
+        if aside.exists() {
+            fs::remove_dir_all(aside)
+                .map_err(|error| ExperimentError::path(aside, format!("cannot remove: {error}")))?;
+        }
+        let study = Study::load_with(document, resources)?;
+        let folder = RunFolder::create(aside)?;
+        let (method, label) = (&study.settings.methods[0], &study.labels()[0]);
+        let run = Run { study: &study, method, label, seed: job.seed, threads: 1 };
+        run.execute(&folder, &mut OneJob { job, rounds: study.settings.config.rounds, observer })
+    }
+
+    fn complete(&self, job: &Job, aside: &Path, folder: &Path) -> std::io::Result<()> {
+        let _ = fs::remove_dir_all(folder);
+        fedelity_files::write(&aside.join(STAMP), self.stamp(job).as_bytes())?;
+        fs::rename(aside, folder)
+    }
+
+    /// What a finished run of a sweep says that it is.
+    fn stamp(&self, job: &Job) -> String {
+        json!({ "config-sha256": self.config_sha256, "set": job.set, "seed": job.seed }).to_string() + "\n"
+    }
+}
+
+/// A sweep's observer as that of one run.
+struct OneJob<'a> {
+    job: &'a Job,
+    rounds: usize,
+    observer: &'a dyn SweepObserver,
+}
+
+impl Observer for OneJob<'_> {
+    fn round(&mut self, _: &Run<'_>, record: &RoundRecord) -> Result<(), FrontError> {
+        self.observer.round(self.job, record, self.rounds);
+        Ok(())
+    }
+
+    fn stop(&self) -> bool {
+        self.observer.stop()
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

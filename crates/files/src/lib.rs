@@ -1,0 +1,217 @@
+//! Files that are written whole or not at all.
+//!
+//! Bytes go to a temporary file in the target's folder, which is synced and then renamed. On an error nothing is left
+//! behind and a file that was there before is untouched. What a killed process left is removed by the next writer of the
+//! same file.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+const SUFFIX: &str = ".part";
+
+/// Writes a file, over an existing one if there is one.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = Atomic::create(path)?;
+    file.write_all(bytes)?;
+    file.commit()
+}
+
+/// Writes a file that does not exist yet.
+///
+/// # Errors
+/// When the file cannot be written; [`ErrorKind::AlreadyExists`] when there is one, even if it has just appeared.
+pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = Atomic::create(path)?;
+    file.write_all(bytes)?;
+    file.commit_new()
+}
+
+/// A file being written, in pieces of any size. It appears under its name with [`Atomic::commit`]; without, it is gone.
+#[derive(Debug)]
+pub struct Atomic {
+    file: BufWriter<NamedTempFile>,
+    path: PathBuf,
+}
+
+impl Atomic {
+    /// Starts a file that will have this path.
+    ///
+    /// # Errors
+    /// When its folder cannot be written to, or the path names no file.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let name = path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "the path names no file"))?;
+        let mut prefix = OsString::from(".");
+        prefix.push(name);
+        prefix.push(".");
+        remove_abandoned(folder_of(path), prefix.as_encoded_bytes());
+        let file = create_locked(folder_of(path), &prefix)?;
+        Ok(Self { file: BufWriter::with_capacity(1 << 16, file), path: path.to_path_buf() })
+    }
+
+    /// Puts the file in its place, over an existing one if there is one.
+    ///
+    /// # Errors
+    /// When the rest cannot be written or the file cannot be renamed.
+    pub fn commit(self) -> io::Result<()> {
+        self.place(|file, path| file.persist(path).map_err(|error| error.error))
+    }
+
+    /// Puts the file in its place, which must be free.
+    ///
+    /// # Errors
+    /// As [`Atomic::commit`]; [`ErrorKind::AlreadyExists`] when the place is taken.
+    pub fn commit_new(self) -> io::Result<()> {
+        self.place(|file, path| file.persist_noclobber(path).map_err(|error| error.error))
+    }
+
+    fn place(self, rename: impl FnOnce(NamedTempFile, &Path) -> io::Result<File>) -> io::Result<()> {
+        let file = self.file.into_inner().map_err(|error| error.into_error())?;
+        file.as_file().sync_all()?;
+        rename(file, &self.path)?;
+        sync_folder(folder_of(&self.path))
+    }
+}
+
+impl Write for Atomic {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A new file whose lock tells other processes that its writer is alive.
+fn create_locked(folder: &Path, prefix: &OsStr) -> io::Result<NamedTempFile> {
+    loop {
+        let file = tempfile::Builder::new()
+            .prefix(prefix)
+            .suffix(SUFFIX)
+            .make_in(folder, |path| File::options().write(true).create_new(true).open(path))?;
+        // Before it was locked, another process may have taken it for abandoned.
+        let taken = matches!(file.as_file().try_lock(), Err(TryLockError::WouldBlock));
+        if !taken && file.path().exists() {
+            return Ok(file);
+        }
+    }
+}
+
+/// Removes temporary files that nobody has locked. What cannot be removed stays: it does no harm.
+fn remove_abandoned(folder: &Path, prefix: &[u8]) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.as_encoded_bytes();
+        if name.starts_with(prefix)
+            && name.ends_with(SUFFIX.as_bytes())
+            && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok())
+        {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Makes a rename last through a power cut.
+#[cfg(unix)]
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        // Some file systems cannot sync a folder, and some folders can be written to but not read.
+        Err(error) if !matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::PermissionDenied) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_whole_or_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.json");
+        write(&path, b"one").unwrap();
+        write(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        let mut file = Atomic::create(&path).unwrap();
+        file.write_all(&[7; 200_000]).unwrap();
+        drop(file);
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(names(dir.path()), ["a.json"]);
+        let mut file = Atomic::create(&path).unwrap();
+        (0..1000).for_each(|i| file.write_all(&[i as u8; 100]).unwrap());
+        file.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap().len(), 100_000);
+    }
+
+    #[test]
+    fn an_existing_file_is_refused_on_demand() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let late = Atomic::create(&path).unwrap();
+        write_new(&path, b"one").unwrap();
+        assert_eq!(late.commit_new().unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(write_new(&path, b"two").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        assert_eq!(names(dir.path()), ["a"]);
+    }
+
+    #[test]
+    fn errors_leave_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("a")).unwrap();
+        assert!(write(&dir.path().join("a"), b"x").is_err(), "a folder is in its place");
+        assert_eq!(names(dir.path()), ["a"]);
+        let error = write(&dir.path().join("none/a"), b"x").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(!error.to_string().contains(".part"), "{error}");
+        assert_eq!(write(Path::new("/"), b"x").unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn only_what_a_killed_process_left_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let mut other = Atomic::create(&path).unwrap();
+        fs::write(dir.path().join(".a.left.part"), b"x").unwrap();
+        fs::write(dir.path().join(".b.left.part"), b"x").unwrap();
+        write(&path, b"one").unwrap();
+        other.write_all(b"two").unwrap();
+        other.commit().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(names(dir.path()), [".b.left.part", "a"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn others_may_read_what_the_umask_lets_them() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a"), b"x").unwrap();
+        write(&dir.path().join("b"), b"x").unwrap();
+        let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode("a"), mode("b"));
+    }
+}

@@ -1,0 +1,9 @@
+//! The core from outside.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod coordinator;
+mod golden_metrics;
+mod training;
+mod wire;

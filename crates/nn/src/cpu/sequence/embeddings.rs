@@ -1,0 +1,81 @@
+//! Words, positions and token types to one row per token.
+
+use fedelity_kernels::{Buffer, dropout, embedding, layer_norm};
+
+use super::plan::EmbeddingPlan;
+use super::{Packed, SequenceWeights, TokenPass, affine_gradients, fit};
+
+/// The number of the embeddings among the places that drop.
+const PLACE: usize = 0;
+
+/// What the backward pass reads.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EmbeddingTape {
+    sums: Buffer,
+    stats: Buffer,
+    scratch: Buffer,
+}
+
+impl EmbeddingTape {
+    /// y `[token][width]`, for tables with positions.
+    pub(super) fn forward(
+        &mut self,
+        plan: &EmbeddingPlan,
+        weights: SequenceWeights<'_>,
+        packed: &Packed,
+        pass: TokenPass,
+        y: &mut [f32],
+    ) {
+        let (weights, width, tokens) = (weights.of(plan.frozen), plan.width, packed.tokens());
+        let len = tokens * width;
+        let Some(rest) = &plan.rest else {
+            return embedding::gather(&mut y[..len], &weights[plan.word.clone()], &packed.ids, width);
+        };
+        fit(&mut self.sums, tokens, width);
+        fit(&mut self.stats, tokens, 2);
+        let sums = &mut self.sums[..len];
+        embedding::gather(sums, &weights[plan.word.clone()], &packed.ids, width);
+        embedding::add(sums, &weights[rest.position.clone()], packed.positions(), width);
+        if let Some(kind) = &rest.kind {
+            embedding::add(sums, &weights[kind.clone()], std::iter::repeat_n(0, tokens), width);
+        }
+        let norm = rest.norm.of(weights);
+        match pass.drop(rest.dropout, PLACE) {
+            None => layer_norm::forward(pass.isa, norm, &mut y[..len], &mut self.stats, sums),
+            Some((p, key)) => {
+                fit(&mut self.scratch, tokens, width);
+                let scratch = &mut self.scratch[..len];
+                layer_norm::forward(pass.isa, norm, scratch, &mut self.stats, sums);
+                dropout::forward(&mut y[..len], scratch, p, key);
+            }
+        }
+    }
+
+    /// Adds the gradients of the tables. `d`, the gradient of y, is used up.
+    pub(super) fn backward(
+        &mut self,
+        plan: &EmbeddingPlan,
+        params: &[f32],
+        packed: &Packed,
+        pass: TokenPass,
+        d: &mut [f32],
+        grad: &mut [f32],
+    ) {
+        let (width, len) = (plan.width, packed.tokens() * plan.width);
+        let d = &mut d[..len];
+        if let Some(rest) = &plan.rest {
+            if let Some((p, key)) = pass.drop(rest.dropout, PLACE) {
+                self.scratch[..len].copy_from_slice(d);
+                dropout::backward(d, &self.scratch[..len], p, key);
+            }
+            let gamma = &params[rest.norm.gamma.clone()];
+            let affine = Some(affine_gradients(grad, &rest.norm));
+            layer_norm::backward(pass.isa, d, affine, &self.sums[..len], &self.stats, gamma);
+            embedding::scatter(&mut grad[rest.position.clone()], d, packed.positions(), width);
+            if let Some(kind) = &rest.kind {
+                embedding::scatter(&mut grad[kind.clone()], d, std::iter::repeat_n(0, packed.tokens()), width);
+            }
+        }
+        embedding::scatter(&mut grad[plan.word.clone()], d, packed.ids.iter().copied(), width);
+    }
+}

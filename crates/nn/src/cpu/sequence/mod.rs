@@ -1,0 +1,227 @@
+//! Runs the token part of a model: tokens in, one row per sample out, and back.
+//!
+//! The tokens of all samples stand one after the other, `[token][width]`, without padding. In evaluation mode matrix
+//! products always see the same number of rows and every other step works on one sample or one row, so a sample's
+//! outputs do not depend on its batch.
+
+mod embeddings;
+mod encoder;
+mod lstm;
+mod plan;
+
+use std::sync::Arc;
+
+use fedelity_kernels::{Buffer, Isa, dense};
+
+pub(crate) use plan::{Body, SequencePlan, plan};
+
+use plan::{Affine, Linear};
+
+/// In evaluation mode matrix products always have this many rows, the last ones stale, because a product may round
+/// differently for other numbers of rows. A sample's outputs then do not depend on who stands beside it.
+const EVALUATION_ROWS: usize = 256;
+
+/// Tokens that are evaluated at a time, so that memory does not grow with the length of the texts.
+const EVALUATION_TOKENS: usize = 2048;
+
+/// A batch of texts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Texts<'a> {
+    pub ids: &'a [u32],
+    pub starts: &'a [u32],
+    pub indices: &'a [u32],
+}
+
+impl<'a> Texts<'a> {
+    fn sample(&self, i: u32) -> &'a [u32] {
+        &self.ids[self.starts[i as usize] as usize..self.starts[i as usize + 1] as usize]
+    }
+}
+
+/// The weights a pass reads.
+#[derive(Clone, Copy)]
+struct SequenceWeights<'a> {
+    params: &'a [f32],
+    frozen: &'a [f32],
+}
+
+impl<'a> SequenceWeights<'a> {
+    fn of(&self, frozen: bool) -> &'a [f32] {
+        if frozen { self.frozen } else { self.params }
+    }
+}
+
+/// The tokens that are worked on together.
+#[derive(Clone, Debug, Default)]
+struct Packed {
+    ids: Vec<u32>,
+    /// Where each sample starts, and the end of the last one.
+    starts: Vec<usize>,
+}
+
+impl Packed {
+    fn load<'a>(&mut self, samples: impl Iterator<Item = &'a [u32]>) {
+        self.ids.clear();
+        self.starts.clear();
+        self.starts.push(0);
+        for sample in samples {
+            self.ids.extend_from_slice(sample);
+            self.starts.push(self.ids.len());
+        }
+    }
+
+    fn tokens(&self) -> usize {
+        self.ids.len()
+    }
+
+    fn samples(&self) -> usize {
+        self.starts.len().saturating_sub(1)
+    }
+
+    /// First token and number of tokens of each sample.
+    fn spans(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.starts.windows(2).map(|w| (w[0], w[1] - w[0]))
+    }
+
+    /// Position of each token in its sample.
+    fn positions(&self) -> impl Iterator<Item = u32> + '_ {
+        self.spans().flat_map(|(_, len)| 0..len as u32)
+    }
+}
+
+/// How a forward pass behaves.
+#[derive(Clone, Copy)]
+struct TokenPass {
+    isa: Isa,
+    /// The key of dropout; `None` in evaluation mode.
+    key: Option<u64>,
+}
+
+impl TokenPass {
+    /// What to drop at this place of the model, if anything.
+    fn drop(&self, p: f32, place: usize) -> Option<(f32, u64)> {
+        // Places start behind the row operations, which count from 0.
+        let mix = (place as u64 + 1001).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.key.filter(|_| p > 0.0).map(|key| (p, key ^ mix))
+    }
+
+    fn linear(&self, weights: &[f32], linear: &Linear, y: &mut [f32], x: &[f32], rows: usize) {
+        let (w, b) = (&weights[linear.weight.clone()], &weights[linear.bias.clone()]);
+        let step = if self.key.is_some() { rows } else { EVALUATION_ROWS };
+        if rows == 0 {
+            return;
+        }
+        let parts = y.chunks_exact_mut(step * linear.outputs).zip(x.chunks_exact(step * linear.inputs));
+        for (y, x) in parts.take(rows.div_ceil(step)) {
+            dense::forward(y, x, w, b, linear.sizes(step));
+        }
+    }
+}
+
+/// The gradient of a dense layer's weights and, into `d_x`, of its input: written or added.
+fn linear_backward(
+    linear: &Linear,
+    params: &[f32],
+    grad: &mut [f32],
+    (d_y, x): (&[f32], &[f32]),
+    d_x: Option<(&mut [f32], bool)>,
+    rows: usize,
+) {
+    dense::weight_gradient(&mut grad[linear.weight.clone()], d_y, x, linear.sizes(rows));
+    dense::bias_gradient(&mut grad[linear.bias.clone()], d_y, rows, linear.outputs);
+    if let Some((d_x, add)) = d_x {
+        dense::input_gradient(d_x, d_y, &params[linear.weight.clone()], linear.sizes(rows), add);
+    }
+}
+
+/// The gradients of scale and shift, which stand side by side.
+fn affine_gradients<'a>(grad: &'a mut [f32], norm: &Affine) -> (&'a mut [f32], &'a mut [f32]) {
+    grad[norm.gamma.start..norm.beta.end].split_at_mut(norm.gamma.len())
+}
+
+/// A buffer of at least that many rows, rounded up so that evaluation finds whole blocks. It only grows.
+fn fit(buffer: &mut Buffer, rows: usize, width: usize) {
+    let len = rows.next_multiple_of(EVALUATION_ROWS) * width;
+    if buffer.len() < len {
+        *buffer = Buffer::zeros(len);
+    }
+}
+
+/// The buffers of one worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Sequence {
+    isa: Isa,
+    frozen: Arc<[f32]>,
+    packed: Packed,
+    key: u64,
+    embeddings: embeddings::EmbeddingTape,
+    encoder: encoder::EncoderBuffers,
+    lstm: lstm::LstmBuffers,
+}
+
+impl Sequence {
+    pub(crate) fn new(isa: Isa, frozen: Arc<[f32]>) -> Self {
+        Self {
+            isa,
+            frozen,
+            packed: Packed::default(),
+            key: 0,
+            embeddings: embeddings::EmbeddingTape::default(),
+            encoder: encoder::EncoderBuffers::default(),
+            lstm: lstm::LstmBuffers::default(),
+        }
+    }
+
+    /// Forward in training mode: keeps what the backward pass reads.
+    pub(crate) fn train(&mut self, plan: &SequencePlan, params: &[f32], texts: Texts<'_>, key: u64, rows: &mut [f32]) {
+        self.key = key;
+        self.packed.load(texts.indices.iter().map(|&i| texts.sample(i)));
+        self.forward(plan, params, TokenPass { isa: self.isa, key: Some(key) }, rows);
+    }
+
+    /// Forward in evaluation mode.
+    pub(crate) fn evaluate(&mut self, plan: &SequencePlan, params: &[f32], texts: Texts<'_>, rows: &mut [f32]) {
+        let mut first = 0;
+        while first < texts.indices.len() {
+            let (mut last, mut tokens) = (first, 0);
+            while last < texts.indices.len() && last - first < lstm::EVALUATION_SAMPLES {
+                tokens += texts.sample(texts.indices[last]).len();
+                if last > first && tokens > EVALUATION_TOKENS {
+                    break;
+                }
+                last += 1;
+            }
+            self.packed.load(texts.indices[first..last].iter().map(|&i| texts.sample(i)));
+            let pass = TokenPass { isa: self.isa, key: None };
+            self.forward(plan, params, pass, &mut rows[first * plan.width..last * plan.width]);
+            first = last;
+        }
+    }
+
+    fn forward(&mut self, plan: &SequencePlan, params: &[f32], pass: TokenPass, rows: &mut [f32]) {
+        let frozen = Arc::clone(&self.frozen);
+        let weights = SequenceWeights { params, frozen: &frozen };
+        match &plan.body {
+            Body::Encoder(blocks) => {
+                let x = self.encoder.start(blocks, &self.packed, pass);
+                self.embeddings.forward(&plan.embeddings, weights, &self.packed, pass, x);
+                self.encoder.forward(blocks, weights, &self.packed, pass, rows);
+            }
+            Body::Lstm(lstm) => self.lstm.forward(lstm, &plan.embeddings, weights, &self.packed, pass, rows),
+        }
+    }
+
+    /// After [`Sequence::train`]: adds the gradient, given that of the rows.
+    pub(crate) fn backward(&mut self, plan: &SequencePlan, params: &[f32], d_rows: &[f32], grad: &mut [f32]) {
+        let pass = TokenPass { isa: self.isa, key: Some(self.key) };
+        match &plan.body {
+            Body::Encoder(blocks) => {
+                let below = !plan.embeddings.frozen;
+                if let Some(d) = self.encoder.backward(blocks, params, &self.packed, pass, d_rows, grad, below) {
+                    self.embeddings.backward(&plan.embeddings, params, &self.packed, pass, d, grad);
+                }
+            }
+            Body::Lstm(lstm) => self.lstm.backward(lstm, &plan.embeddings, params, pass, d_rows, grad),
+        }
+    }
+}

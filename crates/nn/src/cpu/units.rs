@@ -1,0 +1,83 @@
+//! What the units of convolutions say: a unit is an output channel, and its activation the mean over all pixels.
+
+use fedelity_kernels::{Buffer, Isa, Plane, Planes, PlanesMut, elementwise, lanes, pool};
+
+use crate::cpu::plan::{CpuPlan, Op, Value, ValueId};
+
+/// The activations of all convolutions in one forward pass.
+#[derive(Clone, Debug)]
+pub(crate) struct Units {
+    layers: Vec<WatchedLayer>,
+    /// A chunk after its ReLU, and its means.
+    work: [Buffer; 2],
+}
+
+/// One convolution, with the normalisation and the ReLU that belong to it.
+#[derive(Clone, Debug)]
+struct WatchedLayer {
+    name: String,
+    value: ValueId,
+    channels: usize,
+    /// A ReLU follows that another operation applies.
+    relu: bool,
+    /// `[sample][channel]`
+    rows: Vec<f32>,
+}
+
+impl Units {
+    pub(crate) fn new(plan: &CpuPlan) -> Self {
+        let only_reader = |value: ValueId| {
+            let mut readers = plan.ops.iter().filter(|op| op.inputs().contains(&Some(value)));
+            readers.next().filter(|_| readers.next().is_none())
+        };
+        let layer = |op: &Op| {
+            let Op::Conv { y, weight, .. } = op else { return None };
+            let tensor = plan.layout.tensors().iter().find(|tensor| tensor.offset == weight.start)?;
+            let value = match only_reader(*y) {
+                Some(Op::Norm { y, .. }) => *y,
+                _ => *y,
+            };
+            let relu = matches!(only_reader(value), Some(Op::Relu { .. } | Op::MaxPool { relu: true, .. }));
+            let channels = plan.values[value].channels;
+            let name = tensor.name.trim_end_matches(".weight").to_string();
+            Some(WatchedLayer { name, value, channels, relu, rows: Vec::new() })
+        };
+        Self { layers: plan.ops.iter().filter_map(layer).collect(), work: Default::default() }
+    }
+
+    /// A forward pass of so many samples begins.
+    pub(crate) fn begin(&mut self, samples: usize) {
+        self.layers.iter_mut().for_each(|layer| layer.rows.resize(samples * layer.channels, 0.0));
+    }
+
+    /// Takes in a value for the samples from `first` on, if it is that of a convolution.
+    pub(crate) fn see(&mut self, isa: Isa, id: ValueId, value: &Value, x: &[f32], first: usize, samples: usize) {
+        let Some(layer) = self.layers.iter_mut().find(|layer| layer.value == id) else { return };
+        let (channels, groups) = (layer.channels, samples.div_ceil(isa.lanes()));
+        let bare = Plane::bare(value.plane.height, value.plane.width);
+        let [positive, means] = &mut self.work;
+        let (count, x) = (groups * channels, Planes { data: x, plane: value.plane });
+        fit(means, count * isa.lanes());
+        if layer.relu {
+            fit(positive, count * bare.area() * isa.lanes());
+            elementwise::relu_forward(isa, PlanesMut { data: positive, plane: bare }, x, count);
+            pool::global_forward(isa, means, Planes { data: positive, plane: bare }, count);
+        } else {
+            pool::global_forward(isa, means, x, count);
+        }
+        let rows = &mut layer.rows[first * channels..(first + samples) * channels];
+        lanes::to_rows(isa, rows, Planes { data: means, plane: Plane::bare(1, 1) }, channels, samples);
+    }
+
+    /// The rows of each convolution, by its name.
+    pub(crate) fn layers(&self) -> impl Iterator<Item = (&str, &[f32])> {
+        self.layers.iter().map(|layer| (layer.name.as_str(), &layer.rows[..]))
+    }
+}
+
+/// A buffer of at least that length. It only grows.
+fn fit(buffer: &mut Buffer, len: usize) {
+    if buffer.len() < len {
+        *buffer = Buffer::zeros(len);
+    }
+}

@@ -1,0 +1,8 @@
+//! Models against PyTorch's numbers, finite differences and each other.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod golden;
+mod golden_losses;
+mod models;
+mod text;
+mod vision;

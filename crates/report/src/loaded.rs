@@ -1,0 +1,209 @@
+//! Runs, as they are found in folders or as they have just ended.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fedelity_record::{
+    Header, Holdings, RoundRecord, Status, Summary, names, read_holdings, read_summary, read_tags, salvage_rounds,
+};
+use serde::Serialize;
+
+use crate::error::ReportError;
+
+#[derive(Clone, Debug, Default)]
+pub struct LoadedRun {
+    pub path: PathBuf,
+    pub header: Header,
+    /// Its rounds, in ascending order.
+    pub rounds: Vec<RoundRecord>,
+    /// How it ended. Made from the rounds where the file is not there.
+    pub summary: Summary,
+    /// Whether the run told how it ended. Without it, it runs still or it broke off.
+    pub ended: bool,
+    /// Every key of its configuration, by its dotted path.
+    pub config: BTreeMap<String, String>,
+    /// The configuration as it was written; empty if there is none.
+    pub config_text: String,
+    /// Who holds what, if it is recorded.
+    pub holdings: Option<Holdings>,
+    /// What people call it.
+    pub tags: Vec<String>,
+}
+
+/// Something that a report lacks, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct LeftOut {
+    pub path: PathBuf,
+    /// What was left out, and why.
+    pub what: String,
+}
+
+/// Runs and what could not be read of them.
+#[derive(Clone, Debug, Default)]
+pub struct LoadedRuns {
+    /// The runs, in the order of their folders.
+    pub runs: Vec<LoadedRun>,
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Folders below the one that is named, at most.
+const DEPTH: usize = 6;
+
+impl LoadedRuns {
+    /// Loads every run at or below the paths. What cannot be read is left out and named; no run at all is an error.
+    pub fn load(paths: &[PathBuf]) -> Result<Self, ReportError> {
+        let mut source = Self::default();
+        for path in paths {
+            source.visit(path, 0);
+        }
+        if source.runs.is_empty() {
+            let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+            let reasons: Vec<String> =
+                source.left_out.iter().map(|out| format!("; {}: {}", out.path.display(), out.what)).collect();
+            return Err(ReportError::NoRun { paths: paths.join(", "), reasons: reasons.concat() });
+        }
+        Ok(source)
+    }
+
+    fn visit(&mut self, path: &Path, depth: usize) {
+        if self.runs.iter().any(|run| run.path == path) {
+            return;
+        }
+        let rounds = path.join(names::ROUNDS);
+        if rounds.is_file() {
+            match LoadedRun::read(path) {
+                Ok((run, problems)) => {
+                    self.left_out.extend(problems.into_iter().map(|what| LeftOut { path: path.to_path_buf(), what }));
+                    self.runs.push(run);
+                }
+                Err(error) => self.omit(path, error.to_string()),
+            }
+            return;
+        }
+        let of_a_run = [names::SUMMARY, names::MODEL, names::HOLDINGS];
+        if let Some(file) = of_a_run.iter().find(|file| path.join(file).is_file()) {
+            return self.omit(path, format!("there is {file}, but no {}", names::ROUNDS));
+        }
+        let entries = match fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) => return self.omit(path, error.to_string()),
+        };
+        let mut below: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        // A name that begins with a point is something that is not complete yet.
+        let hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        below.retain(|path| path.is_dir() && !path.is_symlink() && !hidden(path));
+        let listed = methods(path);
+        let place = |path: &PathBuf| listed.iter().position(|name| path.ends_with(name)).unwrap_or(listed.len());
+        below.sort_by_cached_key(|path| (place(path), path.clone()));
+        if depth < DEPTH {
+            below.iter().for_each(|path| self.visit(path, depth + 1));
+        }
+    }
+
+    fn omit(&mut self, path: &Path, what: String) {
+        self.left_out.push(LeftOut { path: path.to_path_buf(), what });
+    }
+}
+
+impl LoadedRun {
+    /// A run that has just ended, by the accuracies of the rounds that were evaluated.
+    pub fn of(seed: u64, summary: Summary, accuracies: &[(u64, f64)]) -> Self {
+        let round = |&(round, accuracy)| RoundRecord { round, accuracy: Some(accuracy), ..RoundRecord::default() };
+        let rounds = accuracies.iter().map(round).collect();
+        Self { header: Header { seed, ..Header::default() }, rounds, summary, ended: true, ..Self::default() }
+    }
+
+    /// Reads what there is of a run folder, and says what there is not.
+    pub fn read(path: &Path) -> Result<(Self, Vec<String>), fedelity_record::RecordError> {
+        let salvage = salvage_rounds(&path.join(names::ROUNDS))?;
+        let mut problems = salvage.problems;
+        let mut summary = Summary { status: Status::Interrupted, ..Summary::default() };
+        salvage.rounds.iter().for_each(|round| summary.add(round));
+        let last = salvage.rounds.last().map_or(0, |round| round.round);
+        if last > 0 && last == salvage.header.rounds && salvage.rounds.len() as u64 == last {
+            summary.status = Status::Finished;
+        }
+        let mut ended = true;
+        match read_summary(&path.join(names::SUMMARY)) {
+            Ok(found) => summary = found,
+            Err(error) => {
+                ended = false;
+                problems.push(format!("no summary, made from the rounds: {}", short(&error)));
+            }
+        }
+        let config = fs::read_to_string(path.join(names::CONFIG)).map_err(|error| error.to_string());
+        let config_text = config.clone().unwrap_or_default();
+        let config = config.and_then(|text| text.parse::<toml::Table>().map_err(|error| error.message().to_string()));
+        let mut keys = BTreeMap::new();
+        match config {
+            Ok(table) => flatten("", &toml::Value::Table(table), &mut keys),
+            Err(reason) => problems.push(format!("the configuration cannot be read: {reason}")),
+        }
+        let holdings = match read_holdings(&path.join(names::HOLDINGS)) {
+            Ok(found) => Some(found),
+            Err(fedelity_record::RecordError::Io { .. }) => None,
+            Err(error) => {
+                problems.push(format!("who holds what cannot be read: {}", short(&error)));
+                None
+            }
+        };
+        let tags = read_tags(path).unwrap_or_else(|error| {
+            problems.push(short(&error));
+            Vec::new()
+        });
+        let run = Self {
+            path: path.to_path_buf(),
+            header: salvage.header,
+            rounds: salvage.rounds,
+            summary,
+            ended,
+            config: keys,
+            config_text,
+            holdings,
+            tags,
+        };
+        Ok((run, problems))
+    }
+
+    /// Rounds that were evaluated, and a number of theirs.
+    pub fn curve(&self, of: impl Fn(&RoundRecord) -> Option<f64>) -> Vec<(u64, f64)> {
+        self.rounds.iter().filter_map(|round| Some((round.round, of(round)?))).collect()
+    }
+}
+
+fn short(error: &fedelity_record::RecordError) -> String {
+    let text = error.to_string();
+    text.rsplit_once('/').map_or(text.clone(), |(_, end)| end.to_string())
+}
+
+/// The folders of the methods below a folder, in the order of its configuration, if it has one.
+fn methods(path: &Path) -> Vec<String> {
+    let config = fs::read_to_string(path.join(names::CONFIG)).ok().and_then(|text| text.parse::<toml::Table>().ok());
+    let listed = config.as_ref().and_then(|config| config.get("method")?.as_array());
+    let names: Vec<&str> = listed.into_iter().flatten().filter_map(|method| method.get("name")?.as_str()).collect();
+    let folder = |(at, name): (usize, &&str)| match names[..at].iter().filter(|other| *other == name).count() {
+        0 => name.to_string(),
+        before => format!("{name}-{}", before + 1),
+    };
+    names.iter().enumerate().map(folder).collect()
+}
+
+/// Every value of a configuration by its dotted path.
+fn flatten(path: &str, value: &toml::Value, keys: &mut BTreeMap<String, String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                let full = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                flatten(&full, value, keys);
+            }
+        }
+        toml::Value::String(text) => {
+            keys.insert(path.to_string(), text.clone());
+        }
+        other => {
+            keys.insert(path.to_string(), other.to_string());
+        }
+    }
+}

@@ -1,0 +1,6 @@
+#![allow(clippy::unwrap_used)]
+
+mod browser;
+mod page;
+mod records;
+mod studies;

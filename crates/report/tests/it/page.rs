@@ -1,0 +1,253 @@
+//! The page in a browser: it loads in silence, its switches work, and what it shows is what the records hold.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::browser::Browser;
+use crate::records::{Made, header, name, round, run, study};
+use fedelity_report::{LoadedRuns, ReportPage, Results};
+
+fn page(folder: &Path) -> String {
+    ReportPage::new(&Results::new(LoadedRuns::load(&[folder.to_path_buf()]).unwrap()), None).unwrap().html(false)
+}
+
+fn write(folder: &Path, html: &str) -> String {
+    let path = folder.join("report.html");
+    std::fs::write(&path, html).unwrap();
+    format!("file://{}", path.display())
+}
+
+/// Nothing was said and nothing was asked for but the page itself.
+fn silent(browser: &Browser, address: &str) {
+    assert_eq!(browser.complaints, Vec::<String>::new());
+    let others: Vec<&String> = browser
+        .requests
+        .iter()
+        .filter(|url| *url != address && !url.starts_with("data:") && *url != "about:blank")
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
+}
+
+/// One browser for all pages: it takes longer to start than they take to load.
+#[test]
+fn the_page_in_a_browser() {
+    let Some(mut browser) = Browser::start() else { return };
+    what_is_shown_is_what_was_recorded_and_switches_work(&mut browser);
+    a_live_page_leaves_its_reader_alone(&mut browser);
+    a_hostile_name_stays_text(&mut browser);
+    every_size_fits(&mut browser);
+}
+
+fn what_is_shown_is_what_was_recorded_and_switches_work(browser: &mut Browser) {
+    let dir = tempfile::tempdir().unwrap();
+    let made = Made { methods: 3, seeds: 3, rounds: 12, classes: 10 };
+    study(&dir.path().join("runs"), made);
+    let html = page(&dir.path().join("runs"));
+    let address = write(dir.path(), &html);
+    browser.requests.clear();
+    browser.look(1200, false);
+    browser.open(&address);
+    browser.value("fedelity.drawAll()");
+    silent(browser, &address);
+
+    // The table: mean and standard deviation of the last round.
+    let accuracies: Vec<f64> = (1..=3).map(|seed| round(made, 1, seed, 12).accuracy.unwrap()).collect();
+    let mean = accuracies.iter().sum::<f64>() / 3.0;
+    let sd = (accuracies.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 2.0).sqrt();
+    let cell = browser.value("document.querySelector('#results tbody tr:nth-child(2) td:nth-of-type(2)').textContent");
+    assert_eq!(cell, format!("{:.2} ± {:.2}", 100.0 * mean, 100.0 * sd));
+
+    // The curves, point by point.
+    let series = browser.value("fedelity.series('accuracy')");
+    for (method, one) in series.as_array().unwrap().iter().enumerate() {
+        assert_eq!(one["name"], name(method));
+        for (at, point) in one["data"].as_array().unwrap().iter().enumerate() {
+            let number = at as u64 + 1;
+            let values: Vec<f64> = (1..=3).map(|seed| round(made, method, seed, number).accuracy.unwrap()).collect();
+            let expected = 100.0 * values.iter().sum::<f64>() / 3.0;
+            assert_eq!(point[0], number);
+            assert!((point[1].as_f64().unwrap() - expected).abs() < 1e-6, "{point} {expected}");
+        }
+    }
+    // A map: class 2 of the first method in round 5.
+    let cells = browser.value("fedelity.series('classes-fedavg')[0].data.find((c) => c[0] === 4 && c[1] === 2)[2]");
+    let values: Vec<f64> = (1..=3).map(|seed| round(made, 0, seed, 5).class_accuracy.unwrap()[2].unwrap()).collect();
+    assert!((cells.as_f64().unwrap() - values.iter().sum::<f64>() / 3.0).abs() < 1e-6);
+
+    // A method is switched off and on.
+    browser.value("document.querySelectorAll('#methods button')[1].click()");
+    let names = "fedelity.series('accuracy').map((one) => one.name).join()";
+    assert_eq!(browser.value(names), format!("{},{}", name(0), name(2)));
+    assert_eq!(browser.value("document.querySelectorAll('#card-classes figure').length"), 2);
+    browser.value("document.querySelectorAll('#methods button')[1].click()");
+    assert_eq!(browser.value("fedelity.series('accuracy').length"), 3);
+
+    // Another figure is chosen, and another round.
+    browser.value(
+        "(() => { const s = document.querySelector('#card-local select'); s.selectedIndex = 1; s.onchange({ target: s }); })()",
+    );
+    let found = browser.value("fedelity.series('local-in').find((one) => one.name === 'fedavg, after').data[0][1]");
+    let values: Vec<f64> = (1..=3).map(|seed| round(made, 0, seed, 1).local.unwrap().in_after.unwrap()).collect();
+    assert!((found.as_f64().unwrap() - 100.0 * values.iter().sum::<f64>() / 3.0).abs() < 1e-6);
+    browser.value(
+        "(() => { const s = document.querySelector('#card-class-round input'); s.value = 3; s.oninput({ target: s }); })()",
+    );
+    assert_eq!(browser.value("document.querySelector('#card-class-round span').textContent"), "round 4");
+    let found = browser.value("fedelity.series('class-round')[0].data[0]");
+    let values: Vec<f64> = (1..=3).map(|seed| round(made, 0, seed, 4).class_accuracy.unwrap()[0].unwrap()).collect();
+    assert!((found.as_f64().unwrap() - 100.0 * values.iter().sum::<f64>() / 3.0).abs() < 1e-6);
+    silent(browser, &address);
+}
+
+/// A page with large maps that gets new numbers at every question, for as long as the test runs.
+fn serve(folder: &Path) -> String {
+    let study = Results::new(LoadedRuns::load(&[folder.to_path_buf()]).unwrap());
+    let report = ReportPage::new(&study, None).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for (version, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let mut asked = String::new();
+            // A browser opens connections ahead of time, and may close them without a word.
+            if BufReader::new(&stream).read_line(&mut asked).unwrap_or(0) == 0 {
+                continue;
+            }
+            let (kind, mut text) = match asked.starts_with("GET /data") {
+                true => ("application/json", report.news(&version.to_string())),
+                false => ("text/html", report.html(true)),
+            };
+            text = text.replace("made-up", &format!("made-up-{version}"));
+            let length = text.len();
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n");
+            let _ = write!(stream, "Connection: close\r\n\r\n{text}");
+        }
+    });
+    address
+}
+
+fn a_live_page_leaves_its_reader_alone(browser: &mut Browser) {
+    let dir = tempfile::tempdir().unwrap();
+    study(&dir.path().join("runs"), Made { methods: 4, seeds: 1, rounds: 20, classes: 60 });
+    let address = serve(&dir.path().join("runs"));
+    browser.look(1200, false);
+    browser.open(&address);
+    browser.value("fedelity.drawAll()");
+    let text = "document.querySelector('.setting').textContent";
+    let next = |browser: &mut Browser| {
+        let now = browser.value(text);
+        browser.until(&format!("{text} !== {now}"));
+    };
+    // What is open stays open, where the keyboard was it stays, and a chosen figure stays chosen, in the same elements.
+    browser.value("document.querySelector('section:last-child details').open = true");
+    browser.value("document.querySelector('#methods button').focus()");
+    browser.value(
+        "(() => { const s = document.querySelector('#card-accuracy select'); s.selectedIndex = 1; s.onchange({ target: s }); \
+         window.kept = [s, document.querySelector('#card-confusion .chart')]; })()",
+    );
+    next(browser);
+    assert_eq!(browser.value("document.querySelectorAll('section:last-child details')[0].open"), true);
+    assert_eq!(browser.value("document.activeElement === document.querySelector('#methods button')"), true);
+    assert_eq!(browser.value("kept.every((node) => node.isConnected) && kept[0].selectedIndex"), 1);
+    browser.value("kept[0].focus()");
+    next(browser);
+    assert_eq!(browser.value("document.activeElement === kept[0]"), true);
+    browser.value("document.querySelector('section:last-child summary').focus()");
+    next(browser);
+    assert_eq!(browser.value("document.activeElement.tagName"), "SUMMARY");
+    // Maps go while they are being painted.
+    for _ in 0..4 {
+        browser.value("fedelity.drawAll(); document.querySelectorAll('#methods button')[4].click()");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    next(browser);
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+fn a_hostile_name_stays_text(browser: &mut Browser) {
+    let dir = tempfile::tempdir().unwrap();
+    let made = Made { methods: 1, seeds: 1, rounds: 2, classes: 3 };
+    let evil = "</script><script>window.stolen=1</script><img src=x onerror=window.stolen=1>{{data}}";
+    let mut header = header(made, evil, 1);
+    header.classes = vec![evil.to_string(), "b".to_string(), "c".to_string()];
+    header.dataset = evil.to_string();
+    run(&dir.path().join("runs/a"), made, &header, 0);
+    let html = page(&dir.path().join("runs"));
+    assert!(!html.contains("<script>window.stolen"));
+    assert_eq!(html.matches("</script").count(), 3);
+    let address = write(dir.path(), &html);
+    browser.requests.clear();
+    browser.look(1200, false);
+    browser.open(&address);
+    browser.value("fedelity.drawAll()");
+    assert_eq!(browser.value("window.stolen === undefined"), true);
+    assert_eq!(browser.value("document.querySelector('#results tbody th').textContent"), evil);
+    silent(browser, &address);
+}
+
+/// Every size that people come with, at three widths. Pictures go to the folder of `FEDELITY_SCREENSHOTS`.
+fn every_size_fits(browser: &mut Browser) {
+    let pictures = std::env::var_os("FEDELITY_SCREENSHOTS").map(PathBuf::from);
+    let cases = [
+        ("one-method", Made { methods: 1, seeds: 1, rounds: 20, classes: 10 }),
+        ("three-methods", Made { methods: 3, seeds: 3, rounds: 30, classes: 10 }),
+        ("seventeen-methods", Made { methods: 17, seeds: 2, rounds: 30, classes: 10 }),
+        ("one-round", Made { methods: 3, seeds: 1, rounds: 1, classes: 10 }),
+        ("five-hundred-rounds", Made { methods: 3, seeds: 2, rounds: 500, classes: 10 }),
+        ("hundred-classes", Made { methods: 2, seeds: 1, rounds: 40, classes: 100 }),
+    ];
+    for (case, made) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        study(&dir.path().join("runs"), made);
+        let address = write(dir.path(), &page(&dir.path().join("runs")));
+        browser.requests.clear();
+        browser.look(1400, false);
+        browser.open(&address);
+        for (width, dark) in [(1400, false), (900, true), (390, false), (1400, true), (900, false), (390, true)] {
+            // What a width and a scheme do is seen in three of them; the rest is for the eye.
+            if pictures.is_none() && [(1400, true), (900, false), (390, true)].contains(&(width, dark)) {
+                continue;
+            }
+            browser.look(width, dark);
+            browser.until(&format!("innerWidth === {width}"));
+            browser.value("fedelity.drawAll()");
+            let wide = browser.value("document.documentElement.scrollWidth");
+            assert!(wide.as_u64().unwrap() <= u64::from(width), "{case} at {width}: {wide}");
+            assert_eq!(browser.value("document.querySelectorAll('.chart:not([data-drawn])').length"), 0);
+            silent(browser, &address);
+            if let Some(folder) = &pictures {
+                let scheme = if dark { "dark" } else { "light" };
+                browser.picture(&folder.join(format!("{case}-{width}-{scheme}.png")));
+            }
+        }
+        // On paper, every map is a drawing with all its cells.
+        browser.value("dispatchEvent(new Event('beforeprint'))");
+        let missing = browser.value(
+            "[...document.querySelectorAll('.chart.heat')].filter((node) => { \
+             const cells = fedelity.series(node.dataset.figure)[0].data.length; \
+             return !node.nextElementSibling || node.nextElementSibling.querySelectorAll('path').length < cells; \
+             }).map((node) => node.dataset.figure)",
+        );
+        assert_eq!(missing, serde_json::json!([]), "{case}");
+        // Panels that the screen keeps back are there too, and what is chosen is said.
+        let panels = made.methods * 3;
+        assert_eq!(browser.value("document.querySelectorAll('#card-confusion figure').length"), panels, "{case}");
+        let said = browser.value("document.querySelector('#card-local .paper').textContent");
+        assert_eq!(said, "Outside their own distribution");
+        let bands = "document.querySelector('#card-accuracy .note').hidden";
+        assert_eq!(browser.value(bands), made.methods <= 6 || made.seeds == 1, "{case}");
+        browser.value("dispatchEvent(new Event('afterprint'))");
+        assert_eq!(
+            browser.value("document.querySelectorAll('#card-confusion figure').length"),
+            panels.min(6),
+            "{case}"
+        );
+        assert_eq!(browser.value("document.querySelectorAll('.twin').length"), 0);
+        if let Some(folder) = &pictures {
+            browser.look(900, false);
+            browser.print(&folder.join(format!("{case}.pdf")));
+        }
+    }
+}

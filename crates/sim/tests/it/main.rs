@@ -1,0 +1,5 @@
+//! The simulator from outside.
+
+#![allow(clippy::unwrap_used)]
+
+mod rounds;
