@@ -243,6 +243,7 @@ impl ValueType {
             Self::Flag => "true or false".to_string(),
             Self::Text => "a text".to_string(),
             Self::Path => "a path".to_string(),
+            Self::Word([word]) => format!("\"{word}\""),
             Self::Word(words) => format!("one of {}", words.join(", ")),
             Self::List { of, len } => {
                 let each = of.expected(bounds);

@@ -70,11 +70,18 @@ fn list(at: &str, schema: &Schema, found: &mut Vec<Placed>) {
         let expected = format!("one of {}", selector.words().join(", "));
         let (about, default) = (selector.about, selector.default);
         found.push(Placed { path: path(selector.name), about, default, expected, with: None });
+        let at = found.len();
         for variant in selector.variants {
             let words: Vec<String> = variant.words.iter().map(|word| format!("\"{word}\"")).collect();
-            let with = format!("{} = {}", path(selector.name), words.join(" or "));
             for key in variant.keys.iter().filter(|key| key.name != selector.name) {
-                found.push(Placed::new(path(key.name), key, Some(with.clone())));
+                // Several variants may have the same key.
+                match found[at..].iter_mut().find(|one| one.path == path(key.name) && one.about == key.about) {
+                    Some(Placed { with: Some(with), .. }) => with.push_str(&format!(" or {}", words.join(" or "))),
+                    _ => {
+                        let with = format!("{} = {}", path(selector.name), words.join(" or "));
+                        found.push(Placed::new(path(key.name), key, Some(with)));
+                    }
+                }
             }
         }
     }

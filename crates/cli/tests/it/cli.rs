@@ -21,6 +21,7 @@ fn help_of_every_command_teaches() {
         &["predict"],
         &["export"],
         &["partition"],
+        &["keys"],
         &["methods"],
         &["data"],
         &["data", "list"],
@@ -496,4 +497,27 @@ fn colour_only_where_it_is_wanted() {
     let place = Place::new();
     assert!(!place.call(&["partition"]).out.contains('\x1b'));
     assert!(place.call(&["partition", "--color", "always"]).out.contains('\x1b'));
+}
+
+#[test]
+fn every_key_is_explained_by_the_program() {
+    let place = Place::new();
+    let all = place.call(&["keys"]);
+    assert_eq!(all.code, 0, "{}", all.err);
+    for part in ["rounds = 30", "optimizer.lr = 0.02", "Only with optimizer.kind = \"sgd\"", "partition.alpha = 0.1"] {
+        assert!(all.out.contains(part), "{part} in {}", all.out);
+    }
+    assert_eq!(all.out.matches("data.label = \"label\"").count(), 1, "one key of csv and jsonl");
+    let some = place.call(&["keys", "clients"]).out;
+    assert!(some.contains("clients.batch = 32") && !some.contains("rounds"), "{some}");
+    place.refuses(&["keys", "clients.bach"], &["there is no key 'clients.bach'", "did you mean 'clients.batch'?"]);
+    let lines = place.call(&["keys", "--json"]).out;
+    let keys: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(keys.len() > 60 && keys.iter().all(|key| !key["about"].as_str().unwrap().is_empty()), "{lines}");
+    // What is printed as a default is one.
+    for key in keys.iter().filter(|key| !key["default"].is_null() && key["with"].is_null()) {
+        let set = format!("{}={}", key["key"].as_str().unwrap(), key["default"].as_str().unwrap());
+        let answer = place.call(&["partition", "--json", "--set", &set]);
+        assert_eq!(answer.code, 0, "{set}: {}", answer.err);
+    }
 }
