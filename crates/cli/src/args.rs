@@ -7,41 +7,42 @@ use crate::printer::When;
 
 const EXAMPLES: &str = "\
 Examples:
-  fedelity run                          20 skewed clients learn Fashion-MNIST, no files needed
-  fedelity run experiment.toml          what the file says, into runs/<date-time>-<name>
+  fedelity run                          20 skewed clients learn Fashion-MNIST; needs no files
+  fedelity run experiment.toml          run a file, results in runs/<date-time>-<name>
   fedelity run --set rounds=5 --set model.name=mlp
-  fedelity check experiment.toml        what would run, and about how long
-  fedelity compare runs/a runs/b        methods over seeds, with statistics
-  fedelity report runs/a -o a.html      a page with tables and figures
-  fedelity watch runs/a                 the same page while the run goes on
-  fedelity sweep sweep.toml             a grid of settings, as many at once as there are cores
-  fedelity runs                         what has been run
-  fedelity evaluate runs/a              the model on its test data, class by class
-  fedelity predict runs/a photo.png     what the model sees in an image or a text
-  fedelity export runs/a --onnx a.onnx  the model for other programs
-  fedelity partition                    who holds which classes, as a picture
-  fedelity methods                      all methods, and what each of them needs
-  fedelity methods fedntd               a method with its equation and its keys
+  fedelity check experiment.toml        show what would run and about how long it would take
+  fedelity compare runs/a runs/b        compare methods over seeds, with statistics
+  fedelity report runs/a -o a.html      write a page with tables and figures
+  fedelity watch runs/a                 show the same page during the run
+  fedelity sweep sweep.toml             run a grid of settings on all cores
+  fedelity runs                         list past runs
+  fedelity evaluate runs/a              test the model on its test data, class by class
+  fedelity predict runs/a photo.png     classify an image or a text
+  fedelity export runs/a --onnx a.onnx  write the model for other programs
+  fedelity partition                    show which client holds which classes
+  fedelity methods                      list all methods and what each one needs
+  fedelity methods fedntd               explain a method: its equation and its keys
+  fedelity keys                         explain every key of a configuration
 
 Results and tables go to stdout, everything else to stderr.
-FEDELITY_DATA names the folder of data sets. FEDELITY_ISA chooses the instruction set: portable,
-portable-wide, avx2, avx512 or neon, where the machine has it [default: the best].
-Exit codes: 0 done, 1 training diverged, 2 could not run, 130 interrupted.";
+FEDELITY_DATA names the folder that holds the data sets. FEDELITY_ISA selects the instruction set:
+portable, portable-wide, avx2, avx512 or neon [default: the fastest this machine supports].
+Exit codes: 0 success, 1 training diverged, 2 could not run, 130 interrupted.";
 
-/// Federated learning on data that differ from client to client.
+/// Federated learning on non-IID data.
 #[derive(Debug, Parser)]
 #[command(name = "fedelity", version, after_help = EXAMPLES, max_term_width = 100, help_expected = true)]
 #[command(propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// When to use colour. NO_COLOR in the environment turns it off as well.
+    /// When to use colour. Setting NO_COLOR in the environment also turns it off.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", help_heading = "Global options")]
     pub(crate) color: When,
 
-    /// Say only what went wrong.
+    /// Print only errors.
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Global options")]
     pub(crate) quiet: bool,
 
-    /// Say more: one line a round, and what was decided.
+    /// Print more: one line per round, and decisions made along the way.
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub(crate) verbose: bool,
 

@@ -1,4 +1,4 @@
-//! Ctrl-C, or a signal to terminate: asked for once, it ends the run after the current round; asked for twice, at once.
+//! Ctrl-C or a termination signal: the first ends the run after the current round, the second at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +12,13 @@ use crate::printer::Printer;
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens to both from now on.
+    /// Handles both from now on.
     pub(crate) fn listen(printer: &Printer) -> Result<Self> {
         let printer = *printer;
         Self::listen_and(move |text| printer.say(text))
     }
 
-    /// The same, for who has a table on the screen that must be out of the way when something is said.
+    /// The same, for a caller with a table on the screen that must be cleared before a message.
     pub(crate) fn listen_and(say: impl Fn(&str) + Send + 'static) -> Result<Self> {
         let interrupt = Self::default();
         let asked = Arc::clone(&interrupt.0);
@@ -28,7 +28,7 @@ impl Interrupt {
                 #[allow(clippy::exit)]
                 std::process::exit(130);
             }
-            say("\nStopping after this round; press Ctrl-C again to stop at once");
+            say("\nStopping after this round; press Ctrl-C again to stop immediately");
         })?;
         Ok(interrupt)
     }

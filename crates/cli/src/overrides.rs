@@ -14,7 +14,7 @@ use crate::printer::Printer;
 pub(crate) struct Overrides {
     /// Override a key of the configuration: a dotted path and a TOML value.
     ///
-    /// Words need no quotes. May be given several times. Examples: rounds=5, optimizer.lr=0.05,
+    /// Words need no quotes. May be repeated. Examples: rounds=5, optimizer.lr=0.05,
     /// model.name=ntd-cnn, seeds=[1,2,3]. `fedelity keys` lists all keys.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Overrides {
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 
-    /// Leave out images and rows that cannot be used, and count them, instead of stopping at the first.
+    /// Skip images and rows that cannot be used, and count them, instead of stopping at the first one.
     #[arg(long)]
     pub(crate) skip_bad: bool,
 }
@@ -81,7 +81,7 @@ pub(crate) fn place_data(
     Ok(())
 }
 
-/// The settings of a configuration; what was decided that the user may not expect is said.
+/// The settings of a configuration; warns of decisions that the user may not expect.
 pub(crate) fn settings(document: &Document, printer: &Printer) -> Result<Settings> {
     let settings = Settings::read(document)?;
     settings.notes.iter().for_each(|note| printer.warn(note));

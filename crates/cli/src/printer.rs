@@ -1,4 +1,4 @@
-//! All printing. Data goes to stdout, talk to stderr; everything else in the program writes through this.
+//! All printing. Data go to stdout, messages to stderr; the rest of the program writes through this module.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -14,7 +14,7 @@ pub(crate) enum When {
     /// On a terminal, unless NO_COLOR is set.
     #[default]
     Auto,
-    /// Always, also into files and pipes.
+    /// Always, even to files and pipes.
     Always,
     Never,
 }
@@ -27,14 +27,14 @@ pub(crate) enum Style {
     Heading,
 }
 
-/// Where output goes and how much of it.
+/// Where output goes, and how much of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Printer {
     quiet: bool,
     verbose: bool,
     colour_out: bool,
     colour_err: bool,
-    /// Whether a bar can be drawn on stderr, and nothing else writes where it is.
+    /// Whether a bar can be drawn on stderr without anything else writing there.
     can_draw: bool,
 }
 
@@ -56,7 +56,7 @@ impl Printer {
         }
     }
 
-    /// The same for a command that prints data all the time: who reads it may write to the same terminal.
+    /// The same for a command that prints data continually: its reader may write to the same terminal.
     pub(crate) fn with_data(self) -> Self {
         Self { can_draw: self.can_draw && io::stdout().is_terminal(), ..self }
     }
@@ -90,20 +90,20 @@ impl Printer {
         Ok(())
     }
 
-    /// Bytes of data, as they are.
+    /// Bytes of data, unchanged.
     pub(crate) fn raw(&self, bytes: &[u8]) -> Result<()> {
         io::stdout().lock().write_all(bytes)?;
         Ok(())
     }
 
-    /// A line of talk. Nobody listening is no error.
+    /// A message. It is not an error if nobody reads it.
     pub(crate) fn say(&self, text: impl Display) {
         if !self.quiet {
             let _ = writeln!(io::stderr().lock(), "{text}");
         }
     }
 
-    /// A line of talk for `-v`.
+    /// A message for `-v`.
     pub(crate) fn detail(&self, text: impl Display) {
         if self.verbose {
             self.say(text);
@@ -114,14 +114,14 @@ impl Printer {
         self.say(format_args!("{} {text}", self.paint_err(Style::Warning, "warning:")));
     }
 
-    /// Samples that were left out are named even when quiet: nothing goes missing in silence.
+    /// Reports skipped samples even when quiet: nothing goes missing silently.
     pub(crate) fn left_out(&self, skipped: &Skipped) {
         if let Some(note) = skipped.note() {
             let _ = writeln!(io::stderr().lock(), "{} {note}", self.paint_err(Style::Warning, "warning:"));
         }
     }
 
-    /// An error is said even when quiet.
+    /// Errors are printed even when quiet.
     pub(crate) fn error(&self, text: impl Display) {
         let _ = writeln!(io::stderr().lock(), "{} {text}", self.paint_err(Style::Error, "error:"));
     }
@@ -154,7 +154,7 @@ fn paint(colour: bool, style: Style, text: &str) -> String {
     format!("\x1b[{code}m{text}\x1b[0m")
 }
 
-/// An error with its causes, without a cause that the text before has already.
+/// An error with its causes, except causes that the text before already ends with.
 pub(crate) fn told(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match &text[..] {
         "" => cause,
@@ -163,7 +163,7 @@ pub(crate) fn told(error: &anyhow::Error) -> String {
     })
 }
 
-/// Whether an error is only that nobody reads stdout any more.
+/// Whether the only error is that nobody reads stdout any more.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
     error.chain().any(|cause| {

@@ -14,12 +14,12 @@ use fedelity_record::names;
 use fedelity_report::{FeatureLayouts, LoadedRuns, ReportPage, Results, waiting};
 use tiny_http::{Header, Method, Request, Response};
 
-/// How long a request is waited for before it is looked whether to end.
+/// How long to wait for a request before checking whether to end.
 const TICK: Duration = Duration::from_millis(100);
 /// How long a viewer gets to fetch the last state.
 const FAREWELL: Duration = Duration::from_secs(4);
 
-/// A server on this computer alone.
+/// A server for this computer only.
 pub(crate) struct LiveServer {
     address: String,
     stop: Arc<AtomicBool>,
@@ -44,7 +44,7 @@ impl LiveServer {
         Ok(Self { address: format!("http://127.0.0.1:{port}/"), stop, thread: Some(thread) })
     }
 
-    /// Where it is.
+    /// Its address.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -93,7 +93,7 @@ impl FollowedRuns {
         let mut until = None;
         loop {
             if stop.load(Ordering::Relaxed) {
-                // Nobody looks, or everybody had time enough.
+                // Nobody is watching, or everybody has had enough time.
                 let end = *until
                     .get_or_insert_with(|| Instant::now() + if self.told > 0 { FAREWELL } else { Duration::ZERO });
                 if Instant::now() >= end {
@@ -102,18 +102,18 @@ impl FollowedRuns {
             }
             if let Ok(Some(request)) = http.recv_timeout(TICK) {
                 let answer = self.answer(&request);
-                // A viewer that went away is no error.
+                // A viewer that has gone away is not an error.
                 let _ = request.respond(answer);
             }
         }
     }
 
     fn answer(&mut self, request: &Request) -> Answer {
-        // A page of another site must not read what is here by giving this computer a name of its own.
+        // A page of another site must not read this one by giving this computer another name (DNS rebinding).
         let host = request.headers().iter().find(|header| header.field.equiv("Host"));
         let known = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
         if !host.is_some_and(|host| known.iter().any(|name| host.value.as_str() == name)) {
-            return text(403, "text/plain", "this page is for this computer alone\n");
+            return text(403, "text/plain", "this page is only for this computer\n");
         }
         if *request.method() != Method::Get {
             return text(405, "text/plain", "only GET\n");
@@ -186,7 +186,7 @@ fn version(folder: &Path) -> String {
     format!("{:x}", std::hash::Hasher::finish(&hash))
 }
 
-/// Asks the desktop to show an address: the programs of BROWSER, or the usual one. Nothing happens where there is none.
+/// Asks the desktop to show an address: with the programs in BROWSER, or the usual one. Without any, nothing happens.
 pub(crate) fn open(address: &str) {
     let usual = match std::env::consts::OS {
         "macos" => "open",

@@ -7,7 +7,7 @@ pub(crate) enum ExitStatus {
     Done,
     /// It ran, and training left the finite numbers.
     Diverged,
-    /// A wrong configuration, data that are not there, a file that cannot be written.
+    /// A wrong configuration, missing data, a file that cannot be written.
     CouldNotRun,
     /// The user stopped it. What was recorded is kept.
     Interrupted,

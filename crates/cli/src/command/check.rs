@@ -22,10 +22,10 @@ Examples:
   fedelity check experiment.toml --set clients.epochs=10
   fedelity check examples/cifar10-dirichlet.toml --data-dir ~/data";
 
-/// Say what a configuration would run, and about how long
+/// Show what a configuration would run, and about how long it would take
 ///
-/// Prints the whole configuration with its defaults, the clients and their classes, the size of the model, the bytes of
-/// a round, and an estimate of time and memory from a short measurement. Nothing is written.
+/// Prints the whole configuration with its defaults, the clients and their classes, the size of the model, the bytes per
+/// round, and an estimate of time and memory from a short measurement. Nothing is written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Check {
@@ -35,7 +35,7 @@ pub(crate) struct Check {
     #[command(flatten)]
     overrides: Overrides,
 
-    /// Worker threads to estimate for [default: all cores].
+    /// Number of worker threads to assume [default: all cores].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
@@ -71,7 +71,7 @@ impl Check {
         }
         let more = skew.counts.len().saturating_sub(ROWS);
         if more > 0 {
-            printer.line(format!("... and {} more: fedelity partition shows all", thousands(more)))?;
+            printer.line(format!("... and {} more; fedelity partition shows them all", thousands(more)))?;
         }
         for line in statistics(&study.pool, &skew) {
             printer.line(line)?;
@@ -87,7 +87,7 @@ impl Check {
         let fixed = layout.len() - trainable;
         let fixed = if fixed > 0 { format!(" and {} buffers", thousands(fixed)) } else { String::new() };
         let frozen = study.model.frozen_layout().len();
-        let frozen = if frozen > 0 { format!(" beside {} frozen", thousands(frozen)) } else { String::new() };
+        let frozen = if frozen > 0 { format!(", plus {} frozen", thousands(frozen)) } else { String::new() };
         let size = bytes(4 * layout.len() as u64);
         printer.line(format!(
             "Parameters  {}{fixed} of {}{frozen}, {size}",
@@ -139,7 +139,7 @@ fn clients(skew: &Skew) -> Table {
         ("client", Align::Right),
         ("samples", Align::Right),
         ("classes", Align::Right),
-        ("most of its samples are of class", Align::Left),
+        ("largest classes", Align::Left),
     ];
     let mut table = Table::new(&columns);
     for (client, row) in skew.counts.iter().enumerate().take(ROWS) {
@@ -166,7 +166,7 @@ fn cost(study: &Study, found: Option<&Estimate>, threads: usize) -> Vec<String> 
     };
     vec![
         format!(
-            "Traffic     {} down and {} up a round of {}, {} in all, {:.2}x FedAvg's",
+            "Traffic     {} down and {} up per round of {}, {} in total, {:.2}x FedAvg's",
             bytes(found.bytes_down),
             bytes(found.bytes_up),
             plural(study.per_round, "client"),
@@ -174,12 +174,12 @@ fn cost(study: &Study, found: Option<&Estimate>, threads: usize) -> Vec<String> 
             found.traffic
         ),
         format!(
-            "Time        about {} for {} on {}{runs} (an estimate, measured on this machine)",
+            "Time        about {} for {} on {}{runs} (estimated on this machine)",
             seconds(found.seconds),
             plural(rounds, "round"),
             plural(threads, "thread"),
         ),
-        format!("Memory      {} (an estimate)", memory(found)),
+        format!("Memory      {} (estimated)", memory(found)),
     ]
 }
 
@@ -214,22 +214,22 @@ fn costs(study: &Study, found: &[Option<Estimate>], threads: usize, printer: &Pr
     let mut lines = table.lines(printer);
     let (rounds, seeds) = (study.settings.config.rounds, study.settings.config.seeds.len());
     lines.push(format!(
-        "Bytes of a round of {}, relative to FedAvg's; time of {} on {}.",
+        "Bytes per round of {}, traffic relative to FedAvg's; time for {} on {}.",
         plural(study.per_round, "client"),
         plural(rounds, "round"),
         plural(threads, "thread")
     ));
     let all = seconds(total * seeds as f64);
-    lines.push(format!("All methods, {}: about {all} (estimates, measured on this machine).", plural(seeds, "seed")));
+    lines.push(format!("All methods, {}: about {all} (estimated on this machine).", plural(seeds, "seed")));
     if unknown {
         lines.push(format!("-: {UNKNOWN}"));
     }
     lines
 }
 
-/// What is said of a method that cannot be measured.
-const UNKNOWN: &str = "not known, training diverges in its first steps";
+/// Shown for a method that cannot be measured.
+const UNKNOWN: &str = "unknown: training diverges in its first steps";
 
 fn memory(found: &Estimate) -> String {
-    found.memory.map_or("not told by this system".to_string(), |n| format!("about {}", bytes(n)))
+    found.memory.map_or("unknown on this system".to_string(), |n| format!("about {}", bytes(n)))
 }

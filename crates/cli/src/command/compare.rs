@@ -14,24 +14,24 @@ use crate::view::units::{bytes, seconds, wrap};
 
 const EXAMPLES: &str = "\
 Examples:
-  fedelity compare runs/three-seeds                 all runs below a folder
+  fedelity compare runs/three-seeds                 all runs in a folder
   fedelity compare runs/a runs/b --baseline fedprox
   fedelity compare runs/a --target 0.75             rounds to 75 % accuracy
   fedelity compare runs/a --format latex > table.tex
   fedelity compare runs/a --json | jq '.rows[].difference'
 
-Runs that differ in their seed alone are one row: mean and standard deviation. 'difference' is the
-final accuracy less the baseline's on the same seeds, in points, with its 95 % interval; p says how
-likely such a difference is if there is none (paired t for fewer than 10 seeds, else Wilcoxon's
-signed ranks), and p (Holm) is corrected for the number of methods. 'area' is the mean of the accuracy
-curve; 'to target' the first round with the target accuracy, which is the baseline's final one of
-the same seed unless --target gives it; 'rank' the mean rank over seeds.";
+Runs that differ only in their seed form one row: mean and standard deviation. 'difference' is the
+final accuracy minus the baseline's on the same seeds, in points, with its 95 % interval. p is the
+p-value of that difference (paired t-test with fewer than 10 seeds, otherwise Wilcoxon signed-rank
+test), and p (Holm) is corrected for the number of methods. 'area' is the mean of the accuracy
+curve. 'to target' is the first round that reaches the target accuracy: that of --target, or the
+baseline's final accuracy with the same seed. 'rank' is the mean rank over seeds.";
 
 /// Compare methods over seeds, with statistics
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Compare {
-    /// Run folders, or folders above them.
+    /// Run folders, or folders that contain runs.
     #[arg(required = true, value_name = "RUNS")]
     runs: Vec<PathBuf>,
 
@@ -39,11 +39,11 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
 
-    /// The accuracy to reach, as a share of 1 [default: the baseline's final one].
+    /// The target accuracy, from 0 to 1 [default: the baseline's final accuracy].
     #[arg(long, value_name = "SHARE")]
     target: Option<f64>,
 
-    /// Compare runs of other data, partitions or seeds all the same.
+    /// Compare the runs even if their data, partitions or seeds differ.
     #[arg(long)]
     force: bool,
 
@@ -51,20 +51,20 @@ pub(crate) struct Compare {
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Form>,
 
-    /// Print one JSON object with all digits; the same as --format json.
+    /// Print one JSON object at full precision; the same as --format json.
     #[arg(long, conflicts_with = "format")]
     json: bool,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Form {
-    /// A table of Markdown.
+    /// A Markdown table.
     Markdown,
-    /// A tabular with the rules of booktabs.
+    /// A LaTeX tabular with booktabs rules.
     Latex,
-    /// Comma-separated values, all digits.
+    /// Comma-separated values at full precision.
     Csv,
-    /// One JSON object, all digits.
+    /// One JSON object at full precision.
     Json,
 }
 
@@ -74,7 +74,7 @@ impl Compare {
             anyhow::bail!("--target {target}: expected a share from 0 to 1, such as 0.75");
         }
         let study = Results::new(LoadedRuns::load(&self.runs)?);
-        // Before anything is refused: what is left out may be why.
+        // Before any error: what is left out may be its cause.
         for out in &study.left_out {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));
         }
@@ -110,7 +110,7 @@ const COST_CURVE: usize = 3;
 const FORGETTING: usize = 4;
 const TO_TARGET: usize = 5;
 
-/// The comparison as text of at most `width` columns, unless names are very long. Curves share one scale.
+/// The comparison as text, at most `width` columns wide unless names are very long. Curves share one scale.
 pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) -> Vec<String> {
     let mut results = Table::new(&[
         ("method", Align::Left),
@@ -178,7 +178,7 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
         notes.clear();
     }
     if unfinished > 0 {
-        notes.push(format!("Runs that did not finish and do not count: {unfinished}."));
+        notes.push(format!("Unfinished runs that do not count: {unfinished}."));
     }
     for note in notes {
         lines.push(String::new());

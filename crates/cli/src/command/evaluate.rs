@@ -20,14 +20,14 @@ use crate::view::units::{plural, thousands};
 
 const EXAMPLES: &str = "\
 Examples:
-  fedelity evaluate runs/a                                  on the test data of the run
+  fedelity evaluate runs/a                                  on the run's test data
   fedelity evaluate runs/a/model.safetensors --data fashion-mnist --data-dir ~/data
   fedelity evaluate runs/a --data folder --set data.path=photos
   fedelity evaluate runs/a --json | jq .accuracy
   fedelity evaluate torch.safetensors --model resnet18-bn --data cifar10 --data-dir ~/data
 
-The model file says how inputs are normalised, scaled or turned into tokens. Classes are told apart
-by their names; data whose classes have other names must have as many, in the same order.";
+The model file records how inputs are normalised, scaled or tokenised. Classes are matched by name;
+data with other class names must have the same number of classes, in the same order.";
 
 /// Test a trained model on labelled data
 #[derive(Debug, clap::Args)]
@@ -37,11 +37,11 @@ pub(crate) struct EvaluateCommand {
     #[arg(value_name = "MODEL")]
     target: PathBuf,
 
-    /// The data set, or a configuration that names one [default: that of the run folder].
+    /// The data set, or a configuration that names one [default: the run folder's].
     #[arg(long, value_name = "NAME")]
     data: Option<String>,
 
-    /// Which model it is, for a file that does not say so.
+    /// The architecture, for a file that does not name it.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
 
@@ -83,7 +83,7 @@ impl EvaluateCommand {
             None if config.is_file() => self.overrides.document(Some(&config))?,
             None => {
                 let example = card.origin.get("dataset").map_or("NAME", String::as_str);
-                bail!("--data: which data to test on? Such as --data {example}")
+                bail!("--data is missing: name the data to test on, such as --data {example}")
             }
         };
         as_the_model(&mut document, card)?;
@@ -91,7 +91,7 @@ impl EvaluateCommand {
     }
 }
 
-/// Image files are read in the model's size and colours, where nothing else is said.
+/// Image files are read in the model's size and colours, unless the configuration says otherwise.
 fn as_the_model(document: &mut Document, card: &Card) -> Result<()> {
     let Input::Image { channels, height, width } = card.input else { return Ok(()) };
     let Some(Value::Table(data)) = document.table().get("data") else { return Ok(()) };

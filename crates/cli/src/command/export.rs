@@ -21,11 +21,11 @@ Examples:
   fedelity export runs/a --onnx clothes.onnx --force        overwrite an existing file
   fedelity export torch.safetensors --model resnet18-bn --data cifar10 --onnx planes.onnx
 
-The ONNX file (opset 17) takes batches of any size: 'input', normalised pixels as float32
-[batch, channels, height, width], or 'input_ids' and 'attention_mask', int64 [batch, sequence], for
-texts. It gives 'logits', [batch, classes]. Class names, mean, standard deviation and what turns texts
-into tokens are among its metadata; a pixel is (value / 255 - mean) / std.
-The safetensors file has PyTorch's names, and how the model was made in its metadata.";
+The ONNX file (opset 17) accepts batches of any size: 'input', normalised pixels as float32
+[batch, channels, height, width] or, for texts, 'input_ids' and 'attention_mask', int64
+[batch, sequence]. It returns 'logits', [batch, classes]. Its metadata hold the class names, mean,
+standard deviation and tokeniser; a pixel is (value / 255 - mean) / std.
+The safetensors file has PyTorch's names; its metadata describe the model.";
 
 /// Write a trained model for other programs, as ONNX or safetensors
 #[derive(Debug, clap::Args)]
@@ -47,11 +47,11 @@ pub(crate) struct Export {
     #[arg(long)]
     force: bool,
 
-    /// Which model it is, for a file that does not say so.
+    /// The architecture, for a file that does not name it.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
 
-    /// The data set of a model that does not say which it is for.
+    /// The data set, for a file that does not describe its inputs and classes.
     #[arg(long, value_name = "NAME")]
     data: Option<String>,
 
@@ -86,7 +86,7 @@ impl Export {
 
 fn tell(printer: &Printer, saved: &Saved, what: &str, file: &Path) {
     let size = std::fs::metadata(file).map_or(0, |data| data.len());
-    printer.say(format_args!("{} as {what}, {}, is in {}", saved.card.model, bytes(size), file.display()));
+    printer.say(format_args!("Wrote {} as {what} ({}) to {}", saved.card.model, bytes(size), file.display()));
 }
 
 fn onnx(saved: &Saved) -> Result<Vec<u8>> {

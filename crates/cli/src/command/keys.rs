@@ -13,17 +13,17 @@ use crate::view::units::wrap;
 const EXAMPLES: &str = "\
 Examples:
   fedelity keys                   all keys of a configuration with their defaults
-  fedelity keys clients           those of one section
-  fedelity keys optimizer.lr      one of them
+  fedelity keys clients           the keys of one section
+  fedelity keys optimizer.lr      one key
   fedelity keys --json            one object per key
 
-The keys of a method: fedelity methods NAME.";
+fedelity methods NAME explains the keys of a method.";
 
 /// Explain the keys of a configuration
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct KeysCommand {
-    /// A key, or a section.
+    /// A key or a section.
     key: Option<String>,
 
     /// Print one JSON object per key.
@@ -37,7 +37,7 @@ struct Placed {
     about: &'static str,
     default: Option<&'static str>,
     expected: String,
-    /// What the selector must say for the key to be there, such as `kind = "shards"`.
+    /// The selector's value that the key requires, such as `kind = "shards"`.
     with: Option<String>,
 }
 

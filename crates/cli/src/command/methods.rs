@@ -17,14 +17,14 @@ use crate::view::units::{thousands, wrap};
 
 const EXAMPLES: &str = "\
 Examples:
-  fedelity methods            all of them, and what each one needs
-  fedelity methods fedntd     one of them: its equation, its keys and their defaults
-  fedelity methods --json     one object a method, with all numbers that travel
+  fedelity methods            list all methods and what each one needs
+  fedelity methods fedntd     explain one: its equation, its keys and their defaults
+  fedelity methods --json     one object per method, with the numbers sent and kept
 
-The list, from left to right: samples that the server must hold; what a client keeps from round to
-round, in models; what it sends beside its weights; forward passes a step beyond its own; bytes both
-ways relative to FedAvg. What travels is counted, with default keys, on the default model; with a
-projection head, where the method was published with one.";
+The columns, from left to right: samples that the server must hold; what a client keeps between
+rounds, in models; what it sends besides its weights; extra forward passes per step; bytes in both
+directions relative to FedAvg. Traffic is measured with default keys on the default model, with a
+projection head if the method was published with one.";
 
 /// List the methods, or explain one
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,7 @@ pub(crate) struct Methods {
     /// The method to explain.
     name: Option<String>,
 
-    /// Print one JSON object a method.
+    /// Print one JSON object per method.
     #[arg(long)]
     json: bool,
 }
@@ -79,7 +79,7 @@ fn list(printer: &Printer, entries: &[&Entry], trial: &Trial) -> Result<()> {
         ("method", Align::Left),
         ("server data", Align::Left),
         ("keeps", Align::Right),
-        ("sends beside weights", Align::Left),
+        ("sends besides weights", Align::Left),
         ("passes", Align::Right),
         ("traffic", Align::Right),
     ];
@@ -101,7 +101,7 @@ fn list(printer: &Printer, entries: &[&Entry], trial: &Trial) -> Result<()> {
         printer.line(line)?;
     }
     printer.line("")?;
-    printer.line("fedelity methods NAME explains one, fedelity methods --help the columns.")
+    printer.line("fedelity methods NAME explains a method; fedelity methods --help explains the columns.")
 }
 
 fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
@@ -125,16 +125,16 @@ fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
     printer.line("")?;
     let fact = |label: &str, text: &str| paragraph(12, label, text);
     fact("Published", entry.reference)?;
-    fact("Needs", &in_words(&needs))?;
+    fact("Requires", &in_words(&needs))?;
     let sends = match travel.leaves.len() {
         0 => "its weights".to_string(),
         _ => format!("its weights and {}", travel.leaves.join(", ")),
     };
-    fact("Sends", &format!("{sends}: what leaves a client"))?;
+    fact("Sends", &format!("{sends}; nothing else leaves a client"))?;
     fact(
         "Traffic",
         &format!(
-            "{:.2} times FedAvg's: {} numbers down and {} up, on a model of {} with {CLASSES} classes{}",
+            "{:.2} times FedAvg's: {} numbers down and {} up for a model of {} weights with {CLASSES} classes{}",
             travel.relative(),
             thousands(travel.down as usize),
             thousands(travel.up as usize),
@@ -143,7 +143,7 @@ fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
         ),
     )?;
     if entry.schema.keys.is_empty() {
-        return fact("Keys", "none of its own");
+        return fact("Keys", "none");
     }
     printer.line("")?;
     printer.line(printer.paint(Style::Heading, "Keys of [method]"))?;
@@ -187,7 +187,7 @@ fn as_json(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
     }))
 }
 
-/// What a key does at 0, unless 0 is refused or means nothing.
+/// What a key does at 0, unless 0 is rejected or meaningless.
 fn at_zero(entry: &Entry, key: &Key) -> Option<String> {
     match key.at_zero() {
         AtZero::FedAvg => {
@@ -221,9 +221,9 @@ fn in_words(needs: &Needs) -> String {
         (needs.auxiliary, "labelled samples on the server (server.auxiliary)"),
         (needs.validation, "validation samples on the server (server.validation)"),
         (needs.unlabelled, "unlabelled samples on the server (server.unlabelled)"),
-        (needs.client_memory, "clients that remember"),
-        (needs.each_upload, "every upload by itself on the server"),
-        (needs.label_counts_leave_client, "the label counts of clients"),
+        (needs.client_memory, "memory on clients between rounds"),
+        (needs.each_upload, "every single upload on the server"),
+        (needs.label_counts_leave_client, "the clients' label counts"),
         (needs.projection, "a projection head, as published (model.projection)"),
     ]
     .iter()
@@ -232,8 +232,8 @@ fn in_words(needs: &Needs) -> String {
     .collect();
     match needs.extra_passes {
         0 => {}
-        1 => words.push("1 more forward pass a step, or a round with the teacher cache".to_string()),
-        n => words.push(format!("{n} more forward passes a step, or a round with the teacher cache")),
+        1 => words.push("1 extra forward pass per step, or per round with the teacher cache".to_string()),
+        n => words.push(format!("{n} extra forward passes per step, or per round with the teacher cache")),
     }
     if words.is_empty() { "nothing beyond the clients' own data".to_string() } else { words.join(", ") }
 }

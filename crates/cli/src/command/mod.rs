@@ -1,4 +1,4 @@
-//! One file a subcommand.
+//! One file per subcommand.
 
 mod bench;
 mod check;

@@ -20,10 +20,10 @@ Examples:
   fedelity partition                                the default: Dirichlet 0.1 over 20 clients
   fedelity partition --set partition.alpha=0.5      less skew
   fedelity partition --set partition.kind=shards --set partition.shards=2
-  fedelity partition experiment.toml -o split.json  write it to a file,
-  fedelity run experiment.toml --partition split.json   and use it";
+  fedelity partition experiment.toml -o split.json  write the partition to a file
+  fedelity run experiment.toml --partition split.json   use it";
 
-/// Show who holds which classes, and write it to a file
+/// Show which client holds which classes, and write the partition to a file
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PartitionCommand {
@@ -33,7 +33,7 @@ pub(crate) struct PartitionCommand {
     #[command(flatten)]
     overrides: Overrides,
 
-    /// Write the partition to this file, which must not exist yet.
+    /// Write the partition to this new file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -41,14 +41,14 @@ pub(crate) struct PartitionCommand {
     #[arg(long)]
     all: bool,
 
-    /// Print one JSON object instead of the picture.
+    /// Print one JSON object instead of the heat map.
     #[arg(long)]
     json: bool,
 }
 
-/// Lines of the screen that are not clients.
+/// Screen lines that do not show clients.
 const FRAME: usize = 15;
-/// Clients shown where there is no screen.
+/// Clients shown without a screen.
 const ROWS: usize = 100;
 
 impl PartitionCommand {
@@ -77,7 +77,7 @@ impl PartitionCommand {
             (false, None) => ROWS,
         };
         let clients = pool.partition.clients.len();
-        // One row of the cut is no gain over its note.
+        // Hiding a single row saves nothing: the note takes a line too.
         let rows = if clients <= rows + 1 { clients } else { rows };
         printer.line(printer.paint(Style::Heading, &pool.dataset.name))?;
         printer.line(&pool.partition.spec)?;
@@ -96,7 +96,7 @@ impl PartitionCommand {
     }
 }
 
-/// Sizes and skew in three lines, and one on what the server holds if it holds something.
+/// Sizes and skew in three lines, and a fourth if the server holds any samples.
 pub(crate) fn statistics(pool: &Pool, skew: &Skew) -> Vec<String> {
     let (sizes, classes) = (skew.sizes, pool.dataset.classes.len());
     let mut lines = vec![
@@ -113,7 +113,7 @@ pub(crate) fn statistics(pool: &Pool, skew: &Skew) -> Vec<String> {
             skew.mean_classes, skew.mean_effective_classes
         ),
         format!(
-            "Skew      {:.2} mean distance to the whole (total variation, 0 to 1), {}",
+            "Skew      {:.2} mean total variation distance from the pooled data (0 to 1), {}",
             skew.mean_total_variation,
             plural(pool.partition.draws as usize, "draw")
         ),

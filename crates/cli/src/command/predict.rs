@@ -20,14 +20,14 @@ Examples:
   fedelity predict runs/a photo.png shoe.jpg
   fedelity predict runs/a/model.safetensors photos/*.png --top 1 --skip-bad
   fedelity predict runs/reviews --text 'A gripping, funny film.' --text 'Dull.'
-  fedelity predict runs/reviews reviews.txt                 one text a line; - reads stdin
+  fedelity predict runs/reviews reviews.txt                 one text per line; - reads stdin
   fedelity predict runs/reviews reviews.csv --column body   also .tsv and .jsonl
   fedelity predict runs/a photo.png --json | jq .predictions[0].class
 
-Images are scaled to the size that the model was trained with. The model file says how inputs are
-normalised or turned into tokens, and what the classes are called.";
+Images are scaled to the size the model was trained on. The model file records how inputs are
+normalised or tokenised, and the class names.";
 
-/// Say what a trained model sees in images or texts
+/// Classify images or texts with a trained model
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Predict {
@@ -39,34 +39,34 @@ pub(crate) struct Predict {
     #[arg(value_name = "FILES")]
     files: Vec<PathBuf>,
 
-    /// A text. May be given several times.
+    /// A text to classify. May be repeated.
     #[arg(long, value_name = "TEXT")]
     text: Vec<String>,
 
-    /// The column of the texts in CSV and JSON lines.
+    /// The column with the texts in CSV and JSON Lines files.
     #[arg(long, value_name = "NAME", default_value = "text")]
     column: String,
 
-    /// How many classes to name for each.
+    /// How many classes to print for each input.
     #[arg(long, value_name = "K", default_value_t = 3)]
     top: usize,
 
-    /// Which model it is, for a file that does not say so.
+    /// The architecture, for a file that does not name it.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
 
-    /// The data set of a model that does not say which it is for.
+    /// The data set, for a file that does not describe its inputs and classes.
     #[arg(long, value_name = "NAME")]
     data: Option<String>,
 
     #[command(flatten)]
     overrides: Overrides,
 
-    /// Threads; they do not change results [default: all cores].
+    /// Threads; results do not depend on them [default: all cores].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Print one JSON object an input.
+    /// Print one JSON object per input.
     #[arg(long)]
     json: bool,
 }
@@ -99,7 +99,7 @@ impl Predict {
         match saved.card.input {
             Input::Image { channels, height, width } => {
                 if !self.text.is_empty() {
-                    bail!("--text: {} reads {}", saved.path.display(), saved.card.input);
+                    bail!("--text: the model {} reads {}", saved.path.display(), saved.card.input);
                 }
                 let shape = ImageShape { channels, height, width };
                 for paths in self.files.chunks(AT_ONCE) {
@@ -120,7 +120,7 @@ impl Predict {
                     out.add(&saved, part, &split, threads)?;
                 }
             }
-            input => bail!("{}: it reads {input}; predict is for images and texts", saved.path.display()),
+            input => bail!("{}: the model reads {input}; predict is for images and texts", saved.path.display()),
         }
         out.finish()?;
         printer.left_out(&skipped);
@@ -145,7 +145,7 @@ impl Predict {
                 found.extend(texts.into_iter().map(|(line, text)| NamedInput { name: name(line), text: Some(text) }));
             }
             if found.len() == before && skipped.count == 0 {
-                bail!("{}: there is no text in it", path.display());
+                bail!("{}: the file contains no text", path.display());
             }
         }
         Ok(found)
@@ -175,7 +175,7 @@ impl Out<'_> {
         let logits = saved.logits(split, threads);
         for (named, logits) in names.iter().zip(logits.chunks_exact(classes.len())) {
             let best = top(logits, self.top).with_context(|| {
-                format!("{}: the model's answer to {} is no number", saved.path.display(), named.name)
+                format!("{}: the model's output for {} is not finite", saved.path.display(), named.name)
             })?;
             if self.json {
                 let one = |&(label, probability): &(usize, f64)| json!({ "class": classes[label], "label": label, "probability": probability });
@@ -203,7 +203,7 @@ impl Out<'_> {
     }
 }
 
-/// The most probable classes with their probabilities; `None` where logits are no numbers.
+/// The most probable classes with their probabilities; `None` if logits are not finite.
 fn top(logits: &[f32], count: usize) -> Option<Vec<(usize, f64)>> {
     let largest = logits.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
     let exponentials: Vec<f64> = logits.iter().map(|&logit| (f64::from(logit) - f64::from(largest)).exp()).collect();

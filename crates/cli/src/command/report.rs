@@ -13,24 +13,23 @@ use crate::view::units::{bytes, plural};
 
 const EXAMPLES: &str = "\
 Examples:
-  fedelity report runs/three-seeds -o report.html    one page, to be opened in a browser
+  fedelity report runs/three-seeds -o report.html    one page, for a browser
   fedelity report runs/a runs/b --figures figures    every figure as SVG and PNG
   fedelity report runs/a -o a.html --baseline fedprox
 
-The page is one file without links to anything else. Runs that differ in their seed alone are one
-method: curves are means over seeds, bands one standard deviation. Which client the confusion
-matrices are of, and in which rounds, is chosen when running: evaluation.client and
-evaluation.confusion.";
+The page is a single file that works offline. Runs that differ only in their seed are one method:
+curves are means over seeds, bands are one standard deviation. The client and the rounds of the
+confusion matrices are set before the run: evaluation.client and evaluation.confusion.";
 
 /// Write a page with tables and figures
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Report {
-    /// Run folders, or folders above them.
+    /// Run folders, or folders that contain runs.
     #[arg(required = true, value_name = "RUNS")]
     runs: Vec<PathBuf>,
 
-    /// The page to write [default: report.html, unless only figures are asked for].
+    /// The page to write [default: report.html, unless --figures is given].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
@@ -42,7 +41,7 @@ pub(crate) struct Report {
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
 
-    /// Print one JSON object that names what was written and what was left out.
+    /// Print one JSON object that lists what was written and what was left out.
     #[arg(long)]
     json: bool,
 }
@@ -60,7 +59,7 @@ impl Report {
         let mut written = Vec::new();
         if let Some(folder) = &self.figures {
             written = figures(&page, folder)?;
-            printer.say(format_args!("Wrote {} into {}", plural(written.len() / 2, "figure"), folder.display()));
+            printer.say(format_args!("Wrote {} to {}", plural(written.len() / 2, "figure"), folder.display()));
         }
         let output = self.output.or_else(|| self.figures.is_none().then(|| PathBuf::from("report.html")));
         if let Some(path) = &output {
@@ -80,13 +79,13 @@ impl Report {
     }
 }
 
-/// Every figure twice; their paths.
+/// Writes every figure in both formats; their paths.
 fn figures(page: &Page, folder: &Path) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(folder).with_context(|| format!("{}: cannot create", folder.display()))?;
     let mut written = Vec::new();
     for figure in page.cards.iter().flat_map(|card| &card.figures) {
         let drawing = svg(figure, &page.methods)?;
-        // Ids have names of layers and loss terms in them.
+        // Ids contain names of layers and loss terms.
         let name: String = figure.id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         for (ending, content) in [("svg", drawing.clone().into_bytes()), ("png", png(&drawing, &figure.id)?)] {
             let path = folder.join(format!("{name}.{ending}"));

@@ -21,19 +21,19 @@ use crate::view::{results, terminal};
 const EXAMPLES: &str = "\
 Examples:
   fedelity run                              the built-in data, 20 skewed clients, FedAvg
-  fedelity run experiment.toml              what the file says; keys it lacks have defaults
+  fedelity run experiment.toml              run a file; missing keys have their defaults
   fedelity run --set rounds=5 --set partition.alpha=1.0
   fedelity run experiment.toml --set seeds=[1,2,3] --output runs/three-seeds
-  fedelity run runs/three-seeds/config.toml repeat a run, bit for bit
+  fedelity run runs/three-seeds/config.toml repeat a run with bit-identical results
   fedelity run examples/methods.toml        several methods on the same clients, one table
-  fedelity run --json | jq .accuracy        one object a round
+  fedelity run --json | jq .accuracy        one object per round
 
-A run folder holds config.toml (all keys), partition.json, rounds.jsonl (one line a round),
-summary.json and model.safetensors. Several methods or seeds get a folder each inside it.
+A run folder contains config.toml (all keys), partition.json, rounds.jsonl (one line per round),
+summary.json and model.safetensors. With several methods or seeds, each run gets its own subfolder.
 
-The table has means over seeds and their standard deviation. 'to fedavg' is the first round with
-FedAvg's final accuracy of the same seed, '-' if a seed never has it. 'traffic' is the bytes both
-ways, relative to FedAvg's.";
+The table shows means over seeds and standard deviations. 'to fedavg' is the first round that
+reaches FedAvg's final accuracy with the same seed, '-' if it is never reached. 'traffic' is the
+number of bytes in both directions, relative to FedAvg.";
 
 /// Train a federation and record it
 #[derive(Debug, clap::Args)]
@@ -45,19 +45,19 @@ pub(crate) struct RunCommand {
     #[command(flatten)]
     overrides: Overrides,
 
-    /// Worker threads, one client each; they do not change results [default: all cores].
+    /// Worker threads, one client each; results do not depend on them [default: all cores].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
-    /// Folder for the results, which must not exist yet [default: runs/<date-time>-<name>].
+    /// New folder for the results [default: runs/<date-time>-<name>].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Read the partition from a file that `fedelity partition -o` wrote.
+    /// Read the partition from a file written by `fedelity partition -o`.
     #[arg(long, value_name = "FILE")]
     partition: Option<PathBuf>,
 
-    /// How much to measure of local models: on all test samples, on a part, or not at all.
+    /// How much to measure on local models: all test samples, a subset, or nothing.
     #[arg(long, value_name = "all|standard|fast")]
     metrics: Option<String>,
 
@@ -69,12 +69,12 @@ pub(crate) struct RunCommand {
     #[arg(long)]
     tensorboard: bool,
 
-    /// Print one JSON object a round on stdout, and nothing else there.
+    /// Print one JSON object per round on stdout, and nothing else.
     #[arg(long)]
     json: bool,
 }
 
-/// A line of `--json`: the record and whose it is.
+/// A line of `--json`: a record with its method and seed.
 #[derive(Serialize)]
 struct Line<'a> {
     method: &'a str,
@@ -134,7 +134,7 @@ impl RunCommand {
     }
 }
 
-/// Shows runs as they go.
+/// Shows the progress of runs.
 struct RunViewer<'a> {
     command: &'a RunCommand,
     printer: &'a Printer,
@@ -199,7 +199,7 @@ fn default_threads() -> usize {
 fn title(study: &Study, threads: usize) -> String {
     let settings = &study.settings;
     format!(
-        "{}: {}\n{} with {} parameters, {} a round, {}, {}",
+        "{}: {}\n{} with {} parameters, {} per round, {}, {}",
         study.pool.dataset.name,
         study.pool.partition.spec,
         settings.config.model.name.0,
@@ -213,7 +213,7 @@ fn title(study: &Study, threads: usize) -> String {
 fn status(printer: &Printer, ended: &Results) -> ExitStatus {
     let endings = || ended.runs().map(|run| run.summary.status);
     if endings().any(|ending| ending == Ending::Interrupted) {
-        printer.say("Interrupted; what was recorded is kept");
+        printer.say("Interrupted; the rounds recorded so far are kept");
         ExitStatus::Interrupted
     } else if endings().any(|ending| matches!(ending, Ending::Diverged { .. })) {
         ExitStatus::Diverged

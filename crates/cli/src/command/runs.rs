@@ -18,15 +18,15 @@ use crate::view::units::plural;
 
 const EXAMPLES: &str = "\
 Examples:
-  fedelity runs                                     the runs below ./runs
+  fedelity runs                                     list the runs in ./runs
   fedelity runs list runs/old --method fedntd --tag paper
-  fedelity runs tag paper runs/2026-01-31-fedntd    and --untag to take it away
+  fedelity runs tag paper runs/2026-01-31-fedntd    add a tag; --untag removes it
   fedelity runs remove runs/2026-01-31-fedntd --yes
-  fedelity runs export runs/a --csv rounds.csv      one row a round
+  fedelity runs export runs/a --csv rounds.csv      one row per round
   fedelity runs export runs/a --tensorboard logs    then: tensorboard --logdir logs
 
-The list names the data set where its lines have room for it, before the curve if runs are of several;
---json always does.";
+On a narrow terminal, the list drops the data set if all runs share it, otherwise the curve.
+--json always names the data set.";
 
 /// List, tag, remove and export runs
 #[derive(Debug, clap::Args)]
@@ -43,37 +43,37 @@ pub(crate) struct Runs {
 enum RunsAction {
     /// List runs
     List(List),
-    /// Give runs a tag, or take it away
+    /// Add a tag to runs, or remove it
     Tag {
         /// The tag.
         tag: String,
         /// Run folders.
         #[arg(required = true)]
         runs: Vec<PathBuf>,
-        /// Take the tag away.
+        /// Remove the tag.
         #[arg(long)]
         untag: bool,
-        /// Print one JSON object a run.
+        /// Print one JSON object per run.
         #[arg(long)]
         json: bool,
     },
-    /// Remove run folders and all that is in them
+    /// Remove run folders with all their contents
     Remove {
         /// Run folders.
         #[arg(required = true)]
         runs: Vec<PathBuf>,
-        /// Remove them; without this, only say what would be removed.
+        /// Remove them; without this, only show what would be removed.
         #[arg(long)]
         yes: bool,
-        /// Print one JSON object a run.
+        /// Print one JSON object per run.
         #[arg(long)]
         json: bool,
     },
-    /// Write the rounds for other programs
+    /// Export the rounds for other programs
     Export {
-        /// A run folder, or for TensorBoard also a folder above several.
+        /// A run folder or, for TensorBoard, a folder with several runs.
         run: PathBuf,
-        /// A file with one row a round; - is stdout.
+        /// A file with one row per round; - is stdout.
         #[arg(long, value_name = "FILE", required_unless_present = "tensorboard")]
         csv: Option<PathBuf>,
         /// A folder that TensorBoard reads.
@@ -103,11 +103,11 @@ struct List {
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
 
-    /// Only runs that ended like this: finished, diverged, interrupted or broken.
+    /// Only runs with this status: finished, diverged, interrupted or broken.
     #[arg(long, value_name = "STATUS", value_parser = ["finished", "diverged", "interrupted", "broken"])]
     status: Option<String>,
 
-    /// Print one JSON object a run.
+    /// Print one JSON object per run.
     #[arg(long)]
     json: bool,
 }
@@ -136,7 +136,7 @@ impl Runs {
     }
 }
 
-/// How a run ended, in a word.
+/// How a run ended, in one word.
 fn ending(run: &LoadedRun) -> &'static str {
     match run.summary.status {
         _ if !run.ended => "broken",
@@ -151,7 +151,8 @@ const DATA: usize = 1;
 const CURVE: usize = 5;
 const TAGS: usize = 7;
 
-/// The list, without what says least if that makes its lines fit: one data set says less than a curve, several say more.
+/// The list, without its least informative column if that makes the lines fit: a single data set is worth less than a
+/// curve, several are worth more.
 fn within(table: Table, several: bool, width: usize) -> Table {
     let (some, least) = (table.without(if several { CURVE } else { DATA }), table.without(CURVE).without(DATA));
     match [&table, &some, &least].map(|table| table.width() <= width) {
@@ -232,7 +233,7 @@ impl List {
     }
 }
 
-/// Refuses a folder that is not a run's.
+/// Rejects a folder that is not a run's.
 fn expect_run(path: &Path) -> Result<()> {
     let rounds = path.join(names::ROUNDS);
     if !rounds.is_file() {
@@ -243,7 +244,7 @@ fn expect_run(path: &Path) -> Result<()> {
 
 fn tagged(printer: &Printer, tag: &str, runs: &[PathBuf], untag: bool, json: bool) -> Result<()> {
     if tag.trim().is_empty() || tag.chars().any(char::is_control) {
-        bail!("{tag:?}: expected a tag of at least one character that can be seen");
+        bail!("{tag:?}: expected a tag with at least one visible character");
     }
     for run in runs {
         expect_run(run)?;
@@ -266,8 +267,8 @@ fn tagged(printer: &Printer, tag: &str, runs: &[PathBuf], untag: bool, json: boo
 fn remove(printer: &Printer, runs: &[PathBuf], yes: bool, json: bool) -> Result<()> {
     for run in runs {
         expect_run(run)?;
-        // Nothing that is not a run's header is enough to remove a folder.
-        salvage_rounds(&run.join(names::ROUNDS)).with_context(|| format!("{} is left as it is", run.display()))?;
+        // A folder is removed only if it has the header of a run.
+        salvage_rounds(&run.join(names::ROUNDS)).with_context(|| format!("{} is not removed", run.display()))?;
     }
     for run in runs {
         if yes {
@@ -280,7 +281,7 @@ fn remove(printer: &Printer, runs: &[PathBuf], yes: bool, json: bool) -> Result<
         printer.line(format_args!("{} {}", if yes { "removed" } else { "would remove" }, run.display()))?;
     }
     if !yes {
-        printer.say("Nothing is removed without --yes");
+        printer.say("Nothing was removed; add --yes to remove");
     }
     Ok(())
 }
@@ -298,7 +299,7 @@ fn export_csv(printer: &Printer, run: &Path, file: &Path) -> Result<()> {
     crate::output::write(file, &text)
 }
 
-/// One folder a run, as TensorBoard groups them. A round's time is when it ended, counted back from the file's.
+/// One folder per run, as TensorBoard groups them. A round's time is when it ended, counted back from the file's time.
 fn export_events(printer: &Printer, run: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     let source = LoadedRuns::load(&[run.to_path_buf()])?;
     for out in &source.left_out {
@@ -325,7 +326,7 @@ fn export_events(printer: &Printer, run: &Path, folder: &Path) -> Result<Vec<Pat
         }
         written.push(path);
     }
-    printer.say(format_args!("Wrote {} below {}", plural(source.runs.len(), "run"), folder.display()));
+    printer.say(format_args!("Wrote {} to {}", plural(source.runs.len(), "run"), folder.display()));
     Ok(written)
 }
 

@@ -23,36 +23,36 @@ use crate::view::units::{percent, plural, seconds};
 const EXAMPLES: &str = "\
 A sweep file names keys of the configuration and their values:
 
-  config = \"experiment.toml\"      # optional: what all runs have in common
+  config = \"experiment.toml\"      # optional: the base configuration of all runs
   seeds = [1, 2, 3]
 
-  [grid]                          # every value with every other
+  [grid]                          # every combination of values
   \"method.name\" = [\"fedavg\", \"fedntd\"]
   \"partition.alpha\" = [0.1, 1.0]
 
-  [[list]]                        # settings one by one; with a grid, each with all of the grid
+  [[list]]                        # settings one by one; with a grid, each with the whole grid
   \"clients.epochs\" = 1
   \"optimizer.lr\" = 0.05
 
 Examples:
-  fedelity sweep sweep.toml -o runs/sweep     run again, it resumes where it stopped
-  fedelity sweep sweep.toml --dry-run         what would run
+  fedelity sweep sweep.toml -o runs/sweep     run it; the same command resumes it
+  fedelity sweep sweep.toml --dry-run         show what would run
   fedelity compare runs/sweep --force";
 
 /// Run a grid or a list of settings over seeds
 ///
-/// As many runs at once as there are cores, each on one thread. Finished runs are not repeated.
+/// Runs on all cores, one thread per run. Finished runs are not repeated.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SweepCommand {
     /// The sweep file.
     file: PathBuf,
 
-    /// Folder for the runs; a sweep that was stopped there resumes [default: runs/<name of the file>].
+    /// Folder for the runs; a sweep interrupted there is resumed [default: runs/<name of the file>].
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Runs at once [default: all cores].
+    /// Number of parallel runs [default: all cores].
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
 
@@ -60,7 +60,7 @@ pub(crate) struct SweepCommand {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
-    /// Only say what would run.
+    /// Only show what would run.
     #[arg(long)]
     dry_run: bool,
 
@@ -81,7 +81,7 @@ impl SweepCommand {
             return self.announce(printer, &sweep);
         }
         let workers = at_once.min(sweep.jobs.len());
-        printer.say(format_args!("{}, {workers} at once, into {}", plural(sweep.jobs.len(), "run"), output.display()));
+        printer.say(format_args!("{}, {workers} in parallel, into {}", plural(sweep.jobs.len(), "run"), output.display()));
         let board = Board::new(printer, &sweep.jobs);
         let interrupt = Interrupt::listen_and(board.speaker())?;
         let viewer = SweepViewer {
@@ -97,7 +97,7 @@ impl SweepCommand {
         ran?;
         let (_, failed) = viewer.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
         if interrupt.is_asked() {
-            printer.say("Interrupted; the same command resumes where it stopped");
+            printer.say("Interrupted; the same command resumes the sweep");
             return Ok(ExitStatus::Interrupted);
         }
         if !self.json {
@@ -109,7 +109,7 @@ impl SweepCommand {
         Ok(ExitStatus::Done)
     }
 
-    /// Says what would run.
+    /// Prints what would run.
     fn announce(&self, printer: &Printer, sweep: &Sweep) -> Result<ExitStatus> {
         for job in &sweep.jobs {
             let state = match sweep.state(job) {
@@ -128,7 +128,7 @@ impl SweepCommand {
     }
 }
 
-/// Shows a sweep as it goes.
+/// Shows a sweep while it runs.
 struct SweepViewer<'a> {
     command: &'a SweepCommand,
     printer: &'a Printer,
@@ -200,7 +200,7 @@ impl SweepViewer<'_> {
     }
 }
 
-/// The comparison of all that is there.
+/// The comparison of all existing runs.
 fn table(printer: &Printer, output: &Path) -> Result<()> {
     let study = Results::new(LoadedRuns::load(&[output.to_path_buf()])?);
     let comparison = Comparison::new(&study, &Options { apart: true, ..Options::default() })?;

@@ -12,22 +12,22 @@ use crate::status::ExitStatus;
 
 const EXAMPLES: &str = "\
 Examples:
-  fedelity watch runs/2026-01-31-fedntd     the report of a run that goes on, in a browser
-  fedelity watch runs --no-open             all runs below a folder; only say the address
+  fedelity watch runs/2026-01-31-fedntd     the live report of a run, in a browser
+  fedelity watch runs --no-open             all runs in a folder; only print the address
   fedelity run experiment.toml --open       the same, from the start of a run
 
-The page is served to this computer alone and follows the files of the run. It may be reloaded and
-opened twice. Ctrl-C ends it; pages that are open keep what they show. The variable BROWSER names
-another program to open it with.";
+The page is served only to this computer and updates as the run's files change. It can be reloaded
+and opened more than once. Ctrl-C stops the server; open pages keep what they show. The environment
+variable BROWSER names another program to open it with.";
 
 /// Follow a run in a browser
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Watch {
-    /// A run folder, or a folder above several.
+    /// A run folder, or a folder with several runs.
     run: PathBuf,
 
-    /// Only print the address, open no browser.
+    /// Only print the address; do not open a browser.
     #[arg(long)]
     no_open: bool,
 
@@ -39,7 +39,7 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         if !self.run.is_dir() {
-            bail!("{}: there is no such folder", self.run.display());
+            bail!("{}: no such folder", self.run.display());
         }
         let interrupt = Interrupt::listen(printer)?;
         let server = LiveServer::start(&self.run)?;
@@ -48,7 +48,7 @@ impl Watch {
         } else {
             printer.line(server.address())?;
         }
-        printer.say("Ctrl-C ends it");
+        printer.say("Press Ctrl-C to stop");
         if !self.no_open {
             open(server.address());
         }

@@ -1,4 +1,4 @@
-//! A sweep as it goes on: a table on the terminal, a row for each setting.
+//! A sweep in progress: a table on the terminal, one row per setting.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,12 +15,12 @@ use crate::view::terminal;
 
 /// Blocks of a curve.
 const CURVE: usize = 10;
-/// Columns that the table has beside the name of a setting.
+/// Columns of the table besides the name of a setting.
 const TAKEN: usize = 56;
 /// Steps of the bar that a run takes.
 const STEPS: u64 = 1_000;
 
-/// The table of a sweep. Nothing is shown where output is not a terminal.
+/// The table of a sweep. Nothing is shown if output is not a terminal.
 pub(crate) struct Board {
     printer: Printer,
     screen: MultiProgress,
@@ -47,7 +47,7 @@ struct Row {
     failed: usize,
     /// By seed: the round, how many there are, the accuracies.
     running: BTreeMap<u64, (u64, u64, Vec<f64>)>,
-    /// The accuracies of the run that was last heard of.
+    /// The accuracies of the run that reported last.
     curve: Vec<f64>,
 }
 
@@ -83,7 +83,7 @@ impl Board {
         board
     }
 
-    /// A run had a round.
+    /// A run finished a round.
     pub(crate) fn round(&self, job: &Job, round: u64, of: u64, accuracy: Option<f64>) {
         let mut state = self.lock();
         let Some(row) = state.rows.iter_mut().find(|row| row.label == job.label) else { return };
@@ -109,24 +109,24 @@ impl Board {
             }
         }
         if matches!(end, JobEnd::Before(_)) {
-            // It took no time, and the time that is left must not be worked out from it.
+            // It took no time, so it must not count in the time that is left.
             self.bar.dec_length(STEPS);
         }
         self.draw(&state);
     }
 
-    /// Prints something with the table out of the way.
+    /// Prints something while the table is hidden.
     pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.screen.suspend(print)
     }
 
-    /// Says something with the table out of the way, from anywhere.
+    /// Prints a message while the table is hidden, from any thread.
     pub(crate) fn speaker(&self) -> impl Fn(&str) + Send + use<> {
         let (screen, printer) = (self.screen.clone(), self.printer);
         move |text| screen.suspend(|| printer.say(text))
     }
 
-    /// Takes the table away.
+    /// Removes the table.
     pub(crate) fn clear(&self) {
         self.lines.iter().chain([&self.bar]).for_each(ProgressBar::finish_and_clear);
     }
@@ -181,7 +181,7 @@ impl BoardState {
         if left {
             let hidden = || (0..self.rows.len()).filter(|i| !chosen.contains(i)).map(|i| order(&self.rows[i]));
             let (waiting, done) = (hidden().filter(|&order| order < 2).count(), hidden().filter(|&o| o == 2).count());
-            lines.push(format!("and {waiting} more to do, {done} done"));
+            lines.push(format!("and {waiting} more to run, {done} done"));
         }
         lines
     }
@@ -253,7 +253,7 @@ mod tests {
         let text = lines.join("\n");
         assert_eq!(lines.len(), 12, "{text}");
         assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");
-        for part in ["4/30 (seed 2)", "2 running, 4/30", "1 failed", "waiting", "and 19 more to do, 1 done", "…"] {
+        for part in ["4/30 (seed 2)", "2 running, 4/30", "1 failed", "waiting", "and 19 more to run, 1 done", "…"] {
             assert!(text.contains(part), "{part:?} in {text}");
         }
         assert!(!text.contains("60.00"), "what is done makes room: {text}");

@@ -1,4 +1,4 @@
-//! Who holds what, as blocks of shade: rows are clients, columns classes.
+//! Who holds what, as shaded blocks: rows are clients, columns are classes.
 
 use crate::printer::{Printer, Style};
 use crate::view::units::thousands;
@@ -15,7 +15,7 @@ pub(crate) struct Heatmap<'a> {
 
 /// Shades from nothing to the most that any client holds of any class.
 const SHADES: [char; 5] = ['·', '░', '▒', '▓', '█'];
-/// Colours of the 256-colour table beside the shades, from dark to light.
+/// Colours of the 256-colour palette for the shades, from dark to light.
 const COLOURS: [u8; 5] = [238, 60, 67, 114, 226];
 
 impl Heatmap<'_> {
@@ -43,7 +43,7 @@ impl Heatmap<'_> {
         }
         if joined.len() > self.rows {
             lines.push(format!(
-                "{:>label$}  {} more clients: show them with --all",
+                "{:>label$}  {} more clients; --all shows them",
                 "...",
                 thousands(joined.len() - self.rows)
             ));
@@ -85,7 +85,7 @@ fn shade(n: u64, most: u64) -> usize {
     (0..SHADES.len()).find(|&shade| n <= up_to(shade, most)).unwrap_or(SHADES.len() - 1)
 }
 
-/// The greatest count of a shade, which may be that of the shade before: then nothing has it.
+/// The greatest count of a shade. If it equals that of the shade before, the shade is not used.
 fn up_to(shade: usize, most: u64) -> u64 {
     let (shade, steps) = (shade as u128, (SHADES.len() - 1) as u128);
     (u128::from(most) * shade * shade / (steps * steps)) as u64
@@ -114,8 +114,8 @@ fn legend(most: u64, classes_per_cell: usize, colour: bool) -> [String; 2] {
         parts.extend((from <= to).then(|| format!("{} {range}", draw(step, 1, colour))));
     }
     let unit = match classes_per_cell {
-        1 => "samples of a class".to_string(),
-        n => format!("samples of {n} neighbouring classes"),
+        1 => "samples per class".to_string(),
+        n => format!("samples per {n} neighbouring classes"),
     };
     [format!("Shade     {}", parts.join("  ")), format!("          {unit}")]
 }

@@ -1,4 +1,4 @@
-//! What people see: progress, tables, pictures, numbers in words.
+//! What people see: progress, tables, pictures, formatted numbers.
 
 pub(crate) mod board;
 pub(crate) mod heatmap;

@@ -9,9 +9,9 @@ use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use crate::printer::Printer;
 use crate::view::units::{percent, seconds};
 
-/// Plain lines a run, about.
+/// About this many plain lines per run.
 const LINES: usize = 15;
-/// A plain line comes after this time at the latest.
+/// A plain line is printed after this time at the latest.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The progress of all runs of a study.
@@ -25,7 +25,7 @@ pub(crate) struct Progress<'a> {
     accuracy: Option<f64>,
     loss: Option<f64>,
     elapsed: f64,
-    /// When the last plain line came.
+    /// When the last plain line was printed.
     told: Instant,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Progress<'a> {
         self.bar.suspend(print);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }

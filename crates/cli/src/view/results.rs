@@ -11,14 +11,14 @@ use crate::view::units::{bytes, seconds};
 
 /// The first column on what a run cost.
 const COST: &str = "down";
-/// Columns of the picture of the accuracy.
+/// Width of the accuracy curve.
 const CURVE_WIDTH: usize = 16;
 const CURVE: &str = "accuracy";
 
 /// The lines of the table, at most `width` wide. Numbers are over the seeds that finished: mean ± standard deviation
 /// (divided by n - 1).
 ///
-/// The curve is left out where it alone would break the table in two.
+/// The curve is left out if it alone would split the table in two.
 pub(crate) fn lines(ended: &Results, printer: &Printer, width: usize) -> Result<Vec<String>> {
     if ended.groups.is_empty() {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! A contact sheet: some images of each class, a row a class.
+//! A contact sheet: some images of each class, one row per class.
 
 use std::io::{Cursor, ErrorKind};
 use std::path::Path;
@@ -16,15 +16,15 @@ pub(crate) struct Sheet<'a> {
     pub(crate) shape: ImageShape,
 }
 
-/// Images of a row.
+/// Images per row.
 const COLUMNS: usize = 10;
-/// Images are enlarged to about this many pixels a side.
+/// Images are enlarged to about this many pixels per side.
 const SIDE: usize = 64;
 /// Pixels between images.
 const GAP: usize = 4;
 /// Pixels of a letter.
 const LETTER: usize = 8;
-/// Letters of a class name that are drawn.
+/// Letters drawn of a class name.
 const LETTERS: usize = 20;
 
 /// Measures of the picture, in pixels.
@@ -42,11 +42,11 @@ impl Sheet<'_> {
         let bytes = match end.as_str() {
             "png" => png(&self.draw(true))?,
             "svg" => self.svg()?.into_bytes(),
-            _ => bail!("--sheet {}: expected a name that ends in .png or .svg", path.display()),
+            _ => bail!("--sheet {}: expected a file name ending in .png or .svg", path.display()),
         };
         fedelity_files::write_new(path, &bytes).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => {
-                anyhow!("--sheet {}: the file exists already and is not overwritten", path.display())
+                anyhow!("--sheet {}: the file already exists and is not overwritten", path.display())
             }
             _ => anyhow!("--sheet {}: cannot write: {error}", path.display()),
         })
@@ -178,7 +178,7 @@ mod tests {
         for name in ["x.png", "x.svg"] {
             let path = dir.path().join(name);
             sheet.write(&path).unwrap();
-            assert!(sheet.write(&path).unwrap_err().to_string().contains("exists already"));
+            assert!(sheet.write(&path).unwrap_err().to_string().contains("already exists"));
         }
         assert!(image::open(dir.path().join("x.png")).is_ok());
         let svg = fs::read_to_string(dir.path().join("x.svg")).unwrap();

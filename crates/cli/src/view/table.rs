@@ -2,7 +2,7 @@
 
 use crate::printer::{Printer, Style};
 
-/// How a column is set.
+/// How a column is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,

@@ -337,7 +337,7 @@ fn ctrl_c_keeps_what_was_recorded() {
     let told = rest.len() + 1;
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("what was recorded is kept"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("the rounds recorded so far are kept"));
     let summary: Value = serde_json::from_slice(&fs::read(place.path("out/summary.json")).unwrap()).unwrap();
     assert_eq!((&summary["status"]["kind"], &summary["rounds"]), (&"interrupted".into(), &told.into()));
     assert!(place.path("out/model.safetensors").exists());

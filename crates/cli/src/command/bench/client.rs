@@ -19,11 +19,11 @@ use crate::printer::Printer;
 
 /// Measure the local training of a client
 ///
-/// Random images of 3x32x32 and 10 classes. T threads train T clients at once; samples a second are those of all of
-/// them, every epoch counted. A teacher's own pass, once a client and round, is part of the time. Set-up and the first
-/// rounds are not: what the server sends and what clients remember is there before the clock starts. A method that was
-/// published with a projection head gets one. The operations of plain convolutions are counted; most take fewer, so the
-/// share of the peak may be above 100 %.
+/// Trains on random 3x32x32 images in 10 classes. T threads train T clients in parallel; samples per second are the
+/// total over all threads and epochs. A teacher's own pass, once per client and round, is timed. Set-up and the first
+/// rounds are not: what the server sends and what clients remember exists before the clock starts. A method that was
+/// published with a projection head gets one. The operations of direct convolutions are counted; most convolutions need
+/// fewer, so the share of the peak may exceed 100 %.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Client {
     /// The model.
@@ -34,27 +34,27 @@ pub(crate) struct Client {
     #[arg(long, default_value = "fedavg")]
     method: String,
 
-    /// Samples of a client.
+    /// Samples per client.
     #[arg(long, default_value_t = 320)]
     samples: usize,
 
-    /// Local epochs of a round.
+    /// Local epochs per round.
     #[arg(long, default_value_t = 5)]
     epochs: usize,
 
-    /// Samples a step.
+    /// Samples per step.
     #[arg(long, default_value_t = 64)]
     batch: usize,
 
-    /// Threads, each with a client of its own.
+    /// Threads, one client each.
     #[arg(long, default_value_t = 1)]
     threads: usize,
 
-    /// Change images at random as this recipe does with CIFAR-100, and say what that costs.
+    /// Augment images as this recipe does for CIFAR-100, and measure what that costs.
     #[arg(long, value_name = "RECIPE", value_parser = Recipe::NAMES)]
     augmentation: Option<String>,
 
-    /// Seconds to measure for, at least one round of the client.
+    /// Seconds to measure for; at least one round is measured.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
 
@@ -128,14 +128,14 @@ impl Client {
         ))?;
         if let Some(extra) = extra {
             printer.line(format!(
-                "{:+.1} % time by the augmentation, the median of interleaved rounds with and without it",
+                "{:+.1} % time for augmentation (median of interleaved rounds with and without it)",
                 100.0 * extra
             ))?;
         }
         Ok(())
     }
 
-    /// By what share the augmentation makes a round longer: the median over pairs of rounds, one with and one without.
+    /// By what share augmentation lengthens a round: the median over pairs of rounds, one with and one without.
     fn extra(&self, work: &Work) -> Result<f64> {
         let with = work.federation.training.clone();
         let without = Training { augmentation: Augmentation::default(), ..with.clone() };
@@ -201,7 +201,7 @@ impl Client {
         Ok(Work { model, federation, rehearsal, data, indices, scaling })
     }
 
-    /// Samples a second of each thread, which all measure at the same time.
+    /// Samples per second of each thread; all measure at the same time.
     fn measure(&self, work: &Work) -> Result<Vec<f64>> {
         let barrier = Barrier::new(self.threads);
         std::thread::scope(|scope| {

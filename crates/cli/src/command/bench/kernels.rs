@@ -12,8 +12,8 @@ use crate::view::table::{Align, Table};
 
 /// Measure the convolutions of the models, by layer shape
 ///
-/// One core; the best of repeated runs, as the peak is, on images of 3x32x32. The operations of the plain sum are counted:
-/// a convolution that takes fewer is above 100 %.
+/// Uses one core and 3x32x32 images, and keeps the best of repeated runs, as for the peak. The operations of direct
+/// convolution are counted: an algorithm that needs fewer may exceed 100 %.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Kernels {
     /// Seconds to measure each kernel for.
@@ -76,6 +76,6 @@ impl Kernels {
             printer.line(line)?;
         }
         printer.line(format!("GFLOP/s and share of the peak of one core, {top:.1} GFLOP/s ({isa})"))?;
-        printer.line("The operations of the plain sum are counted: a convolution that takes fewer is above 100 %")
+        printer.line("The operations of direct convolution are counted: an algorithm that needs fewer may exceed 100 %")
     }
 }

@@ -18,7 +18,7 @@ Examples:
   fedelity bench client --model ntd-cnn --batch 50 --threads 2
   fedelity bench round --json
 
-Close other programs first: every figure is a measurement on this machine.";
+Close other programs first: every figure is measured on this machine.";
 
 /// Measure the speed of this machine
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,7 @@ impl Bench {
     }
 }
 
-/// Seconds to measure for: above 0, and not for ever.
+/// Seconds to measure for: above 0, and at most an hour.
 fn check_seconds(seconds: f64) -> Result<()> {
     if seconds > 0.0 && seconds <= 3_600.0 {
         return Ok(());

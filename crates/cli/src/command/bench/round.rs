@@ -19,8 +19,8 @@ use crate::view::units::{seconds, thousands};
 
 /// Measure what a round costs beyond training
 ///
-/// Three figures: a client that does nothing, 100 rounds of logistic regression over 1,000 small clients, and the time
-/// until the first round of the default run is finished.
+/// Measures three figures: an idle client, 100 rounds of logistic regression over 1,000 small clients, and the time
+/// until the first round of the default run ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RoundBench {
     /// Print one JSON object.
@@ -65,23 +65,23 @@ impl RoundBench {
             return printer.json(&figures);
         }
         printer.line(format!(
-            "Idle client      {} of a round, {} parameters, 1 thread",
+            "Idle client      {} per round, {} parameters, 1 thread",
             seconds(figures.idle_client_seconds),
             thousands(figures.idle_parameters)
         ))?;
         printer.line(format!(
-            "Small clients    {} of training in {} rounds of 10 clients of 60 samples, 784 to 10, 1 thread",
+            "Small clients    {} of training in {} rounds of 10 clients with 60 samples each, 784 to 10, 1 thread",
             seconds(figures.logistic_train_seconds),
             figures.logistic_rounds
         ))?;
         printer.line(format!(
-            "First round      {} from the start of the default run",
+            "First round      {} after the start of the default run",
             seconds(figures.first_round_seconds)
         ))
     }
 }
 
-/// From nothing to the end of the first round of the default run.
+/// From the start to the end of the first round of the default run.
 fn first_round(start: Instant) -> Result<f64> {
     let study = Study::load_with(&Document::default(), &resources()?)?;
     let threads = super::super::run::threads(None)?;
@@ -90,7 +90,7 @@ fn first_round(start: Instant) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Parameters, and the seconds of a round for each client that sends back what it got. The fastest round counts.
+/// Parameters, and the seconds per round for each client that sends back what it received. The fastest round counts.
 fn idle() -> Result<(usize, f64)> {
     let samples = 2 * IDLE_CLIENTS;
     let split = |n: usize| Split::images(vec![0; n * LARGE.pixels()], (0..n).map(|i| (i % 10) as u16).collect());
@@ -115,7 +115,7 @@ fn idle() -> Result<(usize, f64)> {
 /// Seconds of training, and of everything but the evaluation.
 fn logistic() -> Result<(f64, f64)> {
     let mut data = catalogue::load("fashion-mnist-mini", None)?;
-    // Ten times the same images: 1,000 clients of 60 samples.
+    // The same images ten times: 1,000 clients of 60 samples.
     data.train = Split::images(data.train.pixels().repeat(10), data.train.labels.repeat(10));
     let training = Training { epochs: 1, batch: 10, ..Training::default() };
     let (mut simulation, _) = logistic_regression(data, 1_000, training, LOGISTIC_ROUNDS)?;
@@ -128,7 +128,7 @@ fn logistic() -> Result<(f64, f64)> {
     Ok((train, total))
 }
 
-/// Ten clients a round on one thread, evaluated at the end only; and the number of parameters.
+/// Ten clients per round on one thread, evaluated only at the end; and the number of parameters.
 fn logistic_regression(
     data: Dataset,
     clients: usize,

@@ -16,16 +16,16 @@ const EXAMPLES: &str = "\
 Examples:
   fedelity data fetch mnist cifar10 --data-dir ~/data
   fedelity data fetch cifar100 --mirror https://mirror.example.org/cifar
-  fedelity data fetch cifar10 --mirror /media/stick     from files that are here already
+  fedelity data fetch cifar10 --mirror /media/stick     from local files
 
-A download that was cut is gone on with by the same command. A data set with several public homes is
-fetched from the first one that gives it. Files are checked by SHA-256 (CINIC-10 by its published MD5);
-archives are unpacked aside and moved into place whole.
+The same command resumes an interrupted download. If a data set has several mirrors, they are tried
+in turn. Files are verified by SHA-256 (CINIC-10 by its published MD5); archives are unpacked
+separately and moved into place once complete.
 
-HTTPS_PROXY and HTTP_PROXY name a proxy, SSL_CERT_FILE a file of certificates to trust (PEM) in place
-of the usual ones.";
+HTTPS_PROXY and HTTP_PROXY name a proxy; SSL_CERT_FILE names a PEM file of certificates to trust
+instead of the usual ones.";
 
-/// Download data sets from their public homes
+/// Download data sets from their public sources
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Fetch {
@@ -37,11 +37,11 @@ pub(super) struct Fetch {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
-    /// Take the files from this address or folder instead of the official addresses.
+    /// Get the files from this address or folder instead of the public sources.
     #[arg(long, value_name = "URL")]
     mirror: Option<String>,
 
-    /// Print one JSON object a data set.
+    /// Print one JSON object per data set.
     #[arg(long)]
     json: bool,
 }
@@ -71,9 +71,9 @@ impl Fetch {
                 printer.json(&json!({ "name": entry.name, "state": state, "path": path }))?;
             }
             match found {
-                Ok(Fetched::PartOfTheProgram) => printer.say(format_args!("{} is part of the program", entry.name)),
+                Ok(Fetched::PartOfTheProgram) => printer.say(format_args!("{} is built into the program", entry.name)),
                 Ok(Fetched::WasThere(path)) => {
-                    printer.say(format_args!("{} is there already: {}", entry.name, path.display()));
+                    printer.say(format_args!("{} already exists: {}", entry.name, path.display()));
                 }
                 Ok(Fetched::New(path)) => printer.say(format_args!("{} is in {}", entry.name, path.display())),
                 Err(
@@ -91,12 +91,12 @@ impl Fetch {
     }
 }
 
-/// What was told of a download: a bar on a terminal, a few plain lines elsewhere.
+/// The progress of a download: a bar on a terminal, a few plain lines elsewhere.
 struct Told {
     bar: ProgressBar,
-    /// The file that the bar is of.
+    /// The file that the bar is for.
     name: String,
-    /// Tenths of it that have a line.
+    /// Tenths of it that have been printed.
     tenths: u64,
 }
 
@@ -129,12 +129,12 @@ impl Told {
             }
             Event::Again { reason } => say(format!("  {reason}; trying again")),
             Event::Elsewhere { reason, url } => say(format!("  {reason}\n  trying {url}")),
-            Event::Unchecked { name } => say(format!("  {name}: no checksum known, it is taken as it is")),
+            Event::Unchecked { name } => say(format!("  {name}: not verified, no checksum is known")),
             Event::Incomplete { path, missing } => {
-                say(format!("  {} is empty ({missing}); it is fetched", path.display()));
+                say(format!("  {} is incomplete ({missing}); fetching it", path.display()));
             }
             Event::Waiting { name } => say(format!("  another process is fetching {name}; waiting for it")),
-            Event::Checking { name } => printer.detail(format_args!("  checking {name}")),
+            Event::Checking { name } => printer.detail(format_args!("  verifying {name}")),
             Event::Unpacking { name } => say(format!("  unpacking {name}")),
             _ => {}
         }

@@ -24,11 +24,11 @@ Examples:
   fedelity data show folder --set data.path=photos --set data.size=[32,32]
   fedelity data show experiment.toml --skip-bad
 
-A data set that is not part of the program is read from its official files: fetch them, or put them
-into a folder, and name the folder with --data-dir, FEDELITY_DATA or data.dir of the configuration.
-Your own data are a folder of images, a CSV file or a file of JSON lines.";
+Data sets that are not built in are read from their official files: fetch them or copy them into a
+folder, and name the folder with --data-dir, FEDELITY_DATA or data.dir in the configuration.
+Your own data can be a folder of images, a CSV file or a JSON Lines file.";
 
-/// Show the data sets that can be used, and fetch them
+/// List, show and fetch data sets
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Data {
@@ -40,7 +40,7 @@ pub(crate) struct Data {
 enum DataAction {
     /// List all data sets
     List {
-        /// Print one JSON object a data set.
+        /// Print one JSON object per data set.
         #[arg(long)]
         json: bool,
     },
@@ -78,7 +78,7 @@ fn list(printer: &Printer, json: bool) -> Result<()> {
             entry.test.map_or("-".to_string(), thousands),
             entry.classes.to_string(),
             entry.shape.to_string(),
-            entry.folder.map_or("part of the program".to_string(), |folder| format!("{folder}/")),
+            entry.folder.map_or("built in".to_string(), |folder| format!("{folder}/")),
         ]);
     }
     let own = [
@@ -95,7 +95,7 @@ fn list(printer: &Printer, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What is known of a data set without its files.
+/// What is known about a data set without its files.
 fn as_json(entry: &CatalogueEntry) -> serde_json::Value {
     json!({
         "name": entry.name,

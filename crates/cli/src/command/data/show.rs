@@ -15,7 +15,7 @@ use crate::view::sheet::Sheet;
 use crate::view::table::{Align, Table};
 use crate::view::units::{bytes, plural, thousands};
 
-/// Load one data set and show what is in it
+/// Load a data set and describe it
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowData {
     /// The data set, or a configuration that names one.
@@ -25,7 +25,7 @@ pub(super) struct ShowData {
     #[command(flatten)]
     overrides: Overrides,
 
-    /// Draw samples of each class into this file, PNG or SVG by its name. It must not exist yet.
+    /// Draw samples of each class to this new file, PNG or SVG by its extension.
     #[arg(long, value_name = "FILE")]
     sheet: Option<PathBuf>,
 
