@@ -15,27 +15,27 @@ use crate::rehearsal::{Rehearsal, rehearse};
 /// What one run of a method would cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
-    /// Bytes of a round from the server to its clients.
+    /// Bytes per round from the server to its clients.
     pub bytes_down: u64,
-    /// Bytes of a round from its clients to the server.
+    /// Bytes per round from the clients to the server.
     pub bytes_up: u64,
     /// Bytes of both, relative to FedAvg's.
     pub traffic: f64,
     /// Seconds of all rounds.
     pub seconds: f64,
-    /// Resident memory, where the system tells it.
+    /// Resident memory, if the system reports it.
     pub memory: Option<u64>,
 }
 
-/// Seconds that a measurement should take before it is believed.
+/// Seconds that a measurement should take to be reliable.
 const ENOUGH_SECS: f64 = 0.25;
 /// Rounds whose clients are drawn to see how well threads share the work.
 const ROUNDS: usize = 100;
 /// Test samples that are timed.
 const TEST_SAMPLES: usize = 512;
 
-/// Rehearses a few rounds, trains one client of middle size for real, on as many of its samples as it takes, and tests a
-/// few samples; the rest is arithmetic. None if training diverges before there is anything to measure.
+/// Rehearses a few rounds, trains one client of median size on as many of its samples as it takes, and tests a few
+/// samples; the rest is arithmetic. None if training diverges before there is anything to measure.
 pub fn estimate(study: &Study, method: &MethodChoice, threads: usize) -> Result<Option<Estimate>> {
     let (config, pool) = (&study.settings.config, &study.pool);
     let (clients, seed) = (&pool.partition.clients, config.seeds[0]);
@@ -98,7 +98,7 @@ pub fn estimate(study: &Study, method: &MethodChoice, threads: usize) -> Result<
     }))
 }
 
-/// One round of the client; the memory of its weights comes back. A run may diverge; its cost is the same.
+/// One round of the client; returns the memory of its weights. A run that diverges costs the same.
 fn run(trainer: &mut Trainer, task: &Task<'_>, buffer: Params) -> Result<Params> {
     match client(trainer, task, buffer) {
         Ok(done) => Ok(done.upload.params),
@@ -107,13 +107,13 @@ fn run(trainer: &mut Trainer, task: &Task<'_>, buffer: Params) -> Result<Params>
     }
 }
 
-/// A client of middle size.
+/// A client of median size.
 fn middle(clients: &[Vec<u32>]) -> usize {
     let all: Vec<usize> = (0..clients.len()).collect();
     longest_first(&all, |client| clients[client].len())[clients.len() / 2]
 }
 
-/// Samples of all rounds on the thread that has most, when the next client always goes to the thread that is free first.
+/// Samples of all rounds on the busiest thread, when each client goes to the first free thread.
 fn longest_thread(study: &Study, threads: usize) -> f64 {
     let (config, clients) = (&study.settings.config, &study.pool.partition.clients);
     let drawn = config.rounds.min(ROUNDS);

@@ -1,9 +1,9 @@
 //! From a configuration to its results: everything that Fedelity is, under any front end.
 //!
-//! A [`Document`] is a configuration as it was written; [`Settings`] is the same with every value checked and every
-//! default filled in; a [`Study`] has loaded all that it names and is ready to run. [`Study::run`] writes run folders,
-//! [`Sweep`] runs many studies side by side, [`Saved`] opens trained models and [`estimate()`] says what a run would
-//! cost.
+//! A [`Document`] is a configuration as written; [`Settings`] is the same with every value checked and every default
+//! filled in; a [`Study`] has loaded everything it names and is ready to run. [`Study::run`] writes run folders,
+//! [`Sweep`] runs many studies in parallel, [`Saved`] opens trained models and [`estimate()`] estimates the cost of a
+//! run.
 
 mod assemble;
 mod config;

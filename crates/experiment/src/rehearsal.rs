@@ -1,6 +1,6 @@
 //! A few rounds with one client, to see a federation in the middle of its life.
 //!
-//! In its first rounds a method may send less than later: buffers of models fill, clients have nothing to remember.
+//! In its first rounds a method may send less than later: model buffers are filling, clients remember nothing yet.
 
 use std::time::{Duration, Instant};
 
@@ -11,17 +11,17 @@ use fedelity_nn::Params;
 
 use crate::error::Result;
 
-/// What there is once the rounds have become alike.
+/// The state once rounds have become alike.
 pub struct Rehearsal {
     /// What the server sends.
     pub broadcast: Broadcast,
-    /// What the client sent beside its weights.
+    /// What the client sent besides its weights.
     pub extra: Payload,
     /// What the client remembers.
     pub memory: Payload,
     /// Bytes that the client sent.
     pub bytes_up: u64,
-    /// Seconds of the server's own work in a round.
+    /// Seconds of the server's own work per round.
     pub server_seconds: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What studies share: the engine, and the data that were read.
+//! What studies share: the engine, and the data that have been read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub struct Loaded {
 pub struct Resources {
     /// What models run on.
     pub engine: Arc<dyn Engine>,
-    /// By the section of the configuration that names the data. Who asks for what is being read waits for it.
+    /// By the section of the configuration that names the data. A request for data that are being read waits for them.
     data: Mutex<BTreeMap<String, Arc<Mutex<Option<Loaded>>>>>,
 }
 
@@ -66,7 +66,7 @@ fn read(document: &Document, data: &DataKeys) -> Result<Loaded> {
     }
     let mut skipped = Skipped::new(data.skip_bad);
     let mut dataset = data.source().load(&mut skipped)?;
-    // The data are what they are, however a model reads them.
+    // The fingerprint does not depend on how a model reads the data.
     let fingerprint = dataset.fingerprint();
     if let Some(normalisation) = data.normalisation() {
         if let Some(reason) = unfit(&normalisation, dataset.shape) {
@@ -78,7 +78,7 @@ fn read(document: &Document, data: &DataKeys) -> Result<Loaded> {
     let fits = match dataset.shape.image() {
         _ if augmentation.is_none() => Ok(()),
         Some(shape) => augmentation.check(shape),
-        None => Err(format!("it is for images, and the data are {}", dataset.shape)),
+        None => Err(format!("it is for images, but the data are {}", dataset.shape)),
     };
     fits.map_err(|reason| document.error("data.augmentation", format!("data.augmentation: {reason}")))?;
     Ok(Loaded { dataset: Arc::new(dataset), skipped, fingerprint })
@@ -88,7 +88,7 @@ fn exists(document: &Document, dir: &Path) -> Result<()> {
     if dir.is_dir() || document.is_from("data.dir", "FEDELITY_DATA") {
         return Ok(());
     }
-    let what = if dir.exists() { "not a folder" } else { "there is no such folder" };
+    let what = if dir.exists() { "not a folder" } else { "no such folder" };
     Err(document.error("data.dir", format!("data.dir = \"{}\": {what}", dir.display())))
 }
 
@@ -101,6 +101,6 @@ fn unfit(normalisation: &Normalisation, shape: Shape) -> Option<String> {
             normalisation.mean.len(),
             shape.channels
         )),
-        other => Some(format!("data.normalisation is for images, and the data are {other}")),
+        other => Some(format!("data.normalisation is for images, but the data are {other}")),
     }
 }

@@ -1,4 +1,4 @@
-//! A study into run folders: every method with every seed.
+//! Runs a study into run folders: every method with every seed.
 
 use std::path::{Path, PathBuf};
 
@@ -19,14 +19,14 @@ const RUNS: &str = "runs";
 /// The error of a front end.
 pub type FrontError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a front end sees of runs, and decides about them. `()` sees nothing and stops nothing.
+/// What a front end sees of runs and decides about them. `()` sees nothing and stops nothing.
 pub trait Observer {
-    /// A run begins, in a folder that is there.
+    /// A run begins, in an existing folder.
     fn start(&mut self, _run: &Run<'_>, _folder: &RunFolder) -> Result<(), FrontError> {
         Ok(())
     }
 
-    /// A round is recorded. If this fails, what was recorded is completed before the error is returned.
+    /// A round has been recorded. If this fails, the record is completed before the error is returned.
     fn round(&mut self, _run: &Run<'_>, _record: &RoundRecord) -> Result<(), FrontError> {
         Ok(())
     }
@@ -63,7 +63,7 @@ pub struct Outcome {
 }
 
 impl Study {
-    /// A name for each method: its id, and a number where the same one comes again with other keys.
+    /// A name for each method: its id, and a number if the same one occurs again with other keys.
     pub fn labels(&self) -> Vec<String> {
         let mut labels: Vec<String> = Vec::new();
         for method in &self.settings.methods {
@@ -78,8 +78,8 @@ impl Study {
         labels
     }
 
-    /// Makes the folder for the results: `output`, which must not exist yet, or a new one below `runs` with the time and
-    /// the name of the study.
+    /// Creates the folder for the results: `output`, which must not exist yet, or a new one in `runs` with the time and the
+    /// name of the study.
     pub fn folder(&self, output: Option<&Path>) -> Result<RunFolder> {
         if let Some(path) = output {
             return Ok(RunFolder::create(path)?);
@@ -90,7 +90,7 @@ impl Study {
         };
         let time = jiff::Zoned::now().strftime("%Y-%m-%d-%H%M%S");
         let base = Path::new(RUNS).join(format!("{time}-{methods}-{}", self.pool.dataset.name));
-        // Two runs of the same second.
+        // Two runs in the same second.
         let numbered = |n: usize| match n {
             1 => base.clone(),
             n => PathBuf::from(format!("{}-{n}", base.display())),
@@ -104,7 +104,8 @@ impl Study {
         }
     }
 
-    /// Runs every method with every seed, one after the other, and gives their results. Several runs get a folder each inside the given one.
+    /// Runs every method with every seed, one after the other, and returns the results. If there are several runs, each
+    /// gets its own subfolder.
     pub fn run(
         &self,
         folder: &RunFolder,
@@ -140,7 +141,7 @@ impl Study {
         Ok(fedelity_report::Results { groups, left_out: Vec::new() })
     }
 
-    /// Refuses what cannot run, before anything is written.
+    /// Rejects what cannot run, before anything is written.
     pub fn check(&self, threads: usize) -> Result<()> {
         for method in &self.settings.methods {
             Simulation::new(self.experiment(method, self.settings.config.seeds[0], threads))?;
@@ -230,7 +231,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the model file says about itself. Nothing in it changes from one repetition to the next.
+    /// What the model file says about itself. It is the same in every repetition.
     fn card(&self) -> Card {
         let mut card = self.study.card.clone();
         card.origin.insert("method".to_string(), self.method.name.to_string());

@@ -1,4 +1,4 @@
-//! A model from a run folder or a file, with all that is needed to use it.
+//! A model from a run folder or a file, with everything needed to use it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::config::{Document, Settings};
 use crate::error::Result;
 use crate::{ExperimentError, Resources};
 
-/// Samples that go through the model together.
+/// Samples that pass through the model together.
 const CHUNK: usize = 64;
 
 /// A trained model.
@@ -27,16 +27,16 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// Reads a run folder or a file. A file that does not say how its model was made needs a configuration that does:
-    /// `[model]`, and `[data]` for the shape of its inputs and its classes.
+    /// Reads a run folder or a file. A file that does not describe its model needs a configuration that does: `[model]`,
+    /// and `[data]` for its input shape and classes.
     ///
-    /// `model` is what the caller takes it for: a file that says otherwise is refused.
+    /// `model` is the expected architecture; a file that names another is rejected.
     pub fn open(target: &Path, model: Option<&str>, foreign: Option<&Document>, resources: &Resources) -> Result<Self> {
         let path = file_of(target)?;
         let card = match (checkpoint::card(&path)?, foreign) {
             (Some(card), _) if model.is_some_and(|name| name != card.model) => {
                 let name = model.unwrap_or_default();
-                let message = format!("--model {name}: {} says that it is {}", path.display(), card.model);
+                let message = format!("--model {name}: {} is a {} model", path.display(), card.model);
                 return Err(ExperimentError::Config(message));
             }
             (Some(card), _) => card,
@@ -46,8 +46,8 @@ impl Saved {
                 fit(document, &settings.config.model, &loaded.dataset, &resources.engine)?.card
             }
             (None, None) => {
-                let message = "the file does not say how its model was made; --model NAME says which it is, and --data \
-                               NAME which data it is for";
+                let message = "the file does not describe its model; add --model NAME for the architecture and --data \
+                               NAME for its inputs and classes";
                 return Err(ExperimentError::path(&path, message));
             }
         };
@@ -58,12 +58,12 @@ impl Saved {
         Ok(Self { path, card, model: Arc::new(model), params })
     }
 
-    /// How the pixels of images become numbers.
+    /// How pixels become numbers.
     pub fn scaling(&self) -> Scaling {
         Scaling::from(&Normalisation { mean: self.card.mean.clone(), std: self.card.std.clone() })
     }
 
-    /// What the model says about all samples, `[sample][class]`.
+    /// The model's logits for all samples, `[sample][class]`.
     pub fn logits(&self, split: &Split, threads: usize) -> Vec<f32> {
         let (classes, scaling) = (self.card.classes.len(), self.scaling());
         let indices: Vec<u32> = (0..split.len() as u32).collect();
@@ -87,7 +87,7 @@ impl Saved {
 }
 
 impl Saved {
-    /// How good the model is on the test samples of a data set, which [`Self::fit_to`] has made fit.
+    /// Evaluates the model on the test samples of a data set that [`Self::fit_to`] has prepared.
     pub fn evaluate(&self, split: &Split, threads: usize) -> Evaluation {
         let (scaling, indices) = (self.scaling(), (0..split.len() as u32).collect::<Vec<u32>>());
         let mut trainers: Vec<Trainer> = (0..threads).map(|_| Trainer::new(self.model.clone())).collect();
@@ -95,8 +95,7 @@ impl Saved {
         fedelity_sim::evaluate(&mut trainers, &self.params, samples, self.card.classes.len()).evaluation
     }
 
-    /// The test samples of a data set as the model takes them, with its labels, and a remark if the names of the classes
-    /// do not agree.
+    /// The test samples of a data set as the model takes them, with its labels, and a remark if the class names differ.
     pub fn fit_to(&self, dataset: &Dataset) -> Result<(Split, Option<String>)> {
         let (card, mut split) = (&self.card, dataset.test.clone());
         let wrong = |message: String| Err(ExperimentError::path(&self.path, message));
@@ -107,7 +106,7 @@ impl Saved {
             (Input::Image { channels, height, width }, Shape::Image(shape), _)
                 if (channels, height, width) == (shape.channels, shape.height, shape.width) => {}
             (Input::Numbers { width }, Shape::Numbers(found), Inputs::Floats(values)) if width == found => {
-                // The numbers were scaled by their own training rows; the model knows those it was trained on.
+                // The numbers were scaled by their own training rows; the model needs the scale it was trained with.
                 for row in values.chunks_exact_mut(width) {
                     for (i, value) in row.iter_mut().enumerate() {
                         let raw = *value * dataset.normalisation.std[i] + dataset.normalisation.mean[i];
@@ -117,7 +116,7 @@ impl Saved {
             }
             (Input::Tokens { .. }, Shape::Text, _) => TextReader::of(card, &self.path)?.tokenise(&mut split)?,
             (input, shape, _) => {
-                return wrong(format!("the model reads {input}, and {} has {shape}", dataset.name));
+                return wrong(format!("the model reads {input}, but {} has {shape}", dataset.name));
             }
         }
         let place = |name: &String| card.classes.iter().position(|known| known == name).map(|place| place as u16);
@@ -128,12 +127,11 @@ impl Saved {
                 split.labels.iter_mut().for_each(|label| *label = places[usize::from(*label)]);
                 Ok((split, None))
             }
-            None if dataset.classes.len() == card.classes.len() => Ok((
-                split,
-                Some(format!("the classes of the data ({data}) are not named as those of the model ({model})")),
-            )),
+            None if dataset.classes.len() == card.classes.len() => {
+                Ok((split, Some(format!("the class names of the data ({data}) differ from the model's ({model})"))))
+            }
             None => wrong(format!(
-                "the model knows {} classes ({model}), and {} has {} ({data})",
+                "the model has {} classes ({model}), but {} has {} ({data})",
                 card.classes.len(),
                 dataset.name,
                 dataset.classes.len(),
@@ -161,7 +159,7 @@ fn file_of(target: &Path) -> Result<PathBuf> {
     below(target, 2, &mut inside);
     let hint = match &inside[..] {
         [] => String::new(),
-        some => format!("; name one of the runs in it: {}", some.join(", ")),
+        some => format!("; choose one of the runs in it: {}", some.join(", ")),
     };
     Err(ExperimentError::path(target, format!("there is no {}{hint}", names::MODEL)))
 }

@@ -1,4 +1,4 @@
-//! Random images, for measurements that need data of some shape and no meaning.
+//! Random images, for measurements that need data of some shape but no meaning.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use fedelity_fl::{Held, Purpose, Scaling, ServerData, stream};
 use fedelity_nn::InputShape;
 use rand_chacha::rand_core::Rng;
 
-/// Random images: first those of a client, then a few for each set of the server.
+/// Random images: first a client's, then a few for each of the server's sets.
 pub struct Synthetic {
     pub dataset: Arc<Dataset>,
     samples: u32,
 }
 
-/// Samples of each set of the server.
+/// Samples in each of the server's sets.
 const SERVER: u32 = 10;
 
 impl Synthetic {
-    /// As many samples as the client has, and those of the server. Labels go round.
+    /// The client's samples, and the server's. Labels cycle through the classes.
     pub fn new(shape: InputShape, classes: usize, samples: usize) -> Self {
         let all = samples + 3 * SERVER as usize;
         let (channels, height, width) = shape.sides();
@@ -46,7 +46,7 @@ impl Synthetic {
         Scaling::from(&self.dataset.normalisation)
     }
 
-    /// What the server holds: all that any method may need.
+    /// What the server holds: everything any method may need.
     pub fn server_data(&self) -> ServerData {
         let held = |k: u32| {
             let first = self.samples + k * SERVER;

@@ -1,4 +1,4 @@
-//! What a method sends and keeps: counted in a short federation on random images, not worked out.
+//! What a method sends and keeps: counted in a short federation on random images, not calculated.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use crate::error::Result;
 use crate::rehearsal::rehearse;
 use crate::synthetic::Synthetic;
 
-/// Numbers (of 4 bytes) of one client in one round, once the first rounds are over.
+/// Numbers (of 4 bytes each) for one client in one round, once the first rounds are over.
 pub struct Travel {
     /// The weights of the model.
     pub weights: u64,
-    /// From the server to the client, the weights included.
+    /// From the server to the client, including the weights.
     pub down: u64,
-    /// From the client to the server, the weights included.
+    /// From the client to the server, including the weights.
     pub up: u64,
     /// What the client keeps until its next round.
     pub memory: u64,
-    /// The names of what leaves the client beside the weights.
+    /// The names of what leaves the client besides the weights.
     pub leaves: Vec<String>,
 }
 
 impl Travel {
-    /// Bytes both ways, relative to FedAvg's.
+    /// Bytes in both directions, relative to FedAvg's.
     pub fn relative(&self) -> f64 {
         (self.down + self.up) as f64 / (2 * self.weights) as f64
     }

@@ -1,4 +1,4 @@
-//! Checks what a configuration gives, and fills in what it does not.
+//! Checks the given values of a configuration and fills in the others.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ impl KeyError {
         Self::new(key, format!("{key} = {value}: expected {expected}"))
     }
 
-    /// The same error of a table that stands at this path.
+    /// The same error for a table at this path.
     #[must_use]
     pub fn below(self, at: &str) -> Self {
         let key = path(at, &self.key);
@@ -45,10 +45,10 @@ impl KeyError {
     }
 }
 
-/// What a table does not know of itself: where its values came from.
+/// What a table does not know itself: where its values came from.
 pub trait Context {
-    /// Whether to leave out a key that does not belong to what its selector says now, because the selector was changed
-    /// after the key was written. All three are dotted paths but the last, which is the selector's value.
+    /// Whether to drop a key that does not belong to its selector's value, because the selector was changed after the key
+    /// was written. The key and the selector are dotted paths; the last argument is the selector's value.
     fn leave_out(&mut self, _key: &str, _selector: &str, _chosen: &str) -> bool {
         false
     }
@@ -95,7 +95,7 @@ impl Schema {
             }
             let own: Vec<&str> = own.iter().map(|key| key.name).collect();
             let own = if own.is_empty() { "none".to_string() } else { own.join(", ") };
-            let message = format!("{full}: not a key of {selector} = \"{word}\", whose own keys are {own}");
+            let message = format!("{full}: not a key of {selector} = \"{word}\" (its keys: {own})");
             return Err(KeyError::new(&full, message));
         }
         for key in allowed.into_iter().filter(|key| chosen.iter().all(|(selector, ..)| selector.name != key.name)) {
@@ -137,7 +137,7 @@ impl Schema {
 }
 
 impl Selector {
-    /// What a table says, or the default.
+    /// The value in a table, or the default.
     fn choose(&self, given: &Table, at: &str) -> Result<&'static str, KeyError> {
         let (full, words) = (path(at, self.name), self.words());
         let expected = || format!("one of {}", words.join(", "));
@@ -157,7 +157,7 @@ impl Selector {
 }
 
 impl ValueType {
-    /// Checks a value and makes it what serde reads.
+    /// Checks a value and converts it to what serde reads.
     fn settle(&self, key: &Key, full: &str, value: Value, context: &mut dyn Context) -> Result<Value, KeyError> {
         match (self, value) {
             (Self::Table(schema), Value::Table(table)) => Ok(Value::Table(schema.fill(&table, full, context)?)),
@@ -195,7 +195,7 @@ impl ValueType {
         }
     }
 
-    /// Whether a value is of this type, whatever it says.
+    /// Whether a value is of this type, in bounds or not.
     fn looks_like(&self, value: &Value) -> bool {
         match self {
             Self::Whole => value.is_integer(),
@@ -246,7 +246,7 @@ fn no_such_word(full: &str, word: &str, words: &[&str]) -> KeyError {
     KeyError::new(full, format!("{full} = \"{word}\": expected one of {}{guess}", words.join(", ")))
 }
 
-/// The message about an unknown key, with the nearest allowed one and all of them.
+/// The message about an unknown key, with the nearest allowed key and all allowed keys.
 pub fn unknown(full: &str, given: &str, allowed: &[&str], place: &str) -> String {
     let guess = nearest(given, allowed).map_or(String::new(), |name| {
         let prefix = full.strip_suffix(given).unwrap_or("");
@@ -269,7 +269,7 @@ pub fn describe(value: &Value) -> String {
     }
 }
 
-/// A value on one line, cut if it is long.
+/// A value on one line, truncated if it is long.
 fn short(value: &Value) -> String {
     let text = value.to_string().replace('\n', " ");
     match text.char_indices().nth(60) {

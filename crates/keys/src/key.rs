@@ -1,4 +1,4 @@
-//! A key, and the tables keys stand in.
+//! Keys, and the tables that contain them.
 
 use std::path::PathBuf;
 
@@ -13,12 +13,12 @@ pub struct Key {
     /// What it does. The first line is the summary.
     pub about: &'static str,
     pub value: ValueType,
-    /// Whether it may be absent altogether.
+    /// Whether it may be absent.
     pub optional: bool,
     /// As TOML.
     pub default: Option<&'static str>,
     pub bounds: Bounds,
-    /// What is expected, in words, if the type does not say it.
+    /// What is expected, if the type alone does not say it.
     pub what: &'static str,
     /// The symbol in the paper.
     pub symbol: &'static str,
@@ -26,9 +26,9 @@ pub struct Key {
     pub paper: &'static str,
     /// What the field says of 0; see [`Key::at_zero`].
     pub zero: Option<AtZero>,
-    /// The key whose value must be such for this one to be there.
+    /// The key that this one depends on, and which of its values allow it.
     pub only: Option<Condition>,
-    /// The key whose value, where it is such, leaves this one without its default.
+    /// The key that removes this one's default, and which of its values do.
     pub unless: Option<Condition>,
 }
 
@@ -39,7 +39,7 @@ pub type Condition = (&'static str, fn(&str) -> bool);
 #[derive(Clone, Copy, Debug)]
 pub enum ValueType {
     Whole,
-    /// `single`: it is computed with in single precision, and must be in bounds there too.
+    /// `single`: it is used in single precision, and must be in bounds there too.
     Number {
         single: bool,
     },
@@ -54,7 +54,7 @@ pub enum ValueType {
         len: Option<usize>,
     },
     Table(&'static Schema),
-    /// One of several types, none of which looks like another.
+    /// One of several types that cannot be confused.
     Either(&'static [ValueType]),
     /// Anything: its reader checks it.
     Raw,
@@ -72,13 +72,13 @@ pub struct Bounds {
 /// What a number does at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtZero {
-    /// FedAvg, bit for bit, once all keys of the method that say this are 0.
+    /// FedAvg, bit for bit, once all such keys of the method are 0.
     FedAvg,
-    /// Something else, in words.
+    /// Something else: its description.
     Does(&'static str),
     /// It is out of bounds.
     Refused,
-    /// There is no 0: it is a word, or a switch that is off.
+    /// There is no 0: the value is a word or a switch.
     None,
 }
 
@@ -89,7 +89,7 @@ pub struct Schema {
     pub selectors: &'static [Selector],
 }
 
-/// A key whose value decides which further keys there are.
+/// A key whose value decides which other keys exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Selector {
     pub name: &'static str,
@@ -99,7 +99,7 @@ pub struct Selector {
     pub variants: &'static [Variant],
 }
 
-/// What a selector may say, and the keys that go with it.
+/// A value of a selector, and the keys that go with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
     pub words: &'static [&'static str],
@@ -111,7 +111,7 @@ pub struct Variant {
 pub trait Keys: Typed + DeserializeOwned {
     const SCHEMA: &'static Schema;
 
-    /// Refuses what no key by itself can: the error names a key of this table.
+    /// Rejects what no single key can: the error names a key of this table.
     fn check(&self) -> Result<(), KeyError> {
         Ok(())
     }
@@ -221,7 +221,7 @@ impl Key {
         }
     }
 
-    /// The summary: the first paragraph of what there is to say about it.
+    /// The summary: the first paragraph of its description.
     pub fn summary(&self) -> &'static str {
         self.about.lines().next().unwrap_or("")
     }
@@ -271,14 +271,14 @@ impl Schema {
         names
     }
 
-    /// A key by its name, among those that are always there.
+    /// A key by its name, among those that always exist.
     pub fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.name == name)
     }
 }
 
 impl Selector {
-    /// All it may say.
+    /// All its allowed values.
     pub fn words(&self) -> Vec<&'static str> {
         self.variants.iter().flat_map(|variant| variant.words).copied().collect()
     }

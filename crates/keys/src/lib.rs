@@ -1,7 +1,7 @@
 //! The keys of a configuration as data.
 //!
 //! A key is a field of a struct under [`macro@keys`]: its doc comment, default and bounds are written there and nowhere
-//! else. From that [`Schema`] comes everything: [`Schema::fill`] checks a table of TOML, names what is wrong with it and
+//! else. Everything comes from that [`Schema`]: [`Schema::fill`] checks a TOML table, reports what is wrong with it and
 //! fills in the defaults; serde turns the result into the struct; the same keys are printed as a reference.
 
 mod fill;

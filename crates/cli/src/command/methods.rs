@@ -125,7 +125,7 @@ fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
     printer.line("")?;
     let fact = |label: &str, text: &str| paragraph(12, label, text);
     fact("Published", entry.reference)?;
-    fact("Requires", &in_words(&needs))?;
+    fact("Needs", &in_words(&needs))?;
     let sends = match travel.leaves.len() {
         0 => "its weights".to_string(),
         _ => format!("its weights and {}", travel.leaves.join(", ")),

@@ -81,7 +81,11 @@ impl SweepCommand {
             return self.announce(printer, &sweep);
         }
         let workers = at_once.min(sweep.jobs.len());
-        printer.say(format_args!("{}, {workers} in parallel, into {}", plural(sweep.jobs.len(), "run"), output.display()));
+        printer.say(format_args!(
+            "{}, {workers} in parallel, into {}",
+            plural(sweep.jobs.len(), "run"),
+            output.display()
+        ));
         let board = Board::new(printer, &sweep.jobs);
         let interrupt = Interrupt::listen_and(board.speaker())?;
         let viewer = SweepViewer {

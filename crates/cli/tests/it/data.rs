@@ -86,7 +86,7 @@ name = "logistic"
     let text = refused(dir.path(), &["check", "exp.toml", "--set", "model.name=simple-cnn"]);
     assert!(text.contains("model.name = \"simple-cnn\""), "{text}");
     let text = refused(dir.path(), &["check", "exp.toml", "--set", "data.augmentation={flip=true}"]);
-    assert!(text.contains("it is for images, and the data are 2 numbers"), "{text}");
+    assert!(text.contains("it is for images, but the data are 2 numbers"), "{text}");
 }
 
 #[test]

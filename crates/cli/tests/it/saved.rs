@@ -78,7 +78,7 @@ fn models_that_do_not_fit_are_refused() {
     fs::copy(place.path(MODEL), place.path("b/model.safetensors")).unwrap();
     place.refuses(&["evaluate", "b"], &["--data", "fashion-mnist-mini"]);
     place.refuses(&["evaluate", "none.safetensors"], &["none.safetensors"]);
-    place.refuses(&["evaluate", "a", "--model", "mlp"], &["--model mlp", "says that it is logistic"]);
+    place.refuses(&["evaluate", "a", "--model", "mlp"], &["--model mlp", "is a logistic model"]);
     place.refuses(&["evaluate", "a", "--data", "fashion-minst"], &["fashion-minst", "fashion-mnist"]);
     place.write("t.csv", "x,y,label\n1,2,a\n2,3,b\n1,2,a\n2,3,b\n1,2,a\n2,3,b\n1,2,a\n2,3,b\n1,2,a\n2,3,b\n");
     place.refuses(

@@ -219,5 +219,5 @@ fn a_watched_run_is_served_to_this_computer_alone() {
     assert!(news.starts_with("HTTP/1.1 200") && news.contains("fedprox"), "{}", &news[..200]);
     process.kill().unwrap();
     process.wait().unwrap();
-    Place::new().refuses(&["watch", "nowhere"], &["nowhere: there is no such folder"]);
+    Place::new().refuses(&["watch", "nowhere"], &["nowhere: no such folder"]);
 }

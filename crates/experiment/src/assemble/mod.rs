@@ -18,12 +18,12 @@ pub use pool::Pool;
 
 pub(crate) use model::fit;
 
-/// All that the runs of one configuration share.
+/// Everything the runs of one configuration share.
 pub struct Study {
     pub settings: Settings,
     pub pool: Pool,
     pub model: Arc<Model>,
-    /// What the files of its models say.
+    /// What its model files say about the model.
     pub card: Card,
     pub per_round: usize,
     /// SHA-256 of who holds which samples.
@@ -34,7 +34,7 @@ pub struct Study {
 }
 
 impl Study {
-    /// Checks a configuration and loads everything that it names.
+    /// Checks a configuration and loads everything it names.
     pub fn load(document: &Document) -> Result<Self> {
         Self::load_with(document, &Resources::default())
     }

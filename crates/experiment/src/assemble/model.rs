@@ -36,7 +36,7 @@ pub(crate) fn fit(
             return Ok(FittedModel { model, card, dataset: Arc::new(dataset) });
         }
         (Shape::Text, false) => return Err(wrong(&"the data are texts: use lstm, minilm, distilbert or bert")),
-        (_, true) => return Err(wrong(&"the model reads texts, and the data are none")),
+        (_, true) => return Err(wrong(&"the model reads texts, but the data are not texts")),
         (Shape::Image(ImageShape { channels, height, width }), false) => Input::Image { channels, height, width },
         (Shape::Numbers(width), false) => Input::Numbers { width },
     };

@@ -21,12 +21,12 @@ pub struct Pool {
     pub skipped: Skipped,
     /// SHA-256 of the data.
     pub fingerprint: String,
-    /// What was done that the configuration does not say.
+    /// What was done beyond what the configuration says.
     pub notes: Vec<String>,
 }
 
 impl Pool {
-    /// Loads the data, draws what the server holds, and makes or reads the partition of the rest.
+    /// Loads the data, draws the server's samples, and makes or reads the partition of the rest.
     pub fn load(document: &Document, settings: &Settings, resources: &Resources) -> Result<Self> {
         let Loaded { dataset, skipped, fingerprint } = resources.load(document, &settings.config.data)?;
         let (classes, labels) = (dataset.classes.len(), &dataset.train.labels);

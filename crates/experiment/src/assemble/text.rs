@@ -29,10 +29,10 @@ pub enum TextReader {
 }
 
 impl TextReader {
-    /// The one that the model of a file was trained with.
+    /// The tokeniser or vocabulary that a saved model was trained with.
     pub fn of(card: &Card, path: &Path) -> Result<Self> {
         let Input::Tokens { vocabulary, max_length } = card.input else {
-            return Err(ExperimentError::path(path, "it reads no texts"));
+            return Err(ExperimentError::path(path, "the model does not read texts"));
         };
         match &card.reading {
             Some(Reading::Tokenizer(json)) => {
@@ -41,10 +41,10 @@ impl TextReader {
             Some(Reading::Words(words)) => {
                 let vocabulary = Vocabulary::from_words(words.clone());
                 let vocabulary =
-                    vocabulary.ok_or_else(|| ExperimentError::path(path, "its words are no vocabulary"))?;
+                    vocabulary.ok_or_else(|| ExperimentError::path(path, "its list of words is not a vocabulary"))?;
                 Ok(Self::Words { vocabulary, max_length })
             }
-            _ => Err(ExperimentError::path(path, "it does not say how texts become token IDs")),
+            _ => Err(ExperimentError::path(path, "the file does not record how texts become token IDs")),
         }
     }
 
@@ -73,7 +73,7 @@ pub(crate) fn prepare(
     let max_length = keys.max_length.unwrap_or(usize::MAX);
     let usual = EncoderShape::named(&keys.name.0);
     let too_long = |positions: usize| {
-        let expected = format!("1 to {positions}, the positions it has");
+        let expected = format!("1 to {positions}, the number of positions of the encoder");
         if max_length <= positions { Ok(()) } else { Err(document.expected("model.max-length", max_length, expected)) }
     };
     let tokens = |vocabulary: usize| Input::Tokens { vocabulary, max_length };
@@ -90,7 +90,7 @@ pub(crate) fn prepare(
             }
             let layers = found.shape().layers;
             if let Some(freeze) = keys.freeze.filter(|&freeze| freeze > layers) {
-                let expected = format!("0 to {layers}, the layers of {}", folder.display());
+                let expected = format!("0 to {layers}, the number of layers of {}", folder.display());
                 return Err(document.expected("model.freeze", freeze, expected));
             }
             too_long(found.shape().positions)?;
@@ -108,7 +108,7 @@ pub(crate) fn prepare(
         // A fresh model on the words of the training texts.
         (_, usual) => {
             usual.as_ref().map_or(Ok(()), |shape| too_long(shape.positions))?;
-            // An encoder classifies by the first token, so each text gets one that means nothing by itself.
+            // An encoder classifies by the first token, so each text gets one without a meaning.
             let words = texts(&dataset.train)?.iter().map(String::as_str);
             let vocabulary = Vocabulary::build(words, keys.vocabulary.unwrap_or(usize::MAX), usual.is_some());
             let input = tokens(vocabulary.words().len());

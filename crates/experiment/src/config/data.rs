@@ -8,13 +8,13 @@ use fedelity_keys::{KeyError, Keys, Typed, ValueType, keys};
 pub struct DataKeys {
     #[key(flatten)]
     pub source: DataSource,
-    /// Random changes of training images: what a published code base does with the data set, or a table such as
+    /// Augmentation of training images: what a published code base does with the data set, or a table such as
     /// { crop = 4, padding = "reflect", flip = true, rotation = 15, cutout = 16 }.
     #[key(default = "none")]
     pub augmentation: Change,
     /// Mean and standard deviation of each channel, instead of the recipe's or the data set's.
     pub normalisation: Option<Normalisation>,
-    /// Whether images and rows that cannot be used are left out, and counted, instead of stopping at the first.
+    /// Whether to skip images and rows that cannot be used, and count them, instead of stopping at the first one.
     #[key(default = false)]
     pub skip_bad: bool,
 }
@@ -48,12 +48,12 @@ impl DataKeys {
         }
     }
 
-    /// How inputs are normalised, if otherwise than the data set says.
+    /// How inputs are normalised, if not by the data set's own numbers.
     pub fn normalisation(&self) -> Option<Normalisation> {
         self.normalisation.clone().or_else(|| self.treatment()?.normalisation)
     }
 
-    /// Where the data come from, in the size that the recipe asks for.
+    /// Where the data come from, at the size that the recipe asks for.
     pub fn source(&self) -> DataSource {
         let mut source = self.source.clone();
         if let DataSource::Named(set) = &mut source {
@@ -72,7 +72,7 @@ fn unfit(data: &DataKeys) -> Result<(), KeyError> {
     let known: Vec<&str> =
         SetName::ALL.into_iter().filter(|set| recipe.of(Some(*set)).is_some()).map(SetName::name).collect();
     let message = format!(
-        "augmentation = \"{}\": the recipe is for {}, not for {}; a table says what to do, such as augmentation = {{ \
+        "augmentation = \"{}\": the recipe is for {}, not for {}; use a table instead, such as augmentation = {{ \
          crop = 4, flip = true }}",
         recipe.name(),
         known.join(", "),

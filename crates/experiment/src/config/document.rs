@@ -1,4 +1,4 @@
-//! A configuration as it was written: the values, and where each one came from.
+//! A configuration as written: the values, and where each one came from.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,10 +21,10 @@ pub enum Origin {
     Option(&'static str),
 }
 
-/// Values that nobody has checked yet.
+/// Values that have not been checked yet.
 #[derive(Clone, Debug, Default)]
 pub struct Document {
-    /// The file as it was named, empty if there is none.
+    /// The name of the file, empty if there is none.
     name: String,
     folder: PathBuf,
     table: Table,
@@ -32,7 +32,7 @@ pub struct Document {
     origins: BTreeMap<String, Origin>,
 }
 
-/// Pairs of keys of which one says what the other one says: the command line's replaces the file's.
+/// Pairs of keys that exclude each other: the command line's replaces the file's.
 const ALTERNATIVES: &[(&str, &str)] = &[("seed", "seeds"), ("clients.per-round", "clients.fraction")];
 
 impl Document {
@@ -44,8 +44,8 @@ impl Document {
         Self::parse(path.display().to_string(), folder, &text)
     }
 
-    /// Reads a text: the configuration of a program that has no file. `name` stands in messages, and relative paths
-    /// count from `folder`.
+    /// Reads a text: the configuration of a program that has no file. `name` is used in messages, and relative paths
+    /// start from `folder`.
     pub fn parse(name: String, folder: PathBuf, text: &str) -> Result<Self> {
         let syntax = |error: toml::de::Error| match error.span() {
             Some(span) => {
@@ -61,7 +61,7 @@ impl Document {
         Ok(Self { name, folder, table, origins })
     }
 
-    /// Applies `KEY=VALUE`: a dotted path and a TOML value, where a word that is no TOML value is a string.
+    /// Applies `KEY=VALUE`: a dotted path and a TOML value. A word that is not a TOML value is a string.
     pub fn set(&mut self, assignment: &str) -> Result<()> {
         let (path, text) = assignment
             .split_once('=')
@@ -76,7 +76,7 @@ impl Document {
         self.put(&keys, value_of(assignment, text)?, "--set")
     }
 
-    /// Gives a value on behalf of a command-line option, replacing what is there.
+    /// Sets a value on behalf of a command-line option, replacing any existing one.
     pub fn put(&mut self, keys: &[&str], value: Value, option: &'static str) -> Result<()> {
         let path = keys.join(".");
         let (last, parents) = keys.split_last().ok_or_else(|| wrong("an empty path".to_string()))?;
@@ -96,7 +96,7 @@ impl Document {
                     match item {
                         Some(Value::Table(inner)) => inner,
                         _ => {
-                            let which = format!("say which one, such as {key}.0.{last}");
+                            let which = format!("choose one, such as {key}.0.{last}");
                             return Err(wrong(format!("{option} {path}: there are {n} [[{key}]] tables: {which}")));
                         }
                     }
@@ -117,7 +117,7 @@ impl Document {
         Ok(())
     }
 
-    /// Takes a value out.
+    /// Removes a value.
     fn remove(&mut self, path: &str) -> Option<Value> {
         let keys: Vec<&str> = path.split('.').collect();
         let (last, parents) = keys.split_last()?;
@@ -130,7 +130,7 @@ impl Document {
         value
     }
 
-    /// Takes out of a table what the file put there.
+    /// Removes the file's values from a table.
     pub fn remove_of_file(&mut self, section: &str) {
         let keys = self.table.get(section).and_then(Value::as_table).map(|table| table.keys().cloned().collect());
         let keys: Vec<String> = keys.unwrap_or_default();
@@ -166,7 +166,7 @@ impl Document {
         matches!(self.origin(path), Some(Origin::Option(given)) if *given == option)
     }
 
-    /// The folder that relative paths of this value count from: the file's, or the current one.
+    /// The folder that this value's relative paths start from: the file's, or the current one.
     pub fn folder_of(&self, path: &str) -> &Path {
         match self.origin(path) {
             Some(Origin::File { .. }) => &self.folder,
@@ -174,7 +174,7 @@ impl Document {
         }
     }
 
-    /// An error about the value at a path, with the place it was given at.
+    /// An error about the value at a path, with the place where it was given.
     pub fn error(&self, path: &str, message: impl AsRef<str>) -> ExperimentError {
         let message = message.as_ref();
         wrong(match self.origin(path) {
@@ -184,7 +184,7 @@ impl Document {
         })
     }
 
-    /// What is wrong with a key, with the place its value was given at.
+    /// What is wrong with a key, with the place where its value was given.
     pub fn key_error(&self, error: &KeyError) -> ExperimentError {
         self.error(&error.key, &error.message)
     }
@@ -199,7 +199,7 @@ impl Document {
         self.key_error(&KeyError::expected(path, value, expected))
     }
 
-    /// Whether somebody gave a value to this key.
+    /// Whether this key was given a value.
     pub fn gives(&self, path: &str) -> bool {
         self.origins.contains_key(path)
     }

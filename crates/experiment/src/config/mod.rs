@@ -1,7 +1,7 @@
 //! The configuration: TOML, checked once, where it enters, and written back in full.
 //!
-//! A [`Document`] is what was written, and where. [`Settings`] is what it means: the keys of [`Config`], which say
-//! themselves what they do, what is allowed and what their defaults are.
+//! A [`Document`] is what was written, and where. [`Settings`] is what it means: the keys of [`Config`], which carry
+//! their own description, bounds and defaults.
 
 mod data;
 mod document;

@@ -17,7 +17,7 @@ pub struct Config {
     /// Rounds of federated training.
     #[key(default = 30, min = 1)]
     pub rounds: usize,
-    /// Seeds of weights, client sampling and training: one run per seed. The partition has a seed of its own.
+    /// Seeds of weights, client sampling and training: one run per seed. The partition has its own seed.
     #[key(default = [1])]
     pub seeds: Vec<u64>,
     /// One seed, instead of `seeds`.
@@ -46,13 +46,13 @@ pub struct PartitionKeys {
     /// Who holds what.
     #[key(flatten)]
     pub kind: Kind,
-    /// Number of clients. A natural partition has one per key unless this says otherwise.
+    /// Number of clients. By default, a natural partition has one per key.
     #[key(default = 20, min = 1, unless("kind", is_natural))]
     pub clients: Option<usize>,
-    /// Seed of the partition, apart from the seeds of training.
+    /// Seed of the partition, independent of the training seeds.
     #[key(default = 1)]
     pub seed: u64,
-    /// A partition that `fedelity partition -o` wrote, instead of all other keys.
+    /// A partition file written by `fedelity partition -o`, instead of all other keys.
     #[key(what = "the path of a partition file")]
     pub file: Option<PathBuf>,
 }
@@ -63,19 +63,19 @@ fn is_natural(kind: &str) -> bool {
 
 #[keys]
 pub struct ClientKeys {
-    /// Clients that train in a round; all of them where there are fewer.
+    /// Clients that train in each round; all of them if there are fewer.
     #[key(default = 10, min = 1)]
     pub per_round: usize,
-    /// The share of all clients that trains in a round, instead of `per-round`.
+    /// The share of all clients that train in each round, instead of `per-round`.
     #[key(above = 0, max = 1)]
     pub fraction: Option<f64>,
-    /// Passes of a client over its samples in a round.
+    /// Passes of a client over its samples in each round.
     #[key(default = 5, min = 1)]
     pub epochs: usize,
     /// Samples per step.
     #[key(default = 32, min = 1)]
     pub batch: usize,
-    /// How much an upload counts: by its samples, or every client the same.
+    /// How uploads are weighted: by the client's samples, or all equally.
     #[key(default = "size")]
     pub weighting: Weighting,
     /// Whether teachers run once per client and round instead of once per step. The result is the same.
@@ -87,10 +87,10 @@ pub struct ClientKeys {
 pub struct OptimizerKeys {
     #[key(flatten)]
     pub rule: StepRule,
-    /// Factor on the learning rate from one round to the next.
+    /// The learning rate is multiplied by this after each round.
     #[key(default = 1.0, above = 0, max = 1)]
     pub lr_decay: f32,
-    /// Largest norm of a gradient; longer ones are cut to it.
+    /// Largest gradient norm; larger gradients are scaled down to it.
     #[key(above = 0)]
     pub clip: Option<f32>,
 }
@@ -103,7 +103,7 @@ pub enum StepRule {
         /// Learning rate of the first round.
         #[key(default = 0.02, above = 0)]
         lr: f32,
-        /// Share of the last step that is kept.
+        /// Share of the previous step that is kept.
         #[key(default = 0.9, min = 0, below = 1)]
         momentum: f32,
         /// L2 weight decay, added to the gradient.
@@ -115,17 +115,17 @@ pub enum StepRule {
         /// Learning rate of the first round.
         #[key(default = 0.001, above = 0)]
         lr: f32,
-        /// Decay of the mean of gradients.
+        /// Decay of the running mean of gradients.
         #[key(default = 0.9, min = 0, below = 1)]
         beta1: f32,
-        /// Decay of the mean of their squares.
+        /// Decay of the running mean of squared gradients.
         #[key(default = 0.999, min = 0, below = 1)]
         beta2: f32,
-        /// Added to the root of that mean.
+        /// Added to the square root of the mean of squared gradients.
         #[key(default = 1e-8, above = 0)]
         eps: f32,
-        /// L2 weight decay, added to the gradient. Adam divides by the size of the gradient, so where a sample moves
-        /// nothing, decay alone moves weights by the whole learning rate, however small it is.
+        /// L2 weight decay, added to the gradient. Adam divides by the size of the gradient, so weights without a
+        /// gradient move by the full learning rate, however small the decay is.
         #[key(default = 0.0, min = 0)]
         weight_decay: f32,
     },
@@ -133,28 +133,28 @@ pub enum StepRule {
 
 #[keys(check = needs_weights)]
 pub struct ModelKeys {
-    /// The network: `fedelity data show` and `check` say what fits which data.
+    /// The network; `fedelity check` reports whether it fits the data.
     #[key(default = "simple-cnn")]
     pub name: ModelName,
-    /// Whether two more layers stand before the classifier, as in MOON and FedGKD+.
+    /// Whether to put two more layers before the classifier, as in MOON and FedGKD+.
     #[key(default = false)]
     pub projection: bool,
-    /// How a residual network starts; without it, `cifar` up to 64 pixels and `imagenet` above.
+    /// First layers of a residual network; by default, `cifar` up to 64 pixels and `imagenet` above.
     #[key(only("name", zoo::has_stem))]
     pub stem: Option<Stem>,
-    /// Folder of a pretrained encoder with its tokenizer, as Hugging Face saves it.
+    /// Folder with a pretrained encoder and its tokenizer, in Hugging Face format.
     #[key(what = "the path of a folder", only("name", zoo::is_encoder))]
     pub weights: Option<PathBuf>,
-    /// Tokens of a text, at most.
+    /// Maximum number of tokens per text; longer texts are truncated.
     #[key(default = 128, min = 1, only("name", zoo::reads_text))]
     pub max_length: Option<usize>,
-    /// Blocks of the encoder, and with them its embeddings, that stay as they were loaded.
+    /// Number of encoder layers to freeze, in addition to the embeddings.
     #[key(only("name", zoo::is_encoder))]
     pub freeze: Option<usize>,
-    /// Dropout inside the encoder, instead of what its folder says.
+    /// Dropout inside the encoder, instead of the value in its folder.
     #[key(min = 0, below = 1, only("name", zoo::is_encoder))]
     pub dropout: Option<f32>,
-    /// Words of the vocabulary, where there is no tokenizer.
+    /// Number of words in the vocabulary, if there is no tokenizer.
     #[key(default = 20000, min = 3, only("name", zoo::reads_text), unless("weights", is_given))]
     pub vocabulary: Option<usize>,
 }
@@ -165,11 +165,11 @@ fn is_given(path: &str) -> bool {
 
 fn needs_weights(model: &ModelKeys) -> Result<(), KeyError> {
     if model.freeze.is_some() && model.weights.is_none() {
-        let message = "freeze: there is nothing to keep without model.weights, the folder with trained weights";
+        let message = "freeze: there is nothing to freeze without model.weights, the folder with trained weights";
         return Err(KeyError::new("freeze", message));
     }
     if model.weights.is_some() && model.vocabulary.is_some() {
-        let message = "vocabulary: not allowed beside model.weights, whose tokenizer has its own";
+        let message = "vocabulary: not allowed together with model.weights, whose tokenizer has its own";
         return Err(KeyError::new("vocabulary", message));
     }
     Ok(())
@@ -186,10 +186,10 @@ impl fedelity_keys::Typed for ModelName {
 
 #[keys]
 pub struct ServerKeys {
-    /// Labelled training samples of each class that the server holds, such as 32 for FedCAD and 64 for FedSSD.
+    /// Labelled training samples per class that the server holds, such as 32 for FedCAD and 64 for FedSSD.
     #[key(default = 0)]
     pub auxiliary: usize,
-    /// Whether clients hold the auxiliary samples too.
+    /// Whether clients also hold the auxiliary samples.
     #[key(default = false)]
     pub auxiliary_keep: bool,
     /// Share of the training samples that the server holds for validation, such as 0.1 for FedGKD-VOTE.
@@ -206,16 +206,16 @@ pub struct ServerKeys {
 
 #[keys]
 pub struct EvaluationKeys {
-    /// Rounds from one test of the global model to the next. The last round is always tested.
+    /// Rounds between tests of the global model. The last round is always tested.
     #[key(default = 1, min = 1)]
     pub every: usize,
-    /// How much is measured of local models: `all` (each of them, on all test samples), `standard` (on as many as fit
-    /// into a small share of the time) or `fast` (nothing that takes time).
+    /// How much is measured on local models: `all` (every model, on all test samples), `standard` (on as many samples as
+    /// fit into a small share of the time) or `fast` (nothing that takes time).
     #[key(default = "standard")]
     pub metrics: Metrics,
     /// Rounds with a confusion matrix, besides the last one.
     #[key(default = [], min = 1)]
     pub confusion: Vec<usize>,
-    /// The client to look at closely; without it, the most one-sided of the last round.
+    /// The client to examine closely; by default, the most skewed client of the last round.
     pub client: Option<usize>,
 }

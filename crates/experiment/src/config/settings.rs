@@ -19,7 +19,7 @@ use crate::error::Result;
 pub struct Settings {
     pub config: Config,
     pub methods: Vec<MethodChoice>,
-    /// What was decided that the user may not expect.
+    /// Decisions that the user may not expect.
     pub notes: Vec<String>,
     /// All keys with their values.
     table: Table,
@@ -76,7 +76,7 @@ impl Settings {
             && let Some(key) = partition.keys().find(|key| *key != "file")
         {
             let key = format!("partition.{key}");
-            let message = format!("{key}: not allowed beside partition.file, which says it all");
+            let message = format!("{key}: not allowed together with partition.file, which replaces it");
             return Err(KeyError::new(key, message));
         }
         let (mut config, mut table) = read::<Config>(given, "", origins)?;
@@ -126,8 +126,8 @@ impl Settings {
         }
     }
 
-    /// Clients per round in a pool of this many, at least one. The default is cut to the pool; a number that somebody
-    /// gave is refused if it is larger.
+    /// Clients per round in a pool of this many, at least one. The default is limited to the pool; a larger number that
+    /// was given is rejected.
     pub(crate) fn settle_per_round(&mut self, document: &Document, pool: usize) -> Result<usize, KeyError> {
         let clients = &mut self.config.clients;
         if let Some(fraction) = clients.fraction {
@@ -146,8 +146,8 @@ impl Settings {
         Ok(clients.per_round)
     }
 
-    /// The whole configuration with every default filled in, so that the file alone repeats the run. A partition that was
-    /// read from a file is named `partition_file`.
+    /// The whole configuration with every default filled in, so that the file alone reproduces the run. A partition that
+    /// was read from a file is named `partition_file`.
     pub fn resolved(&self, partition_file: &str) -> String {
         self.resolved_for(&self.methods, &self.config.seeds, partition_file)
     }
@@ -196,7 +196,7 @@ impl ServerKeys {
     }
 }
 
-/// Two keys of which one says what the other says.
+/// Two keys that exclude each other.
 fn either(document: &Document, one: &str, other: &str) -> Result<(), KeyError> {
     if document.gives(one) && document.gives(other) {
         return Err(KeyError::new(one, format!("{one}: expected {one} or {other}, not both")));
@@ -262,7 +262,7 @@ fn method(at: &str, table: &Table, origins: &mut Origins<'_>) -> Result<MethodCh
     };
     let mut keys = table.clone();
     keys.remove("name");
-    // What was written for another method goes where the command line chose this one.
+    // Keys written for another method are dropped if the command line chose this one.
     let strangers = keys.keys().filter(|key| entry.schema.key(key).is_none()).cloned().collect::<Vec<String>>();
     for key in strangers {
         let stranger = format!("{at}.{key}");

@@ -16,13 +16,13 @@ pub(super) struct SweepKeys {
     /// Seeds: each setting runs once per seed.
     #[key(default = [1])]
     seeds: Vec<u64>,
-    /// Keys of the configuration that all runs have.
+    /// Keys of the configuration that are the same in all runs.
     #[key(default = {}, what = "a table [set]")]
     set: Value,
-    /// Keys of the configuration with a list of values each: every value with every other.
+    /// Keys of the configuration with a list of values each: every combination runs.
     #[key(default = {}, what = "a table [grid]")]
     grid: Value,
-    /// Settings one by one, as `[[list]]`; with a grid, each with all of the grid.
+    /// Settings one by one, as `[[list]]`; with a grid, each with the whole grid.
     #[key(what = "tables [[list]]")]
     list: Option<Value>,
 }
@@ -30,7 +30,7 @@ pub(super) struct SweepKeys {
 /// One run of a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Its folder below the sweep's.
+    /// Its folder inside the sweep's.
     pub folder: String,
     /// Its own settings in short, the same for all seeds.
     pub label: String,
@@ -81,7 +81,7 @@ impl SweepKeys {
             if let Some(text) = all.find(|text| text.starts_with("seed=") || text.starts_with("seeds=")) {
                 return Err(KeyError::new(
                     "seeds",
-                    format!("{text}: seeds stand at the top of the file: seeds = [1, 2, 3]"),
+                    format!("{text}: seeds go at the top of the file: seeds = [1, 2, 3]"),
                 ));
             }
             let name = folder_name(own);
@@ -92,7 +92,7 @@ impl SweepKeys {
                 if jobs.iter().any(|other| other.folder == job.folder) {
                     return Err(KeyError::new(
                         "seeds",
-                        format!("{}, seed {seed}: the same run is there twice", own.join(" ")),
+                        format!("{}, seed {seed}: the same run occurs twice", own.join(" ")),
                     ));
                 }
                 jobs.push(job);
@@ -106,7 +106,7 @@ fn assignment((key, value): (&String, &Value)) -> String {
     format!("{key}={value}")
 }
 
-/// Keys by their dotted path. Tables are gone into, so `method.name = "x"` and `"method.name" = "x"` are the same.
+/// Keys by their dotted path. Tables are flattened, so `method.name = "x"` and `"method.name" = "x"` are the same.
 fn flat(path: &str, table: &Table) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     for (key, value) in table {
@@ -184,8 +184,8 @@ mod tests {
             ("[grid]\nrounds = 3", "grid.rounds = 3: expected a list"),
             ("[grid]\nrounds = []", "grid.rounds = []"),
             ("list = 3", "[[list]]"),
-            ("[grid]\nseeds = [[1], [2]]", "seeds stand at the top"),
-            ("seeds = [1, 1]", "the same run is there twice"),
+            ("[grid]\nseeds = [[1], [2]]", "seeds go at the top"),
+            ("seeds = [1, 1]", "the same run occurs twice"),
         ] {
             let error = of(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text:?}: {error}");

@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::run::{FrontError, Observer, Outcome, Run};
 use crate::{ExperimentError, Resources};
 
-/// The file in a run's folder that says which job it was.
+/// The file in a run's folder that identifies its job.
 const STAMP: &str = "sweep.json";
 
 /// A sweep that is ready: every run's configuration has been checked.
@@ -32,11 +32,11 @@ pub struct Sweep {
     output: PathBuf,
 }
 
-/// What there is of a job.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     Done,
-    /// A finished run of other settings has its folder.
+    /// Its folder holds a finished run with other settings.
     Taken,
     ToRun,
 }
@@ -50,7 +50,7 @@ pub enum JobEnd {
     Interrupted,
 }
 
-/// What a front end sees of a sweep. Runs go side by side, so every call comes from some worker.
+/// What a front end sees of a sweep. Runs are parallel, so calls come from any worker.
 pub trait SweepObserver: Sync {
     fn round(&self, _job: &Job, _record: &RoundRecord, _rounds: usize) {}
 
@@ -78,9 +78,7 @@ impl Sweep {
             Some(path) => {
                 let path = of_file.folder_of("config").join(path);
                 if !path.is_file() {
-                    return Err(
-                        of_file.error("config", format!("config = \"{}\": there is no such file", path.display()))
-                    );
+                    return Err(of_file.error("config", format!("config = \"{}\": no such file", path.display())));
                 }
                 let bytes =
                     fs::read(&path).map_err(|error| ExperimentError::path(&path, format!("cannot read: {error}")))?;
@@ -98,7 +96,7 @@ impl Sweep {
                 ExperimentError::Config(format!("{}: {}: {error}", file.display(), job.set.join(" ")))
             })?;
             if settings.methods.len() > 1 {
-                let message = "a run of a sweep has one method: name it with \"method.name\"";
+                let message = "a run of a sweep has one method: set \"method.name\"";
                 return Err(ExperimentError::path(file, message));
             }
             documents.push(document);
@@ -111,7 +109,7 @@ impl Sweep {
         self.output.join(&job.folder)
     }
 
-    /// What there is of a job.
+    /// The state of a job.
     pub fn state(&self, job: &Job) -> JobState {
         let folder = self.folder(job);
         let finished =
@@ -123,8 +121,7 @@ impl Sweep {
         }
     }
 
-    /// Runs what is not done yet, as many jobs at once as there are workers, each on one thread. Data that several jobs
-    /// use are read once.
+    /// Runs the remaining jobs in parallel, one per worker, each on one thread. Data that several jobs use are read once.
     pub fn run(&self, workers: usize, resources: &Resources, observer: &dyn SweepObserver) -> Result<()> {
         fs::create_dir_all(&self.output)
             .map_err(|error| ExperimentError::path(&self.output, format!("cannot create: {error}")))?;
@@ -135,7 +132,7 @@ impl Sweep {
                 let Some(job) = self.jobs.get(at) else { return Ok(()) };
                 let end = self.job(job, &self.documents[at], resources, observer);
                 if let Err(error) = observer.end(job, &end) {
-                    // Nobody listens any more: no worker takes another job.
+                    // The receiver is gone: no worker takes another job.
                     next.store(self.jobs.len(), Ordering::Relaxed);
                     return Err(ExperimentError::Stopped(error));
                 }
@@ -151,7 +148,7 @@ impl Sweep {
         })
     }
 
-    /// Runs one job beside its folder, which is there when it is complete.
+    /// Runs one job next to its folder, which appears once the run is complete.
     fn job(&self, job: &Job, document: &Document, resources: &Resources, observer: &dyn SweepObserver) -> JobEnd {
         let folder = self.folder(job);
         match self.state(job) {
@@ -160,7 +157,7 @@ impl Sweep {
                 Err(error) => return JobEnd::Failed(error.to_string()),
             },
             JobState::Taken => {
-                let other = "is there already from other settings; choose another folder or remove it";
+                let other = "already exists with other settings; choose another folder or remove it";
                 return JobEnd::Failed(format!("{} {other}", folder.display()));
             }
             JobState::ToRun => {}
@@ -205,13 +202,13 @@ impl Sweep {
         fs::rename(aside, folder)
     }
 
-    /// What a finished run of a sweep says that it is.
+    /// What identifies a finished run of a sweep.
     fn stamp(&self, job: &Job) -> String {
         json!({ "config-sha256": self.config_sha256, "set": job.set, "seed": job.seed }).to_string() + "\n"
     }
 }
 
-/// A sweep's observer as that of one run.
+/// A sweep's observer as the observer of one run.
 struct OneJob<'a> {
     job: &'a Job,
     rounds: usize,

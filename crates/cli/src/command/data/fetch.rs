@@ -131,7 +131,7 @@ impl Told {
             Event::Elsewhere { reason, url } => say(format!("  {reason}\n  trying {url}")),
             Event::Unchecked { name } => say(format!("  {name}: not verified, no checksum is known")),
             Event::Incomplete { path, missing } => {
-                say(format!("  {} is incomplete ({missing}); fetching it", path.display()));
+                say(format!("  {} is empty ({missing}); fetching it", path.display()));
             }
             Event::Waiting { name } => say(format!("  another process is fetching {name}; waiting for it")),
             Event::Checking { name } => printer.detail(format_args!("  verifying {name}")),
