@@ -13,7 +13,7 @@ use crate::skipped::Skipped;
 const CLASSES: [&str; 4] = ["World", "Sports", "Business", "Sci/Tech"];
 
 /// Reads AG News from `dir/ag_news_csv` or `dir`. A text is the title, a space and the description. What
-/// cannot be used is refused or left out, as `skipped` says.
+/// cannot be used is rejected or skipped, as `skipped` says.
 pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {
     // A smaller selection for training may be named `train_subset.csv`.
     let paths = request.files(|name| vec![name.to_string(), name.replace("train", "train_subset")])?;
@@ -79,6 +79,6 @@ mod tests {
         assert!(strict().unwrap_err().to_string().contains("test.csv:1: expected class, title"));
         fs::write(folder.join("test.csv"), b"\"4\",\"x\",\"\xff\"\n").unwrap();
         let text = strict().unwrap_err().to_string();
-        assert!(text.contains("test.csv:1: column 'description': not UTF-8 from byte 0"), "{text}");
+        assert!(text.contains("test.csv:1: column 'description': invalid UTF-8 at byte 0"), "{text}");
     }
 }

@@ -1,8 +1,8 @@
 //! Decoded images in a file, so that a set is decoded once.
 //!
 //! The file is named after the set and starts with a version and a key: a fingerprint of the names, lengths and times of
-//! the images and of how they were read. Another key, another version or a damaged file count as no cache. Where it cannot be
-//! written there is none, and the images are decoded again.
+//! the images and of how they were read. A different key or version or a damaged file counts as no cache. If it cannot be
+//! written, the images are decoded again.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Write};
@@ -21,7 +21,7 @@ use crate::skipped::Skipped;
 
 const MAGIC: &[u8; 16] = b"fedelity images\n";
 const VERSION: u32 = 1;
-/// The folder of caches, beside the images.
+/// The cache folder, next to the images.
 const FOLDER: &str = ".fedelity-cache";
 /// The longest head that is read.
 const LONGEST_HEAD: u64 = 1 << 28;
@@ -41,7 +41,7 @@ impl Cached {
     }
 }
 
-/// The images of these listings below a folder: those of its cache, or decoded, and kept if none was left out.
+/// The images of these listings in a folder: from its cache, or decoded, and cached if none was skipped.
 pub(crate) fn decoded(
     dir: &Path,
     name: &str,

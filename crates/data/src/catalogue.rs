@@ -37,9 +37,9 @@ pub struct CatalogueEntry {
     pub title: &'static str,
     pub task: &'static str,
     pub classes: usize,
-    /// Samples of the training split, if they are always as many.
+    /// Samples in the training split, if their number is fixed.
     pub train: Option<usize>,
-    /// Samples of the test split, if they are always as many.
+    /// Samples in the test split, if their number is fixed.
     pub test: Option<usize>,
     pub shape: Shape,
     /// Whether it is read from image files, which can be scaled.
@@ -50,14 +50,14 @@ pub struct CatalogueEntry {
     pub source: &'static str,
     /// The official files that are read. Empty for the embedded set.
     pub files: &'static [&'static str],
-    /// The sub folder that they are looked for in. None for the embedded set.
+    /// The subfolder that they are searched for in. None for the embedded set.
     pub folder: Option<&'static str>,
     pub download: Download,
     pub read: fn(&mut Request<'_>) -> Result<Dataset, DataError>,
 }
 
 impl CatalogueEntry {
-    /// Whether the set is part of the program and needs no files.
+    /// Whether the set is built into the program and needs no files.
     pub fn is_embedded(&self) -> bool {
         self.folder.is_none()
     }
@@ -90,7 +90,7 @@ const IDX_FILES: [&str; 4] =
 
 const MINI: CatalogueEntry = CatalogueEntry {
     name: SetName::FashionMnistMini.name(),
-    title: "Fashion-MNIST, small balanced selection",
+    title: "Fashion-MNIST, small balanced subset",
     train: Some(6_000),
     test: Some(1_000),
     files: &[],
@@ -150,7 +150,7 @@ const EMNIST_LETTERS: CatalogueEntry = CatalogueEntry {
 const EMNIST_BALANCED: CatalogueEntry = CatalogueEntry {
     name: SetName::EmnistBalanced.name(),
     title: "EMNIST balanced",
-    task: "47 handwritten characters, equally many of each, grey images",
+    task: "47 handwritten characters, balanced, grey images",
     classes: 47,
     train: Some(112_800),
     test: Some(18_800),
@@ -173,7 +173,7 @@ const EMNIST_BYCLASS: CatalogueEntry = CatalogueEntry {
 
 const FEMNIST: CatalogueEntry = CatalogueEntry {
     name: SetName::Femnist.name(),
-    title: "FEMNIST of LEAF",
+    title: "FEMNIST from LEAF",
     task: "62 handwritten characters by writer, grey images",
     classes: 62,
     train: None,
@@ -248,7 +248,7 @@ const TINY_IMAGENET: CatalogueEntry = CatalogueEntry {
     test: Some(10_000),
     shape: Shape::Image(ImageShape { channels: 3, height: 64, width: 64 }),
     scaled: true,
-    licence: "for research and education, without commerce, as ImageNet",
+    licence: "for non-commercial research and education, as for ImageNet",
     source: "Le, Yang: Tiny ImageNet Visual Recognition Challenge (2015), http://cs231n.stanford.edu",
     files: &["wnids.txt", "words.txt", "train", "val/val_annotations.txt"],
     folder: Some("tiny-imagenet-200"),
@@ -259,13 +259,13 @@ const TINY_IMAGENET: CatalogueEntry = CatalogueEntry {
 const AGNEWS: CatalogueEntry = CatalogueEntry {
     name: SetName::Agnews.name(),
     title: "AG News",
-    task: "4 topics of news, texts",
+    task: "4 news topics, texts",
     classes: 4,
     train: Some(120_000),
     test: Some(7_600),
     shape: Shape::Text,
     scaled: false,
-    licence: "for research, without commerce",
+    licence: "for non-commercial research",
     source: "Zhang, Zhao, LeCun: Character-level Convolutional Networks for Text Classification (2015), \
              http://groups.di.unipi.it/~gulli/AG_corpus_of_news_articles.html",
     files: &["train.csv", "test.csv"],
@@ -277,7 +277,7 @@ const AGNEWS: CatalogueEntry = CatalogueEntry {
 const SST5: CatalogueEntry = CatalogueEntry {
     name: SetName::Sst5.name(),
     title: "SST-5",
-    task: "5 degrees of praise in film reviews, texts",
+    task: "5 levels of sentiment in film reviews, texts",
     classes: 5,
     train: Some(8_544),
     test: Some(2_210),

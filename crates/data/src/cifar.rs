@@ -2,7 +2,7 @@
 //!
 //! A file is a row of records: one label byte (CIFAR-10) or a coarse and a fine label byte
 //! (CIFAR-100), then 3,072 pixels as `[channel][row][column]`. There is no header, so the
-//! official length is the only check against a cut file.
+//! official length is the only check against a truncated file.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ fn read_names(path: &Path, classes: usize) -> Result<Vec<String>, DataError> {
 fn read_split(paths: &[PathBuf], records: usize, layout: &RecordLayout) -> Result<Split, DataError> {
     let record = layout.label_bytes + PIXELS;
     let expected = (records * record) as u64;
-    // All lengths are checked before any memory is taken.
+    // All lengths are checked before any memory is allocated.
     for path in paths {
         let (_, found) = files::open(path)?;
         check_length(path, expected, found)?;

@@ -18,7 +18,7 @@ pub(crate) struct CsvFile<'a> {
 }
 
 impl<'a> CsvFile<'a> {
-    /// Opens a file of comma-separated values; of tabs, if its name ends in `.tsv`.
+    /// Opens a file of comma-separated values; tab-separated, if its name ends in `.tsv`.
     pub(crate) fn open(path: &'a Path) -> Result<Self, DataError> {
         let (file, _) = files::open(path)?;
         let tabs = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
@@ -39,7 +39,7 @@ impl<'a> CsvFile<'a> {
             _ if !more => Ok(None),
             1 if last == &END[1..] => Ok(None),
             _ if last.ends_with(&END[1..]) => {
-                let reason = "a quote that is opened here or above is never closed: rows would be lost".to_string();
+                let reason = "a quote opened here or above is never closed: rows would be lost".to_string();
                 Err(wrong(Some(line), reason))
             }
             _ => Ok(Some(line)),
@@ -51,11 +51,11 @@ impl<'a> CsvFile<'a> {
         let mut record = ByteRecord::new();
         let wrong = |reason: String| DataError::unusable(self.path, Some(1), reason);
         if self.next(&mut record)?.is_none() {
-            return Err(wrong("there is no row with the names of the columns".to_string()));
+            return Err(wrong("the row with the column names is missing".to_string()));
         }
         let name = |name: &[u8]| String::from_utf8(name.to_vec()).map(|name| name.trim().to_string());
         let names: Result<Vec<String>, _> = record.iter().map(name).collect();
-        let names = names.map_err(|_| wrong("the column names are not UTF-8".to_string()))?;
+        let names = names.map_err(|_| wrong("the column names are not valid UTF-8".to_string()))?;
         match names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
             Some((_, name)) => Err(wrong(format!("there are two columns '{name}'"))),
             None => Ok(names),
@@ -65,7 +65,7 @@ impl<'a> CsvFile<'a> {
 
 pub(crate) fn field<'a>(record: &'a ByteRecord, place: usize, name: &str) -> Result<&'a str, String> {
     std::str::from_utf8(record.get(place).unwrap_or_default())
-        .map_err(|error| format!("column '{name}': not UTF-8 from byte {} of the field on", error.valid_up_to()))
+        .map_err(|error| format!("column '{name}': invalid UTF-8 at byte {} of the field", error.valid_up_to()))
 }
 
 #[cfg(test)]

@@ -39,8 +39,8 @@ pub(crate) struct Decoded {
     pub(crate) kept: Vec<usize>,
 }
 
-/// Reads images as bytes of one shape, scaled where they have another size. What cannot be used is refused or left out, as
-/// `skipped` says; beside the bytes of the others, `[image][channel][row][column]`, stands which of the paths they are.
+/// Reads images as bytes of one shape, scaled if they have another size. What cannot be used is rejected or skipped, as
+/// `skipped` says. Returns the bytes, `[image][channel][row][column]`, and which of the paths they are from.
 pub fn images(paths: &[PathBuf], shape: ImageShape, skipped: &mut Skipped) -> Result<(Vec<u8>, Vec<usize>), DataError> {
     let form = ImageForm { size: Some((shape.height, shape.width)), grey: shape.channels == 1 };
     decode(paths, form, skipped).map(|made| (made.pixels, made.kept))
@@ -115,7 +115,7 @@ fn read(path: &Path, bytes: &mut [u8], shape: ImageShape, form: ImageForm) -> Re
         if form.size.is_none() {
             let (h, w) = (image.height(), image.width());
             return Err(format!(
-                "an image of {h}x{w} (height x width) among others of {height}x{width}: scale all to one size with \
+                "the image is {h}x{w} (height x width), but others are {height}x{width}: scale all to one size with \
                  data.size, such as size = [{height}, {width}]"
             ));
         }
@@ -135,7 +135,7 @@ fn read(path: &Path, bytes: &mut [u8], shape: ImageShape, form: ImageForm) -> Re
     Ok(())
 }
 
-/// Decodes one file; its first bytes say whether it is PNG or JPEG.
+/// Decodes one file; its first bytes show whether it is PNG or JPEG.
 fn open(path: &Path) -> Result<DynamicImage, String> {
     let (_, length) = files::open(path).map_err(|error| match error {
         DataError::Io { source, .. } => source.to_string(),
@@ -143,7 +143,7 @@ fn open(path: &Path) -> Result<DynamicImage, String> {
         other => other.to_string(),
     })?;
     if length > LARGEST_FILE {
-        return Err(format!("a file of {length} bytes: at most {LARGEST_FILE} are read"));
+        return Err(format!("the file has {length} bytes; at most {LARGEST_FILE} are allowed"));
     }
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     if bytes.is_empty() {
@@ -166,12 +166,12 @@ fn png(bytes: &[u8]) -> Result<DynamicImage, String> {
     reader.decode().map_err(|error| format!("damaged PNG: {error}"))
 }
 
-/// Decodes a JPEG. A file that ends early is refused; other readers fill the rest with grey.
+/// Decodes a JPEG. A file that ends early is rejected; other readers fill the rest with grey.
 fn jpeg(bytes: &[u8]) -> Result<DynamicImage, String> {
     let damaged = |reason: String| format!("damaged JPEG: {reason}");
     // Some writers add bytes after the end marker.
     if !bytes.windows(2).any(|pair| pair == [0xff, 0xd9]) {
-        return Err(damaged("it has no end marker".to_string()));
+        return Err(damaged("the end marker is missing".to_string()));
     }
     let side = LARGEST_SIDE as usize;
     let options = DecoderOptions::default()
@@ -181,11 +181,11 @@ fn jpeg(bytes: &[u8]) -> Result<DynamicImage, String> {
         .jpeg_set_out_colorspace(ColorSpace::RGB);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
     decoder.decode_headers().map_err(|error| damaged(error.to_string()))?;
-    let (width, height) = decoder.dimensions().ok_or_else(|| damaged("it has no size".to_string()))?;
+    let (width, height) = decoder.dimensions().ok_or_else(|| damaged("the size is missing".to_string()))?;
     if (width * height) as u64 > LARGEST_AREA {
-        return Err(format!("an image of {height}x{width}: at most {LARGEST_AREA} pixels are read"));
+        return Err(format!("the image is {height}x{width}; at most {LARGEST_AREA} pixels are allowed"));
     }
     let pixels = decoder.decode().map_err(|error| damaged(error.to_string()))?;
     let image = image::RgbImage::from_raw(width as u32, height as u32, pixels);
-    image.map(DynamicImage::ImageRgb8).ok_or_else(|| damaged("it ends early".to_string()))
+    image.map(DynamicImage::ImageRgb8).ok_or_else(|| damaged("the file ends early".to_string()))
 }

@@ -1,8 +1,8 @@
-//! Where the files of data sets are, and how it is known that they are the right ones.
+//! Where the files of data sets are, and how they are verified.
 //!
 //! Nothing here opens a connection: see the crate that fetches.
 
-/// How the files of a data set are got.
+/// How the files of a data set are obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Download {
     /// Addresses that are tried in this order: of a folder that holds the files, with a slash at its end, or of the only
@@ -28,7 +28,7 @@ pub struct Remote {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
     Sha256(&'static str),
-    /// MD5, where nothing better is published: it finds a damaged file, not one that was made to deceive.
+    /// MD5, where nothing better is published: it detects a damaged file, not a forged one.
     Md5(&'static str),
 }
 
@@ -51,7 +51,7 @@ impl Checksum {
 /// What is done with a downloaded file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteForm {
-    /// It is kept as it is.
+    /// It is kept unchanged.
     File,
     /// It is a tar archive, compressed by gzip. The folder inside that becomes the folder of the data set; all of it
     /// without a name.

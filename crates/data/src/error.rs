@@ -38,7 +38,7 @@ fn at(path: &Path, line: Option<u64>) -> String {
 #[non_exhaustive]
 pub enum DataError {
     // The catalogue.
-    #[error("unknown data set '{name}': known are {}", known.join(", "))]
+    #[error("unknown data set '{name}': expected one of {}", known.join(", "))]
     UnknownDataset { name: String, known: &'static [&'static str] },
     /// The data set is read from a folder, and none was given.
     #[error(
@@ -56,7 +56,7 @@ pub enum DataError {
     Missing { dataset: &'static str, places: Vec<SearchedFolder> },
 
     // Data files.
-    /// The system refused to open, read or write a file.
+    /// A file could not be opened, read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io { action: &'static str, source: io::Error, path: PathBuf },
     /// The path names something that is not a regular file.
@@ -89,16 +89,16 @@ pub enum DataError {
     #[error("{}: expected {expected} class names, one per line, found {found}", path.display())]
     ClassNames { expected: usize, found: usize, path: PathBuf },
 
-    /// A sample cannot be used. It may be left out where the reader is told so.
-    #[error("{}: {reason}; --skip-bad leaves out what cannot be used, and counts it", at(path, *line))]
+    /// A sample cannot be used. It may be skipped if the reader is told so.
+    #[error("{}: {reason}; --skip-bad skips what cannot be used, and counts it", at(path, *line))]
     Bad { path: PathBuf, line: Option<u64>, reason: String },
-    /// A file or folder is not as it must be.
+    /// A file or folder is not as it should be.
     #[error("{}: {reason}", at(path, *line))]
     Unusable { path: PathBuf, line: Option<u64>, reason: String },
 
     // Partitions.
     /// The data set does not say where its samples come from.
-    #[error("data set '{dataset}' has no natural keys: a partition by them needs data with data.key or data.layout")]
+    #[error("data set '{dataset}' has no natural keys: a natural partition needs data with data.key or data.layout")]
     NoKeys { dataset: String },
     /// A parameter of a partition is out of range.
     #[error("partition parameter {parameter} = {value}: expected {allowed}")]
@@ -110,16 +110,16 @@ pub enum DataError {
     #[error("client {client} holds sample {index}, but there are only {samples} samples")]
     SampleRange { client: usize, index: u32, samples: usize },
 
-    /// The server took everything.
+    /// The server took all samples.
     #[error("none of the {samples} training samples is left for clients")]
     NothingLeft { samples: usize },
-    /// The server took all that a client had.
+    /// The server took all samples of a client.
     #[error("client {client} is left with no samples")]
     NothingKept { client: usize },
 
     // Partition files.
     /// The file exists and may not be replaced.
-    #[error("{} exists already and is not overwritten", path.display())]
+    #[error("{} already exists and is not overwritten", path.display())]
     Exists { path: PathBuf },
     /// The file is not JSON of the right form.
     #[error("{}: not a partition file: {reason}", path.display())]
@@ -132,8 +132,8 @@ pub enum DataError {
     /// A client has a sample that does not exist.
     #[error("{}: client {client} has index {index}, but there are only {samples} samples", path.display())]
     IndexRange { client: usize, index: u32, samples: usize, path: PathBuf },
-    /// A sample is given out twice.
-    #[error("{}: client {client} has index {index}, which client {owner} has already", path.display())]
+    /// A sample is assigned twice.
+    #[error("{}: client {client} has index {index}, which client {owner} already has", path.display())]
     DuplicateIndex { client: usize, index: u32, owner: usize, path: PathBuf },
     /// The partition was made for other labels.
     #[error(

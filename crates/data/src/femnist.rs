@@ -114,7 +114,7 @@ fn read_files(paths: &[PathBuf]) -> Result<Split, DataError> {
 impl LeafFile {
     /// The writers, if they are those that the file lists, with as many images as it says.
     fn writers(self) -> Result<Vec<(String, Writer)>, String> {
-        let Writers(writers) = self.user_data.ok_or("there is no user_data")?;
+        let Writers(writers) = self.user_data.ok_or("user_data is missing")?;
         let Some(users) = self.users else { return Ok(writers) };
         let counts: HashMap<&str, usize> = writers.iter().map(|(name, own)| (name.as_str(), own.y.len())).collect();
         if let Some(name) = users.iter().find(|name| !counts.contains_key(name.as_str())) {
@@ -125,7 +125,7 @@ impl LeafFile {
         }
         let Some(samples) = self.num_samples else { return Ok(writers) };
         if samples.len() != users.len() {
-            return Err(format!("num_samples has {} numbers for {} users", samples.len(), users.len()));
+            return Err(format!("num_samples has {} entries for {} users", samples.len(), users.len()));
         }
         match users.iter().zip(samples).find(|(name, said)| counts[name.as_str()] != *said) {
             Some((name, said)) => {
@@ -246,7 +246,7 @@ mod tests {
             let text = load("femnist", Some(dir.path())).unwrap_err().to_string();
             assert!(text.contains("a.json:") && text.contains(reason), "{text}");
         };
-        bad("{\"users\": []}", "there is no user_data");
+        bad("{\"users\": []}", "user_data is missing");
         bad("{\"user_data\": {\"w\": {\"x\": [[0.5]], \"y\": [1]}}}", "an image of 1 numbers, not 784");
         bad("{\"user_data\": {\"w\": {\"x\": [], \"y\": [1]}}}", "writer 'w' has 0 images but 1 labels");
         bad("{\"user_data\": {\"w\": {\"x\": [], \"y\": [62]}}}", "label 62: expected 0 to 61");

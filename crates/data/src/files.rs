@@ -28,7 +28,7 @@ pub(crate) fn read_text(path: &Path, most: u64) -> Result<String, DataError> {
     Ok(text)
 }
 
-/// The lines of a file with their numbers, empty ones left out, until `each` says no.
+/// The non-empty lines of a file with their numbers, until `each` says stop.
 pub(crate) fn lines(path: &Path, mut each: impl FnMut(u64, &[u8]) -> Result<bool, DataError>) -> Result<(), DataError> {
     let (file, _) = open(path)?;
     let mut reader = BufReader::with_capacity(1 << 16, file);
@@ -54,7 +54,7 @@ pub(crate) fn lines(path: &Path, mut each: impl FnMut(u64, &[u8]) -> Result<bool
 
 /// A line as text.
 pub(crate) fn utf8(line: &[u8]) -> Result<&str, String> {
-    std::str::from_utf8(line).map_err(|error| format!("not UTF-8 from byte {} of the line on", error.valid_up_to()))
+    std::str::from_utf8(line).map_err(|error| format!("invalid UTF-8 at byte {} of the line", error.valid_up_to()))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Reader of IDX files, the format of MNIST and Fashion-MNIST.
 //!
 //! A file is a magic number, one 32-bit big-endian count per dimension, and the bytes. It may
-//! be plain or gzip, which its first bytes tell. Memory is bounded before it is taken: by the
-//! length of a plain file, and by the greatest ratio of deflate for a compressed one.
+//! be plain or gzip, as its first bytes show. Memory is bounded before it is allocated: by the
+//! length of a plain file, and by deflate's greatest ratio for a compressed one.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::request::Request;
 
 const MAGIC_LABELS: u32 = 0x0801;
 const MAGIC_IMAGES: u32 = 0x0803;
-/// No set of this format comes near; a greater count is a damaged header.
+/// No set of this format comes near this; a greater count means a damaged header.
 const LARGEST_COUNT: u32 = 1_000_000;
 /// Deflate cannot expand by more than this.
 const DEFLATE_RATIO: u64 = 1032;

@@ -1,7 +1,7 @@
-//! Data sets, readers of their official files and of files that people bring, and partitions over clients.
+//! Data sets, readers for their official files and for the user's own files, and partitions over clients.
 //!
-//! [`catalogue::load`] gives a [`Dataset`] by name: the embedded default, or one read from a folder of official files.
-//! [`DataSource`] names these and a folder of images, CSV or JSON lines. [`partition::partition`] splits training labels over
+//! [`catalogue::load`] loads a [`Dataset`] by name: the embedded default, or one read from a folder of official files.
+//! [`DataSource`] names these and a folder of images, CSV or JSON Lines. [`partition::partition`] splits training labels over
 //! clients. Nothing here prints or opens a socket; images are decoded on all cores, and nothing else starts a thread.
 
 mod agnews;

@@ -1,13 +1,13 @@
-//! What was left out because it could not be used.
+//! What was skipped because it could not be used.
 
 use std::path::Path;
 
 use crate::error::DataError;
 
-/// What is done with a sample that cannot be used: refused, or left out and counted.
+/// What happens to a sample that cannot be used: it is rejected, or skipped and counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// Whether samples may be left out.
+    /// Whether samples may be skipped.
     pub allowed: bool,
     /// How many were.
     pub count: usize,
@@ -19,12 +19,12 @@ pub struct Skipped {
 const KEPT: usize = 5;
 
 impl Skipped {
-    /// Refuses everything that cannot be used, or leaves it out.
+    /// Rejects everything that cannot be used, or skips it.
     pub fn new(allowed: bool) -> Self {
         Self { allowed, ..Self::default() }
     }
 
-    /// Counts a sample that cannot be used, or gives the error to stop with.
+    /// Counts a sample that cannot be used, or returns the error to stop with.
     pub(crate) fn bad(&mut self, path: &Path, line: Option<u64>, reason: impl Into<String>) -> Result<(), DataError> {
         let (path, reason) = (path.to_path_buf(), reason.into());
         if !self.allowed {
@@ -37,11 +37,11 @@ impl Skipped {
         Ok(())
     }
 
-    /// The same in words, if there is something to say.
+    /// The same as text, if anything was skipped.
     pub fn note(&self) -> Option<String> {
         let more = self.count.checked_sub(self.first.len())?;
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        (self.count > 0).then(|| format!("{} left out: {}{more}", self.count, self.first.join("; ")))
+        (self.count > 0).then(|| format!("{} skipped: {}{more}", self.count, self.first.join("; ")))
     }
 }
 
@@ -58,6 +58,6 @@ mod tests {
         let mut lax = Skipped::new(true);
         (1..=7).for_each(|line| lax.bad(Path::new("a.csv"), Some(line), "no label").unwrap());
         let note = lax.note().unwrap();
-        assert!(note.starts_with("7 left out: a.csv:1: no label; ") && note.ends_with("; and 2 more"), "{note}");
+        assert!(note.starts_with("7 skipped: a.csv:1: no label; ") && note.ends_with("; and 2 more"), "{note}");
     }
 }

@@ -1,4 +1,4 @@
-//! Where data come from: the catalogue, or files that people bring.
+//! Where data come from: the catalogue, or the user's own files.
 
 use std::path::PathBuf;
 
@@ -11,12 +11,12 @@ use crate::folder::{self, Folder};
 use crate::skipped::Skipped;
 use crate::table::{self, TableFormat, TableSource};
 
-/// The data set: one of the catalogue (`fedelity data list`), or your own as `folder`, `csv` or `jsonl`.
+/// The data set: one from the catalogue (`fedelity data list`), or your own data as `folder`, `csv` or `jsonl`.
 #[keys(tag = "name", default = "fashion-mnist-mini")]
 pub enum DataSource {
     /// A folder of images.
     Folder(Folder),
-    /// Comma-separated values with a line of column names; tabs in a file that ends in `.tsv`.
+    /// Comma-separated values with column names in the first line; tab-separated if the file name ends in `.tsv`.
     Csv(TableSource),
     /// One JSON object per line.
     Jsonl(TableSource),
@@ -25,12 +25,12 @@ pub enum DataSource {
     Named(NamedSource),
 }
 
-/// A data set of the catalogue, and where it is.
+/// A data set from the catalogue, and where it is.
 #[keys]
 pub struct NamedSource {
     /// The data set.
     pub name: SetName,
-    /// The folder of its official files: `fedelity data fetch`. The embedded set needs none.
+    /// The folder with its official files; `fedelity data fetch` downloads them. The embedded set needs none.
     #[key(what = "the path of a folder")]
     pub dir: Option<PathBuf>,
     /// Height and width to scale images to, for sets that are read from image files.
@@ -39,7 +39,7 @@ pub struct NamedSource {
 }
 
 impl DataSource {
-    /// The names of what people bring, beside those of the catalogue.
+    /// The names for the user's own data, besides those of the catalogue.
     pub const OWN: [&str; 3] = ["folder", TableFormat::Csv.name(), TableFormat::Jsonl.name()];
 
     /// The set of the catalogue, if it is one.
@@ -65,8 +65,8 @@ impl DataSource {
         name == Self::OWN[0] || SetName::from_name(name).is_some_and(|set| set.entry().scaled)
     }
 
-    /// Reads the data. What cannot be used is refused or left out, as `skipped` says; data with nothing to test on are
-    /// refused.
+    /// Reads the data. What cannot be used is rejected or skipped, as `skipped` says; data without test samples are
+    /// rejected.
     pub fn load(&self, skipped: &mut Skipped) -> Result<Dataset, DataError> {
         let dataset = match self {
             Self::Named(set) => return set.name.entry().load(set.dir.as_deref(), set.size, skipped),
@@ -83,8 +83,8 @@ impl DataSource {
             Self::Named(_) => return Ok(dataset),
         };
         let reason = format!(
-            "there is nothing to test on: a class needs two samples to give one, and none of {} has; add samples or \
-             give {key}",
+            "there are no test samples: a class needs two samples to spare one, and none of {} has two; add samples or \
+             {key}",
             dataset.classes.len()
         );
         Err(DataError::unusable(&path, None, reason))
@@ -111,10 +111,10 @@ mod tests {
         fs::write(&train, "label,x\na,1\nb,2\n").unwrap();
         let text = table(None).unwrap_err().to_string();
         assert!(
-            text.contains("train.csv: there is nothing to test on: a class needs two samples to give one"),
+            text.contains("train.csv: there are no test samples: a class needs two samples to spare one"),
             "{text}"
         );
-        assert!(text.ends_with("none of 2 has; add samples or give data.test"), "{text}");
+        assert!(text.ends_with("none of 2 has two; add samples or data.test"), "{text}");
         // One class with two samples is enough; the other is not tested, which is said.
         fs::write(&train, "label,x\na,1\nb,2\nb,3\n").unwrap();
         let set = table(None).unwrap();
@@ -125,7 +125,7 @@ mod tests {
         let test = dir.path().join("test.csv");
         fs::write(&test, "label,x\n").unwrap();
         let text = table(Some(test)).unwrap_err().to_string();
-        assert!(text.ends_with("test.csv: there is no row that can be used"), "{text}");
+        assert!(text.ends_with("test.csv: no row can be used"), "{text}");
     }
 
     #[test]
@@ -141,12 +141,12 @@ mod tests {
             DataSource::Folder(folder).load(&mut Skipped::default()).unwrap_err().to_string()
         };
         let text = folder(dir.path().to_path_buf());
-        assert!(text.ends_with("none of 2 has; add samples or give folders train and test"), "{text}");
+        assert!(text.ends_with("none of 2 has two; add samples or folders train and test"), "{text}");
         // A test folder without images.
         let divided = tempfile::tempdir().unwrap();
         fs::create_dir(divided.path().join("test")).unwrap();
         fs::rename(dir.path(), divided.path().join("train")).unwrap();
         let text = folder(divided.path().to_path_buf());
-        assert!(text.ends_with("test: there is no PNG or JPEG image in folders of classes"), "{text}");
+        assert!(text.ends_with("test: no PNG or JPEG images in class folders"), "{text}");
     }
 }

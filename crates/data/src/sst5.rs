@@ -12,7 +12,7 @@ use crate::skipped::Skipped;
 
 const CLASSES: [&str; 5] = ["very negative", "negative", "neutral", "positive", "very positive"];
 
-/// Reads SST-5 from `dir/sst5/trees` or `dir`. What cannot be used is refused or left out, as `skipped` says.
+/// Reads SST-5 from `dir/sst5/trees` or `dir`. What cannot be used is rejected or skipped, as `skipped` says.
 pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {
     let paths = request.files(|name| vec![name.to_string()])?;
     let (train, test) = (read_split(&paths[0], request.skipped)?, read_split(&paths[1], request.skipped)?);
@@ -52,14 +52,14 @@ fn tree(text: &str) -> Result<(u16, String), String> {
                 rest = &rest[end..];
             }
             ')' => {
-                depth = depth.checked_sub(1).ok_or("a bracket too many is closed")?;
+                depth = depth.checked_sub(1).ok_or("there is one closing bracket too many")?;
                 rest = &rest[1..];
             }
             ' ' => rest = &rest[1..],
             _ => {
                 let end = rest.find([' ', '(', ')']).unwrap_or(rest.len());
                 if depth == 0 {
-                    return Err(format!("'{}' stands outside the tree", &rest[..end]));
+                    return Err(format!("'{}' is outside the tree", &rest[..end]));
                 }
                 words.push(match &rest[..end] {
                     "-LRB-" => "(".to_string(),
@@ -73,7 +73,7 @@ fn tree(text: &str) -> Result<(u16, String), String> {
     match root {
         Some(label) if depth == 0 && !words.is_empty() => Ok((label, words.join(" "))),
         Some(_) if depth > 0 => Err(format!("{depth} brackets are not closed")),
-        _ => Err("there is no word".to_string()),
+        _ => Err("the tree has no words".to_string()),
     }
 }
 
@@ -90,10 +90,10 @@ mod tests {
         for (text, reason) in [
             ("(5 (2 x))", "label '5': expected 0 to 4"),
             ("(3 (2 x)", "1 brackets are not closed"),
-            ("(3 (2 x)))", "a bracket too many is closed"),
+            ("(3 (2 x)))", "there is one closing bracket too many"),
             ("(3 (2 x)) (1 y)", "two trees in one line"),
-            ("x", "'x' stands outside the tree"),
-            ("(3 (2 ))", "there is no word"),
+            ("x", "'x' is outside the tree"),
+            ("(3 (2 ))", "the tree has no words"),
         ] {
             assert_eq!(tree(text).unwrap_err(), reason);
         }
@@ -117,6 +117,6 @@ mod tests {
             (1, 1)
         );
         fs::write(folder.join("test.txt"), b"(2 \xff)\n").unwrap();
-        assert!(strict().unwrap_err().to_string().contains("test.txt:1: not UTF-8 from byte 3 of the line on; --skip"));
+        assert!(strict().unwrap_err().to_string().contains("test.txt:1: invalid UTF-8 at byte 3 of the line; --skip"));
     }
 }

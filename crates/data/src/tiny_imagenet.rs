@@ -29,7 +29,7 @@ pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {
     ids.sort();
     ids.dedup();
     if ids.is_empty() {
-        return Err(DataError::unusable(&root.join("wnids.txt"), None, "there is no class"));
+        return Err(DataError::unusable(&root.join("wnids.txt"), None, "the file lists no class"));
     }
     let before = request.skipped.count;
     let skipped = &mut *request.skipped;
@@ -61,7 +61,7 @@ fn test(root: &Path, ids: &[String], skipped: &mut Skipped) -> Result<Listing, D
         // The name, the class and a box.
         let mut fields = line.split('\t');
         let (Some(name), Some(id)) = (fields.next(), fields.next()) else {
-            return Err(DataError::unusable(&path, Some(number), "expected a name and a class with tabs between"));
+            return Err(DataError::unusable(&path, Some(number), "expected a name and a class, separated by a tab"));
         };
         let Ok(label) = ids.binary_search_by(|known| known.as_str().cmp(id)) else {
             return Err(DataError::unusable(&path, Some(number), format!("class '{id}' is not in wnids.txt")));
@@ -78,7 +78,7 @@ fn test(root: &Path, ids: &[String], skipped: &mut Skipped) -> Result<Listing, D
         nameless.extend((!named.contains(&image)).then_some(image))
     })?;
     for image in nameless {
-        skipped.bad(&image, None, "there is no line for it in val_annotations.txt")?;
+        skipped.bad(&image, None, "the image is not listed in val_annotations.txt")?;
     }
     Ok(listing)
 }

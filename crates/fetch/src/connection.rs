@@ -1,4 +1,4 @@
-//! How servers are spoken to.
+//! Connections to servers.
 
 use std::env;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::FetchError;
 /// Names a file of certificates to trust, as it does for OpenSSL.
 const CERTIFICATES: &str = "SSL_CERT_FILE";
 
-/// An agent that gives a silent server up. It goes through the proxy that `HTTPS_PROXY` or `HTTP_PROXY` names.
+/// An agent that gives up on a silent server. It uses the proxy named by `HTTPS_PROXY` or `HTTP_PROXY`.
 pub(crate) fn agent(stall: Duration) -> Result<Agent, FetchError> {
     let mut tls = TlsConfig::builder();
     if let Some(path) = env::var_os(CERTIFICATES).filter(|path| !path.is_empty()).map(PathBuf::from) {
@@ -23,7 +23,7 @@ pub(crate) fn agent(stall: Duration) -> Result<Agent, FetchError> {
             .filter_map(|item| if let Ok(PemItem::Certificate(one)) = item { Some(one) } else { None })
             .collect();
         if found.is_empty() {
-            return Err(FetchError::Certificates { reason: "no certificate in PEM form is in it".to_string(), path });
+            return Err(FetchError::Certificates { reason: "the file contains no PEM certificate".to_string(), path });
         }
         tls = tls.root_certs(RootCerts::new_with_certs(&found));
     }

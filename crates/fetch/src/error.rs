@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// The server was not reached, or was lost and not reached again.
+    /// The server could not be reached, or the connection was lost for good.
     #[error("cannot get {url}: {reason}")]
     Unreachable { url: String, reason: String },
-    /// The server says no.
-    #[error("cannot get {url}: the server answers {status}")]
+    /// The server refused.
+    #[error("cannot get {url}: the server responded with status {status}")]
     Status { url: String, status: u16 },
     /// A folder of this machine does not have it.
     #[error("cannot get {}: {reason}", path.display())]
@@ -19,29 +19,29 @@ pub enum FetchError {
     /// The file is longer or shorter than the published one.
     #[error("{url}: expected {expected} bytes, found {found}")]
     Length { url: String, expected: u64, found: u64 },
-    /// The file, whose length is not known, is longer than any that is taken.
+    /// A file of unknown length is longer than allowed.
     #[error("{url}: expected at most {most} bytes, found {found}")]
     TooLong { url: String, most: u64, found: u64 },
     /// The content is not the published one.
-    #[error("{what}: expected {kind} {expected}, found {found}; what was downloaded is removed")]
+    #[error("{what}: expected {kind} {expected}, found {found}; the download was removed")]
     Checksum { what: String, kind: &'static str, expected: String, found: String },
     /// There is no checksum, but this cannot be the published file.
-    #[error("{what} {reason}; what was downloaded is removed")]
+    #[error("{what} {reason}; the download was removed")]
     NotData { what: String, reason: &'static str },
-    /// The archive is damaged, or does what no archive of data does.
-    #[error("{}: {reason}; nothing of it is kept", path.display())]
+    /// The archive is damaged or malicious.
+    #[error("{}: {reason}; nothing was unpacked", path.display())]
     Archive { path: PathBuf, reason: String },
-    /// The certificates to trust cannot be had.
+    /// The certificates to trust cannot be read.
     #[error("SSL_CERT_FILE={}: {reason}", path.display())]
     Certificates { path: PathBuf, reason: String },
     /// The system refused something.
     #[error("cannot {action} {}: {source}", path.display())]
     Io { action: &'static str, source: io::Error, path: PathBuf },
     /// There is something else where the data set should go.
-    #[error("{} exists already and is not what was published: {reason}; move it away to fetch it again", path.display())]
+    #[error("{} already exists and is not what was published: {reason}; move it away to fetch it again", path.display())]
     InTheWay { path: PathBuf, reason: String },
     /// The data set cannot be downloaded.
-    #[error("data set '{name}' cannot simply be downloaded: {how}")]
+    #[error("data set '{name}' cannot be downloaded automatically: {how}")]
     ByHand { name: &'static str, how: String },
 }
 

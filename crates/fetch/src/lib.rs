@@ -1,7 +1,7 @@
-//! Downloads data sets: resumed after a cut, checked by their checksums, unpacked without leaving their folder, and
-//! moved into place whole.
+//! Downloads data sets: resumes interrupted downloads, verifies checksums, unpacks archives without leaving their folder,
+//! and moves complete data sets into place.
 //!
-//! [`fetch`] does it all and tells what it does through a callback. Nothing here prints.
+//! [`fetch`] does it all and reports progress through a callback. Nothing here prints.
 
 mod check;
 mod connection;

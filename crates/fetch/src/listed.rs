@@ -8,11 +8,11 @@ use fedelity_data::catalogue::CatalogueEntry;
 
 /// Bytes of a file that are looked at.
 const START: u64 = 1 << 10;
-/// What is said of a page in place of a file.
+/// The message for a page in place of a file.
 pub(crate) const PAGE: &str = "is an HTML page";
 const IMAGES: [&str; 3] = ["png", "jpg", "jpeg"];
 
-/// The first thing that is missing or cannot be data, in words.
+/// The first thing that is missing or cannot be data, as text.
 pub(crate) fn lack(entry: &CatalogueEntry, root: &Path) -> Option<String> {
     entry.files.iter().find_map(|name| match name.split_once("/<class>/") {
         Some((part, _)) => classes(root, part, entry.classes),

@@ -23,8 +23,8 @@ pub enum Fetched {
     New(PathBuf),
 }
 
-/// Downloads a data set into its folder below `dir`, from the first of its official addresses that gives it. `mirror`
-/// takes their place: the address of a folder on a server, or a folder of this machine.
+/// Downloads a data set into its folder in `dir`, from the first of its official addresses that works. `mirror` replaces
+/// them: the address of a folder on a server, or a local folder.
 pub fn fetch(
     entry: &CatalogueEntry,
     dir: &Path,
@@ -38,13 +38,13 @@ pub fn fetch(
         return Err(FetchError::ByHand { name: entry.name, how: by_hand(entry, dir) });
     }
     let set = Set { entry, dir, home: &home, mirror, patience };
-    // A folder that cannot be written to is no hindrance if all is there.
+    // A read-only folder is fine if everything is there.
     if !set.is_underway() && set.is_there(event)? {
         return Ok(Fetched::WasThere(home));
     }
     fs::create_dir_all(dir).map_err(FetchError::io("create", dir))?;
     let _lock = Lock::take(&set.hidden("lock"), entry.name, event)?;
-    // The lock is this process's: who began to unpack was ended.
+    // This process has the lock, so whoever began to unpack was killed.
     drop(Aside(set.hidden("unpack")));
     if set.is_there(event)? {
         entry.download.files.iter().try_for_each(|remote| remove(&set.part(remote)))?;
@@ -63,21 +63,21 @@ pub fn fetch(
 
 /// What to do without a network: which files to get, and where to put them.
 pub fn by_hand(entry: &CatalogueEntry, dir: &Path) -> String {
-    let Some(folder) = entry.folder else { return format!("{} is part of the program", entry.name) };
+    let Some(folder) = entry.folder else { return format!("{} is built into the program", entry.name) };
     let home = dir.join(folder);
     if let Some(how) = entry.download.by_hand {
         return format!("{how}: {}", home.display());
     }
-    let mut lines = vec!["Without a network, on a machine that has one, download".to_string()];
+    let mut lines = vec!["If this machine has no network access, download on another machine".to_string()];
     for remote in entry.download.files {
         for (start, address) in ["  "].into_iter().chain(iter::repeat("  or ")).zip(addresses(entry, remote)) {
             let name = if address.ends_with(remote.name) { String::new() } else { format!(" as {}", remote.name) };
             lines.push(format!("{start}{address}{name}"));
         }
     }
-    lines.push("and bring it here in a folder FOLDER; then this checks it and puts it into place:".to_string());
+    lines.push("and copy it into a folder FOLDER here. Then verify and install it:".to_string());
     lines.push(format!("  fedelity data fetch {} --mirror FOLDER --data-dir {}", entry.name, quoted(dir)));
-    lines.push(format!("Or put the files themselves into {}:", home.display()));
+    lines.push(format!("Or copy the files themselves into {}:", home.display()));
     lines.push(format!("  {}", entry.files.join(", ")));
     lines.join("\n")
 }
@@ -122,7 +122,7 @@ impl Set<'_> {
         parts.chain([self.hidden("unpack")]).chain(lock).any(|path| path.exists())
     }
 
-    /// A place beside the data that is gone in the end.
+    /// A temporary path next to the data.
     fn hidden(&self, end: &str) -> PathBuf {
         self.dir.join(format!(".{}.{end}", self.entry.name))
     }
@@ -175,7 +175,7 @@ impl Set<'_> {
     ) -> Result<(), FetchError> {
         let is_page = listed::unlike_data(part).is_ok_and(|reason| reason == Some(listed::PAGE));
         if is_page || remote.form == RemoteForm::File && !self.is_checked(remote) {
-            // A page is no part of a file, and without a checksum nothing would tell that parts do not belong together.
+            // A page is not part of a file, and without a checksum nothing would show that parts do not belong together.
             remove(part)?;
         }
         let (name, expected) = (remote.name, remote.bytes);
@@ -265,7 +265,7 @@ impl Set<'_> {
         }
         let root = inside.map_or_else(|| aside.0.clone(), |inside| aside.0.join(inside));
         if !root.is_dir() {
-            let reason = format!("there is no folder '{}' in it", inside.unwrap_or_default());
+            let reason = format!("the archive has no folder '{}'", inside.unwrap_or_default());
             return Err(FetchError::Archive { path: archive.to_path_buf(), reason });
         }
         if let Some(reason) = listed::lack(self.entry, &root) {
@@ -276,7 +276,7 @@ impl Set<'_> {
             fs::create_dir_all(parent).map_err(FetchError::io("create", parent))?;
         }
         if self.home.exists() {
-            // It is empty, or it stays. Not everywhere can a folder take the place of another.
+            // It is empty, or it stays. Not every system can replace a folder by renaming.
             fs::remove_dir(self.home).map_err(FetchError::io("replace", self.home))?;
         }
         fs::rename(&root, self.home).map_err(FetchError::io("move into place", self.home))
@@ -292,7 +292,7 @@ impl Set<'_> {
     }
 }
 
-/// A folder beside the data that is removed in the end, whatever happens.
+/// A folder next to the data that is always removed in the end.
 struct Aside(PathBuf);
 
 impl Drop for Aside {

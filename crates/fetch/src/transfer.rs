@@ -15,19 +15,19 @@ use crate::{FetchError, connection};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A file is being downloaded: this many bytes are there, of so many if that is known.
+    /// A file is being downloaded: bytes so far, and the total if it is known.
     Bytes { name: String, have: u64, total: Option<u64> },
     /// The connection was lost; another attempt follows.
     Again { reason: String },
-    /// An address did not give the file; the next one is tried.
+    /// An address failed; the next one is tried.
     Elsewhere { reason: String, url: String },
     /// A file or its content is being checked.
     Checking { name: String },
     /// There is no checksum to check this file with.
     Unchecked { name: String },
-    /// The folder of the data set is there, but nothing is in it; it is fetched.
+    /// The folder of the data set exists but is empty; the set is fetched.
     Incomplete { path: PathBuf, missing: String },
-    /// Another process fetches this data set; it is waited for.
+    /// Waiting for another process that is fetching this data set.
     Waiting { name: String },
     /// An archive is being unpacked.
     Unpacking { name: String },
@@ -36,9 +36,9 @@ pub enum Event {
 /// How long to wait and how often to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Without a byte for this long, the connection is given up.
+    /// A connection that receives nothing for this long is given up.
     pub stall: Duration,
-    /// Attempts in a row that bring nothing, before it is given up.
+    /// Consecutive attempts without progress before giving up.
     pub attempts: usize,
     /// The pause before the second attempt; it doubles with each one.
     pub pause: Duration,
@@ -99,7 +99,7 @@ impl Transfer<'_> {
             None => FileHome::Server(connection::agent(self.patience.stall)?),
         };
         let (mut fruitless, mut pause) = (0, self.patience.pause);
-        // The most that there ever was: a server that starts over again and again brings nothing.
+        // The most bytes so far: a server that keeps starting over makes no progress.
         let mut most = self.have();
         loop {
             match self.attempt(&source, event)? {
@@ -134,11 +134,11 @@ impl Transfer<'_> {
             }
             416 if have > 0 => {
                 self.remove()?;
-                let reason = "what was there was not a part of this file; it starts again".to_string();
+                let reason = "the partial download does not belong to this file; starting over".to_string();
                 return Ok(Attempt::Lost(reason));
             }
             408 | 425 | 429 | 500..=599 => {
-                let reason = format!("the server answers {}", answer.status);
+                let reason = format!("the server responded with status {}", answer.status);
                 return Ok(Attempt::Lost(reason));
             }
             status => return Err(FetchError::Status { url: self.url.clone(), status }),
@@ -151,7 +151,7 @@ impl Transfer<'_> {
         }
         let start = if answer.start == have { have } else { 0 };
         if answer.start != start {
-            let reason = format!("asked for bytes from {have} on, the server sends those from {}", answer.start);
+            let reason = format!("requested bytes from {have} on, but the server sent those from {} on", answer.start);
             return Ok(Attempt::Lost(reason));
         }
         self.write(start, &answer, most, event)
@@ -181,7 +181,7 @@ impl Transfer<'_> {
                 }
                 Ok(Err(reason)) => return lost(reason),
                 Err(RecvTimeoutError::Timeout) => {
-                    return lost(format!("nothing came for {} s", self.patience.stall.as_secs_f64()));
+                    return lost(format!("no data received for {} s", self.patience.stall.as_secs_f64()));
                 }
                 // The end.
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -190,7 +190,7 @@ impl Transfer<'_> {
         file.sync_all().map_err(&failed)?;
         match answer.total.or(self.expected) {
             Some(total) if at < total => {
-                let reason = format!("the connection was cut at byte {at} of {total}");
+                let reason = format!("the connection was lost at byte {at} of {total}");
                 Ok(Attempt::Lost(reason))
             }
             _ => Ok(Attempt::Whole),
@@ -221,7 +221,7 @@ impl Transfer<'_> {
     }
 }
 
-/// Asks for a file from this byte. The body is read by a thread of its own, so that a silent server can be left.
+/// Requests a file from this byte on. A separate thread reads the body, so that a silent server can be abandoned.
 fn ask(source: &FileHome, url: &str, from: u64) -> Result<Answer, String> {
     let agent = match source {
         FileHome::Folder(path) => return read_file(path, from),
@@ -240,8 +240,8 @@ fn ask(source: &FileHome, url: &str, from: u64) -> Result<Answer, String> {
     let total_of = |range: &String| range.rsplit('/').next().and_then(|total| total.trim().parse().ok());
     let start_of = |range: &String| range.trim().strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok();
     let (start, total) = match (status, &range) {
-        (206, Some(range)) => (start_of(range).ok_or("an answer without a range")?, total_of(range)),
-        (206, None) => return Err("the server sends a part and does not say which".to_string()),
+        (206, Some(range)) => (start_of(range).ok_or("a partial response with an invalid range")?, total_of(range)),
+        (206, None) => return Err("a partial response without a range".to_string()),
         (416, Some(range)) => (0, total_of(range)),
         _ => (0, length),
     };
@@ -262,8 +262,8 @@ fn look(path: &Path) -> Result<(), FetchError> {
         _ if !matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Err(FetchError::io("open", &path)(source));
         }
-        Some(folder) if !folder.is_dir() => format!("there is no folder {}", folder.display()),
-        _ => "there is no such file".to_string(),
+        Some(folder) if !folder.is_dir() => format!("no such folder: {}", folder.display()),
+        _ => "no such file".to_string(),
     };
     Err(FetchError::NotHere { path, reason })
 }
@@ -278,7 +278,7 @@ fn read_file(path: &Path, from: u64) -> Result<Answer, String> {
     Ok(Answer { status: 206, start: from, total: Some(length), blocks: blocks(file) })
 }
 
-/// Blocks of a body, read by a thread of its own.
+/// Blocks of a body, read by a separate thread.
 fn blocks(mut body: impl Read + Send + 'static) -> Receiver<Result<Vec<u8>, String>> {
     let (sender, receiver) = sync_channel(WAITING);
     thread::spawn(move || {
@@ -292,7 +292,7 @@ fn blocks(mut body: impl Read + Send + 'static) -> Receiver<Result<Vec<u8>, Stri
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
                 Err(error) => {
-                    // Nobody listens any more.
+                    // The receiver is gone.
                     let _ = sender.send(Err(error.to_string()));
                     return;
                 }

@@ -1,7 +1,7 @@
 //! Unpacks archives into a folder and nowhere else.
 //!
-//! Only plain files and folders are taken. A name that leads out of the folder, a link, a device, a file that comes twice
-//! and more bytes or files than the limits allow are refused; what was unpacked before is for the caller to remove.
+//! Only plain files and folders are accepted. A name that leads out of the folder, a link, a device, a duplicate file, and
+//! more bytes or files than the limits allow are rejected; the caller removes what was unpacked before.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -12,7 +12,7 @@ use tar::EntryType;
 
 use crate::FetchError;
 
-/// What an archive may come to.
+/// How large an archive may become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of all files.
@@ -62,7 +62,7 @@ pub fn tar_gz(archive: &Path, into: &Path, limits: Limits) -> Result<(), FetchEr
     // The checksum of the compressed stream stands at its end.
     let rest = io::copy(&mut tar.into_inner().take(LONGEST_END), &mut io::sink()).map_err(damaged)?;
     if rest == LONGEST_END {
-        return Err(damaged(io::Error::other("it has bytes after its end")));
+        return Err(damaged(io::Error::other("there are bytes after its end")));
     }
     Ok(())
 }
@@ -106,7 +106,7 @@ impl Unpacked<'_> {
             .left
             .entries
             .checked_sub(1)
-            .ok_or_else(|| self.refuse(name, "is one more than an archive may have"))?;
+            .ok_or_else(|| self.refuse(name, "exceeds the allowed number of entries"))?;
         let text = name.to_str().unwrap_or("\\");
         // On another system a backslash or a colon could lead elsewhere.
         let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
@@ -124,14 +124,14 @@ impl Unpacked<'_> {
     fn file(&mut self, name: &Path, length: u64, content: &mut dyn Read) -> Result<(), FetchError> {
         let path = self.place(name)?;
         if length > self.left.bytes {
-            return Err(self.refuse(name, "is larger than an archive may be"));
+            return Err(self.refuse(name, "exceeds the allowed size"));
         }
         let failed = FetchError::io("write", &path);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(&failed)?;
         }
         let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => self.refuse(name, "comes twice"),
+            io::ErrorKind::AlreadyExists => self.refuse(name, "occurs twice"),
             _ => failed(error),
         })?;
         let mut out = BufWriter::with_capacity(1 << 16, file);
@@ -146,12 +146,12 @@ impl Unpacked<'_> {
             written += n as u64;
             // A head may say less than what comes.
             if written > self.left.bytes {
-                return Err(self.refuse(name, "is larger than an archive may be"));
+                return Err(self.refuse(name, "exceeds the allowed size"));
             }
             out.write_all(&buffer[..n]).map_err(&failed)?;
         }
         if written != length {
-            return Err(self.refuse(name, &format!("has {written} bytes, but says {length}")));
+            return Err(self.refuse(name, &format!("has {written} bytes, but its header says {length}")));
         }
         self.left.bytes -= written;
         out.flush().map_err(&failed)

@@ -443,7 +443,7 @@ fn the_catalogues() {
     assert!(answer.out.contains("McMahan"), "{}", answer.out);
     place.refuses(&["methods", "fedagv"], &["fedagv", "did you mean 'fedavg'"]);
     let answer = place.call(&["data", "list"]);
-    assert!(answer.out.contains("cifar100") && answer.out.contains("part of the program"), "{}", answer.out);
+    assert!(answer.out.contains("cifar100") && answer.out.contains("built in"), "{}", answer.out);
     let sets = place.call(&["data", "list", "--json"]).out;
     assert!(sets.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{sets}");
     let shown = place.call(&["data", "show", "fashion-mnist-mini", "--json"]).out;

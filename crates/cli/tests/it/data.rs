@@ -98,11 +98,11 @@ fn bad_rows_are_named_or_counted() {
     let text = refused(dir.path(), &args);
     assert!(text.contains("t.csv:3: no label: column 'outcome' is empty; --skip-bad"), "{text}");
     let (out, err) = done(dir.path(), &[&args[..], &["--skip-bad"]].concat());
-    assert!(err.contains("2 left out: ") && err.contains("t.csv:4: column 'age'"), "{err}");
+    assert!(err.contains("2 skipped: ") && err.contains("t.csv:4: column 'age'"), "{err}");
     assert!(out.contains("high") && out.contains("low"), "{out}");
     let (out, err) = done(dir.path(), &[&["-q"], &args[..], &["--skip-bad", "--json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert!(json["left-out"] == 2 && err.contains("2 left out: "), "{out} {err}");
+    assert!(json["left-out"] == 2 && err.contains("2 skipped: "), "{out} {err}");
     let run = ["run", "-q", "--skip-bad", "--output", "r", "--set", "data.name=csv", "--set", "data.train=t.csv"];
     let keys = ["--set", "data.label=outcome", "--set", "model.name=logistic", "--set", "partition.kind=iid"];
     let small = ["--set", "partition.clients=2", "--set", "clients.per-round=1", "--set", "rounds=1"];
@@ -124,7 +124,7 @@ fn bad_rows_are_named_or_counted() {
     assert!(text.contains("data.name = \"csv\" needs data.train"), "{text}");
     fs::write(dir.path().join("l.csv"), b"label,text\na,caf\xe9\n").unwrap();
     let text = refused(dir.path(), &["data", "show", "csv", "--set", "data.train=l.csv"]);
-    assert!(text.contains("l.csv:2: column 'text': not UTF-8 from byte 3"), "{text}");
+    assert!(text.contains("l.csv:2: column 'text': invalid UTF-8 at byte 3"), "{text}");
     // Texts are read; a model of images cannot take them.
     fs::write(dir.path().join("l.jsonl"), "{\"label\":\"a\",\"text\":\"x y\"}\n".repeat(20)).unwrap();
     done(dir.path(), &["data", "show", "jsonl", "--set", "data.train=l.jsonl"]);
@@ -184,17 +184,17 @@ name = "fedntd"
     let sheet = image::open(dir.path().join("s.png")).unwrap();
     assert!(sheet.width() > 10 * 16 && sheet.height() > 2 * 16);
     let text = refused(dir.path(), &["data", "show", "exp.toml", "--sheet", "s.png"]);
-    assert!(text.contains("exists already"), "{text}");
+    assert!(text.contains("already exists"), "{text}");
 
     fs::write(dir.path().join("photos/x/blue/bad.jpg"), b"\xff\xd8\xff\xe0 broken").unwrap();
     let text = refused(dir.path(), &["run", "exp.toml", "--output", "d"]);
     assert!(text.contains("bad.jpg: damaged JPEG: ") && text.contains("--skip-bad"), "{text}");
     assert!(!dir.path().join("d").exists());
     let (_, err) = done(dir.path(), &["run", "exp.toml", "--output", "d", "--skip-bad"]);
-    assert!(err.contains("1 left out: ") && err.contains("bad.jpg"), "{err}");
+    assert!(err.contains("1 skipped: ") && err.contains("bad.jpg"), "{err}");
     fs::remove_file(dir.path().join("photos/x/blue/bad.jpg")).unwrap();
     let text = refused(dir.path(), &["data", "show", "exp.toml", "--set", "data.layout=class"]);
-    assert!(text.contains("a folder among images: data.layout"), "{text}");
+    assert!(text.contains("unexpected folder among images: set data.layout"), "{text}");
     let text = refused(dir.path(), &["run", "exp.toml", "--set", "data.size=[0, 3]"]);
     assert!(text.contains("data.size = [0, 3]: expected [height, width]"), "{text}");
     let text = refused(dir.path(), &["run", "exp.toml", "--set", "data.augmentation=moon"]);

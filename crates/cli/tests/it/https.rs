@@ -71,7 +71,7 @@ fn a_server_is_trusted_by_its_certificate() {
     assert!(code == 2 && told.contains("invalid peer certificate"), "{told}");
 
     let (code, told) = fetch(dir.path(), &address, &file("none.pem", "no certificate"));
-    assert!(code == 2 && told.contains("none.pem: no certificate in PEM form is in it"), "{told}");
+    assert!(code == 2 && told.contains("none.pem: the file contains no PEM certificate"), "{told}");
     let (code, told) = fetch(dir.path(), &address, Path::new("nowhere.pem"));
     assert!(code == 2 && told.contains("SSL_CERT_FILE=nowhere.pem: No such file"), "{told}");
 }

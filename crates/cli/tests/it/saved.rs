@@ -171,7 +171,7 @@ fn images_are_recognised() {
     }
     let left = place.call(&["predict", "a", "bad.png", "1.png", "none.png", "--json", "--skip-bad"]);
     assert_eq!((left.code, left.out.lines().count()), (0, 1), "{}", left.err);
-    assert!(left.err.contains("2 left out: bad.png: damaged PNG"), "{}", left.err);
+    assert!(left.err.contains("2 skipped: bad.png: damaged PNG"), "{}", left.err);
     place.refuses(&["predict", "a"], &["FILES", "at least one"]);
     place.refuses(&["predict", "a", "0.png", "--top", "0"], &["--top 0"]);
     place.refuses(&["predict", "a", "--text", "shoe"], &["--text", "images of 1x28x28"]);

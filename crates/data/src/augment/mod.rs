@@ -1,9 +1,9 @@
-//! Random changes of training images: crop, flip, rotation, Cutout.
+//! Augmentation of training images: crop, flip, rotation, Cutout.
 //!
-//! A [`View`] is drawn from a random stream and says all that is random about one look at an image; [`Augmenter::apply`]
-//! makes the image of a view. Changes come in the order of the published recipes, on bytes and before normalisation:
-//! crop, flip, rotation. Cutout comes after normalisation and sets numbers to 0, which no byte may stand for, so it is
-//! left to who normalises: [`View::hole`] says where.
+//! A [`View`] is drawn from a random stream and holds everything random about one view of an image;
+//! [`Augmenter::apply`] makes the image of a view. Changes follow the order of the published recipes, on bytes and before
+//! normalisation: crop, flip, rotation. Cutout comes after normalisation and sets numbers to 0, which may not correspond
+//! to any byte, so it is left to the code that normalises: [`View::hole`] says where.
 
 mod recipe;
 
@@ -16,33 +16,33 @@ use crate::dataset::ImageShape;
 
 pub use recipe::{Recipe, Treatment};
 
-/// What is outside an image that is moved.
+/// What lies outside a shifted image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Choice)]
 pub enum Padding {
     /// Black.
     #[default]
     Zero,
-    /// The image in a mirror, its edge not repeated.
+    /// The mirrored image, without repeating its edge.
     Reflect,
 }
 
-/// Which random changes are made.
+/// Which random changes to make.
 #[keys]
 #[derive(Copy)]
 pub struct Augmentation {
-    /// The image is moved by up to this many pixels in each direction.
+    /// Shift the image by up to this many pixels in each direction.
     #[key(default = 0)]
     pub crop: usize,
-    /// What comes in from outside.
+    /// What fills the border of a shifted image.
     #[key(default = "zero")]
     pub padding: Padding,
-    /// Left and right are swapped half of the time.
+    /// Flip the image horizontally half of the time.
     #[key(default = false)]
     pub flip: bool,
-    /// The image is rotated by up to this many degrees either way, with the nearest pixel and black outside.
+    /// Rotate the image by up to this many degrees either way, with nearest-pixel sampling and black outside.
     #[key(default = 0.0, min = 0, max = 180)]
     pub rotation: f32,
-    /// The side of a square of zeros, after normalisation. Its centre is anywhere in the image.
+    /// Side of a square of zeros (Cutout), after normalisation, centred anywhere in the image.
     #[key(default = 0)]
     pub cutout: usize,
 }
@@ -55,7 +55,7 @@ impl Augmentation {
         self.crop == 0 && !self.flip && self.rotation == 0.0 && self.cutout == 0
     }
 
-    /// Why images of this shape cannot be changed so, if they cannot.
+    /// Why images of this shape cannot be changed like this, if they cannot.
     pub fn check(&self, shape: ImageShape) -> Result<(), String> {
         let least = shape.height.min(shape.width);
         if self.crop >= least {
@@ -76,7 +76,7 @@ impl Augmentation {
         Ok(())
     }
 
-    /// One random look at an image of this shape.
+    /// A random view of an image of this shape.
     pub fn view(&self, shape: ImageShape, rng: &mut impl Rng) -> View {
         let mut below = |bound: usize| ((u64::from(rng.next_u32()) * bound as u64) >> 32) as usize;
         let mut view = View::default();
@@ -100,7 +100,7 @@ impl Augmentation {
     }
 }
 
-/// All that is random about one look at an image.
+/// Everything random about one view of an image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
     /// Rows that the window is moved down.
@@ -109,7 +109,7 @@ pub struct View {
     pub right: isize,
     /// Whether left and right are swapped.
     pub flip: bool,
-    /// Degrees of rotation against the clock.
+    /// Degrees of anticlockwise rotation.
     pub degrees: f64,
     /// Rows and columns that are 0 after normalisation.
     pub hole: Option<(Range<usize>, Range<usize>)>,

@@ -6,10 +6,10 @@ use super::{Augmentation, Padding};
 use crate::catalogue::SetName;
 use crate::dataset::Normalisation;
 
-/// The code base whose changes of images are made, each as in its published code.
+/// The published code base whose augmentation is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum Recipe {
-    /// Nothing is changed, and the normalisation is that of the data set.
+    /// No changes, and the data set's own normalisation.
     None,
     /// Li et al. 2021.
     Moon,
@@ -25,7 +25,7 @@ pub enum Recipe {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Treatment {
     pub augmentation: Augmentation,
-    /// How inputs are normalised, if otherwise than by the data set's own numbers.
+    /// How inputs are normalised, if not by the data set's own numbers.
     pub normalisation: Option<Normalisation>,
     /// Height and width that images are scaled to, if they are.
     pub size: Option<(usize, usize)>,
@@ -69,10 +69,10 @@ const TREATMENTS: [(Recipe, SetName, Augmentation, Numbers); 17] = [
 ];
 
 impl Recipe {
-    /// What the code base does with a data set; none if it does not know the set. Only [`Recipe::None`] is for data that
-    /// are not of the catalogue.
+    /// What the code base does with a data set; none if it does not know the set. Only [`Recipe::None`] is for data
+    /// outside the catalogue.
     pub fn of(self, set: Option<SetName>) -> Option<Treatment> {
-        // FedGKD reads texts as they are.
+        // FedGKD reads texts unchanged.
         let texts = self == Self::Fedgkd && set.is_some_and(|set| set.entry().shape.image().is_none());
         if self == Self::None || texts {
             return Some(Treatment::default());

@@ -1,4 +1,4 @@
-//! Images that people bring: one folder per class, PNG or JPEG.
+//! The user's own images: one folder per class, PNG or JPEG.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use crate::error::DataError;
 use crate::partition::hold_out;
 use crate::skipped::Skipped;
 
-/// What the levels of folders mean.
+/// What the folder levels mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Choice)]
 pub enum FolderLayout {
     /// `class/image`.
@@ -37,19 +37,19 @@ pub enum Colour {
 /// A folder of images and how they are read.
 #[keys]
 pub struct Folder {
-    /// The folder. With `train` and `test` in it, these are the splits; otherwise a part is kept for testing.
+    /// The folder. If it has `train` and `test`, these are the splits; otherwise some images are kept for testing.
     #[key(what = "the path of a folder")]
     pub path: PathBuf,
-    /// What the levels of folders mean: `class`, a folder per class; with `key`, also one per writer, user or site.
+    /// What the folder levels mean: `class`, one folder per class; with `key`, also one per writer, user or site.
     #[key(default = "class")]
     pub layout: FolderLayout,
-    /// Height and width to scale to. Without it all images must have one size.
+    /// Height and width to scale to. Without it, all images must have the same size.
     #[key(min = 1, max = 4096, what = "[height, width], each 1 to 4096")]
     pub size: Option<(usize, usize)>,
     /// Three channels or one.
     #[key(default = "rgb")]
     pub colour: Colour,
-    /// The share of each class that is kept for testing where there is no `test` folder.
+    /// The share of each class that is kept for testing if there is no `test` folder.
     #[key(default = 0.2, above = 0, below = 1)]
     pub test_fraction: f64,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Listing {
     pub(crate) keys: Option<NaturalKeys>,
 }
 
-/// Reads a folder of images. What cannot be used is refused or left out, as `skipped` says.
+/// Reads a folder of images. What cannot be used is rejected or skipped, as `skipped` says.
 pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, DataError> {
     let dir = &folder.path;
     let (train_dir, test_dir) = (dir.join("train"), dir.join("test"));
@@ -73,7 +73,7 @@ pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, DataError
     let test = if divided { Some(list(&test_dir, folder.layout, Some(&classes), skipped)?.0) } else { None };
     for (dir, listing) in [(root, Some(&train)), (&test_dir, test.as_ref())] {
         if listing.is_some_and(|listing| listing.paths.is_empty()) {
-            return Err(unusable(dir, "there is no PNG or JPEG image in folders of classes"));
+            return Err(unusable(dir, "no PNG or JPEG images in class folders"));
         }
     }
     let form = ImageForm { size: folder.size, grey: folder.colour == Colour::Grey };
@@ -83,7 +83,7 @@ pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, DataError
     let Cached { shape, mut splits } = cached;
     let test = (splits.len() > 1).then(|| splits.pop()).flatten();
     if test.as_ref().is_some_and(Split::is_empty) {
-        return Err(unusable(&test_dir, "there is nothing to test on: no image can be used"));
+        return Err(unusable(&test_dir, "there are no test samples: no image can be used"));
     }
     let train = splits.pop().unwrap_or_default();
     let (train, test) = match test {
@@ -96,7 +96,7 @@ pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, DataError
     let counts = train.label_counts(classes.len());
     if let Some(class) = counts.iter().position(|&count| count == 0) {
         // Only left-out images can empty a class that had some.
-        return Err(unusable(root, &format!("class '{}' has no image that can be used", classes.swap_remove(class))));
+        return Err(unusable(root, &format!("class '{}' has no usable image", classes.swap_remove(class))));
     }
     Ok(Dataset {
         name: "folder".to_string(),
@@ -120,7 +120,7 @@ pub(crate) fn decode(listings: &[&Listing], form: ImageForm, skipped: &mut Skipp
         {
             let (h, w) = (made.shape.height, made.shape.width);
             let path = &listing.paths[first];
-            let reason = format!("an image of {h}x{w}, but those for training have another size: give data.size");
+            let reason = format!("the image is {h}x{w}, but the training images have another size: set data.size");
             return Err(unusable(path, &reason));
         }
         shape.get_or_insert(made.shape);
@@ -168,7 +168,7 @@ pub(crate) fn list(
         None => held.into_iter().cloned().collect(),
     };
     if names.len() > 1 << 16 {
-        return Err(unusable(root, &format!("{} classes: at most 65536 are possible", names.len())));
+        return Err(unusable(root, &format!("found {} classes; at most 65536 are allowed", names.len())));
     }
     let mut keys: Vec<&String> = found.iter().map(|(_, key, _)| key).collect();
     keys.sort();
@@ -177,7 +177,7 @@ pub(crate) fn list(
     let mut of = Vec::new();
     for (class, key, path) in &found {
         let Ok(label) = names.binary_search(class) else {
-            skipped.bad(path, None, format!("class '{class}' has no images for training"))?;
+            skipped.bad(path, None, format!("class '{class}' has no training images"))?;
             continue;
         };
         listing.labels.push(label as u16);
@@ -197,7 +197,7 @@ fn folders(root: &Path, skipped: &mut Skipped) -> Result<Vec<(String, PathBuf)>,
         if path.is_dir() {
             found.push((name, path));
         } else {
-            skipped.bad(&path, None, "a file where a folder of images is expected")?;
+            skipped.bad(&path, None, "expected a folder of images, found a file")?;
         }
     }
     Ok(found)
@@ -207,11 +207,11 @@ pub(crate) fn images(root: &Path, skipped: &mut Skipped, mut each: impl FnMut(Pa
     for (name, path) in entries(root)? {
         let end = name.rsplit_once('.').map_or("", |(_, end)| end).to_ascii_lowercase();
         if path.is_dir() {
-            skipped.bad(&path, None, "a folder among images: data.layout says what levels of folders mean")?;
+            skipped.bad(&path, None, "unexpected folder among images: set data.layout to match the folder levels")?;
         } else if ["png", "jpg", "jpeg"].contains(&end.as_str()) {
             each(path);
         } else {
-            skipped.bad(&path, None, "not named .png, .jpg or .jpeg")?;
+            skipped.bad(&path, None, "the name does not end in .png, .jpg or .jpeg")?;
         }
     }
     Ok(())
@@ -223,7 +223,7 @@ fn entries(root: &Path) -> Result<Vec<(String, PathBuf)>, DataError> {
     for entry in fs::read_dir(root).map_err(DataError::io("read", root))? {
         let path = entry.map_err(DataError::io("read", root))?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-            return Err(unusable(&path, "the name is not UTF-8"));
+            return Err(unusable(&path, "the name is not valid UTF-8"));
         };
         if !name.starts_with('.') {
             found.push((name.to_string(), path.clone()));

@@ -72,7 +72,7 @@ fn sizes_and_colours() {
     picture(2, 6, 8).save(dir.path().join("b/2.png")).unwrap();
     GrayImage::from_pixel(4, 3, Luma([77])).save(dir.path().join("b/3.png")).unwrap();
     let text = strict(&folder(dir.path())).unwrap_err().to_string();
-    assert!(text.contains("b/2.png: an image of 6x8 (height x width) among others of 3x4"), "{text}");
+    assert!(text.contains("b/2.png: the image is 6x8 (height x width), but others are 3x4"), "{text}");
     assert!(text.contains("size = [3, 4]"), "{text}");
     assert!(!dir.path().join(".fedelity-cache").exists());
     let scaled = strict(&Folder { size: Some((2, 2)), colour: Colour::Grey, ..folder(dir.path()) }).unwrap();
@@ -130,10 +130,10 @@ fn bad_files_are_named_or_counted() {
     bad("a/0.jpg", b"GIF89a", "neither PNG nor JPEG");
     bad("b/5.jpg", &jpeg[..jpeg.len() / 2], "damaged JPEG: ");
     bad("b/5.jpeg", &damaged, "damaged JPEG: ");
-    bad("b/notes.txt", b"x", "not named .png, .jpg or .jpeg");
+    bad("b/notes.txt", b"x", "the name does not end in .png, .jpg or .jpeg");
     let png = fs::read(dir.path().join("a/1.png")).unwrap();
     bad("b/9.png", &png[..png.len() - 20], "damaged PNG: ");
-    bad("stray.png", &png, "a file where a folder of images is expected");
+    bad("stray.png", &png, "expected a folder of images, found a file");
     fs::create_dir(dir.path().join("c")).unwrap();
     let text = strict(&folder(dir.path())).unwrap_err().to_string();
     assert!(text.contains("c: class 'c' has no images"), "{text}");
@@ -215,5 +215,5 @@ fn a_test_folder_without_a_usable_image_is_refused() {
     fs::create_dir_all(dir.path().join("test/a")).unwrap();
     fs::write(dir.path().join("test/a/2.jpg"), &jpeg()[..300]).unwrap();
     let text = read(&folder(dir.path()), &mut Skipped::new(true)).unwrap_err().to_string();
-    assert!(text.ends_with("test: there is nothing to test on: no image can be used"), "{text}");
+    assert!(text.ends_with("test: there are no test samples: no image can be used"), "{text}");
 }

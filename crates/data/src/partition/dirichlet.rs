@@ -2,11 +2,11 @@
 //!
 //! For each class in label order: p ~ Dirichlet(alpha) over the clients; p of a client that
 //! holds n/N samples or more is set to 0 (the balance trick); the class is cut at
-//! floor(cumsum(p) * n_k). All is drawn again until every client has the minimum size.
+//! floor(cumsum(p) * n_k). Everything is drawn again until every client has the minimum size.
 //!
 //! Deviation: the parts of a symmetric Dirichlet are independent up to their sum, so full
-//! clients are left out of the draw instead of being zeroed after it. A draw makes sizes only;
-//! samples are picked once, for the draw that is kept. The published code draws for ever where
+//! clients are left out of the draw instead of being zeroed after it. A draw only makes sizes;
+//! samples are picked once, for the draw that is kept. The published code draws for ever if
 //! the minimum is out of reach; here the best draw is repaired, and a note says so.
 
 use super::shares::Shares;
@@ -15,7 +15,7 @@ use super::{Made, all, by_class};
 
 /// Weights drawn in one call, at most: a few seconds of work.
 const MOST_WEIGHTS: u64 = 100_000_000;
-/// Draws after which it is judged whether the minimum is in reach.
+/// Draws after which to judge whether the minimum is in reach.
 const TRIAL_DRAWS: u32 = 16;
 
 pub(super) fn make(
@@ -32,7 +32,7 @@ pub(super) fn make(
     let least = min_size.clamp(1, most);
     if min_size > most {
         notes.push(format!(
-            "minimum size lowered from {min_size} to {least}: there are {samples} samples for \
+            "minimum size lowered from {min_size} to {least}: there are only {samples} samples for \
              {clients} clients"
         ));
     }
@@ -73,7 +73,7 @@ struct Piece {
 pub(super) struct Draw {
     sizes: Vec<u32>,
     pieces: Vec<Piece>,
-    /// Samples that the clients lack to the minimum, in all.
+    /// Samples missing from clients below the minimum, in total.
     pub(super) missing: u64,
     /// Clients below the minimum.
     small: u32,

@@ -51,7 +51,7 @@ pub(super) fn make(labels: &[u16], clients: usize, alpha: f64, max_draws: u32, s
     if short > 0 {
         notes.push(format!(
             "in {short} of {blocks} blocks no draw gave every client half of the mean size: the \
-             best one was taken"
+             best draw was used"
         ));
     }
     let clients = (0..clients).map(|i| row[cut(samples, clients, i)..cut(samples, clients, i + 1)].to_vec()).collect();

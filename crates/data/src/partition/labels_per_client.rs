@@ -33,7 +33,7 @@ pub(super) fn make(labels: &[u16], clients: usize, held: usize, stream: &mut Str
     let mut owners = draw_owners(clients, present, held, stream);
     let given = adopt(&mut owners, stream);
     if given > 0 {
-        notes.push(format!("{given} classes had no client: each took the place of a label with more clients"));
+        notes.push(format!("{given} classes had no client: each replaced a label that had more than one"));
     }
     let mut shares = Shares(vec![Vec::new(); clients]);
     for (class, (owners, indices)) in owners.iter().zip(&classes).enumerate() {
@@ -48,7 +48,7 @@ pub(super) fn make(labels: &[u16], clients: usize, held: usize, stream: &mut Str
     let moved = shares.raise(1);
     if moved.clients > 0 {
         notes.push(format!(
-            "{} clients had no sample, as their classes have fewer samples than clients: each \
+            "{} clients had no samples, because their classes have fewer samples than clients: each \
              got one from the largest client",
             moved.clients
         ));

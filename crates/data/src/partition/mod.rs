@@ -1,9 +1,9 @@
 //! Partitions: which client holds which training samples.
 //!
-//! A partition is made from labels or keys alone, from its own random stream, so it does not depend on the method, the
+//! A partition is made only from labels or keys, with its own random stream, so it does not depend on the method, the
 //! model or the training seed. Only integers and the basic operations of `f64` are used: the same seed gives the same
-//! partition on every machine. Every kind gives out every sample once and leaves no client empty. The order inside a
-//! client is random, so a prefix of a client's list is a fair sample of the client.
+//! partition on every machine. Every kind assigns every sample once and leaves no client empty. The order within a client
+//! is random, so a prefix of a client's list is a fair sample of the client.
 
 mod dirichlet;
 mod dirichlet_equal;
@@ -49,7 +49,7 @@ pub struct Partition {
     /// The name of the kind. Files of other tools may have names that this crate does not know.
     pub kind: String,
     pub parameters: BTreeMap<String, serde_json::Number>,
-    /// The kind, its parameters and the number of clients in words.
+    /// A description of the kind, its parameters and the number of clients.
     pub spec: String,
     pub seed: u64,
     /// Random draws made, the accepted one included. 1 for kinds that never draw again; summed over blocks for
@@ -57,7 +57,7 @@ pub struct Partition {
     pub draws: u32,
     /// SHA-256 of the labels in their order.
     pub labels_sha256: String,
-    /// What was done that the kind does not say: a lowered minimum, a repair.
+    /// What was done beyond the kind's definition: a lowered minimum, a repair.
     pub notes: Vec<String>,
     /// The natural keys of each client, where there are some; otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -68,7 +68,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Clients of which nothing more is known than what they hold.
+    /// Clients of which only the samples are known.
     pub fn of(clients: Vec<Vec<u32>>) -> Self {
         Self { clients, ..Self::default() }
     }
@@ -85,7 +85,7 @@ impl Partition {
         print.hex()
     }
 
-    /// Takes samples away from their clients, and says how many.
+    /// Removes samples from their clients, and returns how many.
     ///
     /// # Errors
     /// When a client is left with none.
@@ -110,9 +110,9 @@ struct Made {
     names: Vec<String>,
 }
 
-/// Splits the training samples of a data set over clients, but for those that are withheld.
+/// Splits the training samples of a data set over clients, except those that are withheld.
 ///
-/// Without a number of clients there are as many as there are keys; only [`Kind::Natural`] has that.
+/// Without a number of clients, there is one per key; only [`Kind::Natural`] allows that.
 pub fn partition(
     dataset: &Dataset,
     withheld: &[bool],

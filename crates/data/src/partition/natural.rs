@@ -21,7 +21,7 @@ pub(super) fn make(keys: &NaturalKeys, clients: Option<usize>, stream: &mut Stre
         return Err(refuse("clients", clients, format!("1 to {}, the number of keys", held.len())));
     }
     if held.is_empty() {
-        return Err(refuse("samples", 0, "1 or more"));
+        return Err(refuse("samples", 0, "at least 1"));
     }
     let (mut made, mut names) = (Vec::new(), Vec::new());
     match clients {

@@ -37,7 +37,10 @@ pub(super) fn make(
         return Err(refuse(
             "shards",
             per_client,
-            format!("less: each class is cut into {per_class} shards, but class {class} has {} samples", counts[class]),
+            format!(
+                "fewer: each class is split into {per_class} shards, but class {class} has {} samples",
+                counts[class]
+            ),
         ));
     }
     let mut decks: Vec<Vec<Vec<u32>>> = by_class(all(samples), labels)

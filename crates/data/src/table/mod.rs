@@ -1,4 +1,4 @@
-//! Tables that people bring: rows of CSV or JSON lines, with a label and either a text or numbers.
+//! The user's own tables: rows of CSV or JSON Lines, with a label and either a text or numbers.
 
 mod rows;
 mod texts;
@@ -22,34 +22,34 @@ use rows::{TableRows, object, read_rows};
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum TableFormat {
-    /// Comma-separated values with a line of column names; tabs in a file that ends in `.tsv`.
+    /// Comma-separated values with column names in the first line; tab-separated if the file name ends in `.tsv`.
     Csv,
     /// One JSON object per line.
     Jsonl,
 }
 
-/// What is read of which files.
+/// Which files and columns to read.
 #[keys(check = TableSource::has_features)]
 pub struct TableSource {
-    /// The training rows.
+    /// The file with the training rows.
     #[key(what = "the path of a file")]
     pub train: PathBuf,
-    /// The test rows. Without them a part of the training rows is kept for testing.
+    /// The file with the test rows. Without it, some training rows are kept for testing.
     #[key(what = "the path of a file")]
     pub test: Option<PathBuf>,
     /// The share of each class that is kept for testing.
     #[key(default = 0.2, above = 0, below = 1, unless("test", is_given))]
     pub test_fraction: Option<f64>,
-    /// The column of the label.
+    /// The column with the label.
     #[key(default = "label", what = "the name of a column")]
     pub label: String,
-    /// The column of the text. Without it, `text` if there is such a column and no features are named.
+    /// The column with the text. Without it, `text` if there is such a column and no features are named.
     #[key(what = "the name of a column")]
     pub text: Option<String>,
-    /// The columns of numbers. Without them, all columns that hold a number in the first row.
+    /// The numeric columns. Without them, all columns with a number in the first row.
     #[key(what = "a list of column names, such as [\"age\", \"weight\"]")]
     pub features: Option<Vec<String>>,
-    /// The column that says where a row comes from: its writer, user or site.
+    /// The column that names where a row comes from: its writer, user or site.
     #[key(what = "the name of a column")]
     pub key: Option<String>,
 }
@@ -78,7 +78,7 @@ struct Columns {
     text: bool,
 }
 
-/// Reads a table. What cannot be used is refused or left out, as `skipped` says.
+/// Reads a table. What cannot be used is rejected or skipped, as `skipped` says.
 pub fn read(format: TableFormat, table: &TableSource, skipped: &mut Skipped) -> Result<Dataset, DataError> {
     let columns = choose(format, table)?;
     let train = read_rows(format, &table.train, &columns, skipped)?;
@@ -91,7 +91,7 @@ pub fn read(format: TableFormat, table: &TableSource, skipped: &mut Skipped) -> 
     }
     if names.len() > MOST_CLASSES {
         let reason = format!(
-            "column '{}' has {} different labels: at most {MOST_CLASSES} are possible",
+            "column '{}' has {} different labels; at most {MOST_CLASSES} are allowed",
             columns.label,
             names.len()
         );
@@ -109,7 +109,7 @@ pub fn read(format: TableFormat, table: &TableSource, skipped: &mut Skipped) -> 
                 by_name.get(name.as_str()).copied().ok_or_else(|| DataError::Unusable {
                     path: path.clone(),
                     line: Some(line),
-                    reason: format!("label '{name}' has no sample in {}", table.train.display()),
+                    reason: format!("label '{name}' has no samples in {}", table.train.display()),
                 })
             });
             let labels: Vec<u16> = labels.collect::<Result<_, _>>()?;
@@ -155,7 +155,7 @@ fn choose(format: TableFormat, table: &TableSource) -> Result<Columns, DataError
         if names.iter().any(|known| known == name) {
             return Ok(name.to_string());
         }
-        Err(wrong(format!("there is no column '{name}' for {what}: there are {}", names.join(", "))))
+        Err(wrong(format!("there is no column '{name}' for {what}; the columns are {}", names.join(", "))))
     };
     let label = need(&table.label, "data.label")?;
     let key = table.key.as_deref().map(|key| need(key, "data.key")).transpose()?;
@@ -178,14 +178,14 @@ fn choose(format: TableFormat, table: &TableSource) -> Result<Columns, DataError
         }
     };
     if inputs.is_empty() {
-        return Err(wrong("there is no column of numbers to learn from, and no data.text".to_string()));
+        return Err(wrong("there is no numeric column to learn from, and no data.text".to_string()));
     }
     Ok(Columns { label, key, inputs, text: text.is_some() })
 }
 
 /// The names of the columns, and whether each holds a number in the first row.
 fn head(format: TableFormat, path: &Path) -> Result<(Vec<String>, Vec<bool>), DataError> {
-    let empty = || DataError::unusable(path, None, "there is no row");
+    let empty = || DataError::unusable(path, None, "the file has no rows");
     match format {
         TableFormat::Csv => {
             let mut file = CsvFile::open(path)?;

@@ -128,7 +128,7 @@ pub(super) fn each_row(
     let mut file = CsvFile::open(path)?;
     let names = file.header()?;
     let place = |name: &&String| {
-        let reason = || format!("there is no column '{name}': there are {}", names.join(", "));
+        let reason = || format!("there is no column '{name}'; the columns are {}", names.join(", "));
         let place = names.iter().position(|known| known == *name);
         place.ok_or_else(|| DataError::unusable(path, Some(1), reason()))
     };
@@ -138,7 +138,7 @@ pub(super) fn each_row(
         let row = if record.len() == names.len() {
             Ok(TableRow::Csv { record: &record, places: &places })
         } else {
-            Err(format!("{} fields, but the first line names {} columns", record.len(), names.len()))
+            Err(format!("expected {} fields, as in the first line, found {}", names.len(), record.len()))
         };
         each(line, row)?;
     }
@@ -158,7 +158,7 @@ pub(super) fn read_rows(
         added.or_else(|reason| skipped.bad(path, Some(line), reason))
     })?;
     if rows.labels.is_empty() {
-        return Err(DataError::unusable(path, None, "there is no row that can be used"));
+        return Err(DataError::unusable(path, None, "no row can be used"));
     }
     Ok(rows)
 }

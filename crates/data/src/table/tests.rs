@@ -97,26 +97,26 @@ fn labels_that_are_numbers_are_in_their_order() {
 
 #[test]
 fn bad_rows_name_their_line() {
-    let bad = "; --skip-bad leaves out what cannot be used, and counts it";
+    let bad = "; --skip-bad skips what cannot be used, and counts it";
     let csv = |rows: &str| error(TableFormat::Csv, format!("label,x\n{rows}").as_bytes());
     assert_eq!(csv("a,1\n,2\n"), format!("F:3: no label: column 'label' is empty{bad}"));
     assert_eq!(csv("a,1\nb,\n"), format!("F:3: no number: column 'x' is empty{bad}"));
     assert_eq!(csv("a,1\nb,two\n"), format!("F:3: column 'x': expected a number, found 'two'{bad}"));
     assert_eq!(csv("a,1\nb,inf\n"), format!("F:3: column 'x': expected a finite number, found inf{bad}"));
-    assert_eq!(csv("a,1\nb\n"), format!("F:3: 1 fields, but the first line names 2 columns{bad}"));
+    assert_eq!(csv("a,1\nb\n"), format!("F:3: expected 2 fields, as in the first line, found 1{bad}"));
     assert_eq!(
         error(TableFormat::Csv, b"label,text\na,good\nb,caf\xe9\n"),
-        format!("F:3: column 'text': not UTF-8 from byte 3 of the field on{bad}")
+        format!("F:3: column 'text': invalid UTF-8 at byte 3 of the field{bad}")
     );
-    assert_eq!(error(TableFormat::Csv, b"label,x\n"), "F: there is no row");
+    assert_eq!(error(TableFormat::Csv, b"label,x\n"), "F: the file has no rows");
     assert_eq!(
         error(TableFormat::Csv, b"y,x\n1,2\n"),
-        "F:1: there is no column 'label' for data.label: there are y, x"
+        "F:1: there is no column 'label' for data.label; the columns are y, x"
     );
     assert_eq!(error(TableFormat::Csv, b"x,x\n1,2\n"), "F:1: there are two columns 'x'");
     assert_eq!(
         error(TableFormat::Csv, b"label,x\na,b\n"),
-        "F:1: there is no column of numbers to learn from, and no data.text"
+        "F:1: there is no numeric column to learn from, and no data.text"
     );
     let json = |rows: &str| error(TableFormat::Jsonl, rows.as_bytes());
     assert!(json("{\"label\":1,\"x\":2}\n{\"label\":1,\"x\":2\n").starts_with("F:2: not JSON: "));
@@ -128,7 +128,7 @@ fn bad_rows_name_their_line() {
     );
     assert_eq!(
         error(TableFormat::Jsonl, b"{\"label\":1,\"x\":2}\n\n{\"label\":\"\xff\",\"x\":2}\n"),
-        format!("F:3: not UTF-8 from byte 10 of the line on{bad}")
+        format!("F:3: invalid UTF-8 at byte 10 of the line{bad}")
     );
 }
 
@@ -150,5 +150,5 @@ fn a_test_label_without_training_rows_is_refused() {
     fs::write(&test, "label,x\na,1\nc,2\n").unwrap();
     table.test = Some(test);
     let text = read(&table, &mut Skipped::default()).unwrap_err().to_string();
-    assert!(text.contains("test:3: label 'c' has no sample in "), "{text}");
+    assert!(text.contains("test:3: label 'c' has no samples in "), "{text}");
 }

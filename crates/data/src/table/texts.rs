@@ -8,8 +8,8 @@ use crate::error::DataError;
 use crate::files::{self, utf8};
 use crate::skipped::Skipped;
 
-/// The texts of a file with their lines: a column of CSV (`.csv`, `.tsv`) or JSON lines (`.jsonl`), or else each line that
-/// is not empty. What cannot be used is refused or left out, as `skipped` says.
+/// The texts of a file with their line numbers: a column of CSV (`.csv`, `.tsv`) or JSON Lines (`.jsonl`), or else each
+/// non-empty line. What cannot be used is rejected or skipped, as `skipped` says.
 pub fn texts(path: &Path, column: &str, skipped: &mut Skipped) -> Result<Vec<(u64, String)>, DataError> {
     let end = path.extension().map(|end| end.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     let format = match end.as_str() {
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(read("a.csv", b"n,body\n1,\"one, two\"\n", "body", false).unwrap().0.len(), 1);
         assert_eq!(read("a.jsonl", b"{\"text\": \"one, two\"}\n\n{\"text\": \"three\"}\n", "text", false), two(1));
         let missing = read("b.csv", b"n,body\n1,x\n", "text", false).unwrap_err();
-        assert!(missing.contains("there is no column 'text': there are n, body"), "{missing}");
+        assert!(missing.contains("there is no column 'text'; the columns are n, body"), "{missing}");
         let broken = read("b.jsonl", b"{\"text\": \"x\"}\n{\"text\n", "text", false).unwrap_err();
         assert!(broken.contains("b.jsonl:2: not JSON") && broken.contains("--skip-bad"), "{broken}");
         assert_eq!(read("c.txt", b"x\n\xff\ny\n", "text", true).unwrap().1, 1);

@@ -100,14 +100,17 @@ fn tar_bombs() {
     let limits = Limits { bytes: 1 << 20, entries: 5 };
     let place = Place::new();
     let bomb = vec![0; 8 << 20];
-    refused(unpack_tar(&place, &[raw("x", EntryType::Regular, "", &bomb, bomb.len() as u64)], limits), "larger than");
+    refused(
+        unpack_tar(&place, &[raw("x", EntryType::Regular, "", &bomb, bomb.len() as u64)], limits),
+        "exceeds the allowed size",
+    );
     let many: Vec<Vec<u8>> = (0..9).map(|i| raw(&format!("f{i}"), EntryType::Regular, "", b"", 0)).collect();
-    refused(unpack_tar(&Place::new(), &many, limits), "one more than");
+    refused(unpack_tar(&Place::new(), &many, limits), "exceeds the allowed number");
     let halves: Vec<Vec<u8>> =
         (0..3).map(|i| raw(&format!("f{i}"), EntryType::Regular, "", &bomb[..500_000], 500_000)).collect();
-    refused(unpack_tar(&Place::new(), &halves, limits), "larger than");
+    refused(unpack_tar(&Place::new(), &halves, limits), "exceeds the allowed size");
     let twice = [raw("f", EntryType::Regular, "", b"1", 1), raw("f", EntryType::Regular, "", b"2", 1)];
-    refused(unpack_tar(&Place::new(), &twice, limits), "comes twice");
+    refused(unpack_tar(&Place::new(), &twice, limits), "occurs twice");
 }
 
 #[test]
@@ -160,7 +163,7 @@ fn zip_names_links_and_bombs() {
         },
         &archive,
     );
-    refused(zip(&archive, &place.inside(), Limits { bytes: 1 << 20, entries: 5 }), "larger than");
+    refused(zip(&archive, &place.inside(), Limits { bytes: 1 << 20, entries: 5 }), "exceeds the allowed size");
     zipped(
         |zip| {
             zip.add_directory("d", options).unwrap();

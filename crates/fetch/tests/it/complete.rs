@@ -103,7 +103,7 @@ fn an_empty_folder_is_not_a_data_set() {
 fn an_archive_that_lacks_a_file_is_not_kept() {
     let mut case = Case::new();
     case.sst5(&TREES[..1]);
-    case.refused("sst5", "test.txt is missing; nothing of it is kept");
+    case.refused("sst5", "test.txt is missing; nothing was unpacked");
     case.sst5(&[TREES[0], ("test.txt", "")]);
     case.refused("sst5", "test.txt is empty");
     assert_eq!(case.names(), [""; 0]);
@@ -184,7 +184,7 @@ fn a_page_is_not_data() {
     for page in ["<html>not here</html>", "\u{feff}\r\n <!DocType html>"] {
         let mut case = Case::new();
         case.put("mirror/train.csv", page.as_bytes());
-        case.refused("agnews", "train.csv is an HTML page; what was downloaded is removed");
+        case.refused("agnews", "train.csv is an HTML page; the download was removed");
         case.put("mirror/gzip.zip", page.as_bytes());
         case.refused("emnist-letters", "gzip.zip is an HTML page");
         case.put("mirror/train.csv", b"");
@@ -195,7 +195,7 @@ fn a_page_is_not_data() {
     }
     let mut case = Case::new();
     case.put("mirror/train.csv", b"\"1\",\"<html>\",\"x\"\n");
-    case.refused("agnews", "test.csv: there is no such file");
+    case.refused("agnews", "test.csv: no such file");
     assert!(case.path("data/ag_news_csv/train.csv").exists());
 }
 

@@ -72,7 +72,7 @@ fn the_first_address_is_enough() {
 fn a_server_that_says_no_is_left() {
     for status in [404, 403, 500] {
         let reason = Case::new(Manner { status: Some(status), ..Manner::default() }).fetch_elsewhere();
-        assert!(reason.ends_with(&format!("/data/a.bin: the server answers {status}")), "{reason}");
+        assert!(reason.ends_with(&format!("/data/a.bin: the server responded with status {status}")), "{reason}");
     }
     let mut case = Case::new(Manner::default());
     let mirrors: &'static [_] = vec!["http://127.0.0.1:9/", case.entry.download.mirrors[1]].leak();
