@@ -29,7 +29,7 @@ pub enum FetchError {
     #[error("{what} {reason}; the download was removed")]
     NotData { what: String, reason: &'static str },
     /// The archive is damaged or malicious.
-    #[error("{}: {reason}; nothing was unpacked", path.display())]
+    #[error("{}: {reason}; nothing was kept", path.display())]
     Archive { path: PathBuf, reason: String },
     /// The certificates to trust cannot be read.
     #[error("SSL_CERT_FILE={}: {reason}", path.display())]

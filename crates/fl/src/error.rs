@@ -14,13 +14,13 @@ pub enum FlError {
     Setting { key: &'static str, value: String, allowed: String },
     #[error("the model '{model}' takes {what} {expected}, but the data have {found}")]
     Unfit { model: String, what: &'static str, expected: String, found: String },
-    #[error("the method '{method}' needs {what}, and none was given")]
+    #[error("the method '{method}' needs {what}, but there are none")]
     Needs { method: &'static str, what: &'static str },
 
     // Methods.
     #[error("the payload has no array '{name}'; it has {}", if keys.is_empty() { "none".to_string() } else { keys.join(", ") })]
     Missing { name: String, keys: Vec<String> },
-    #[error("{what} has {found} numbers where {expected} were expected")]
+    #[error("{what} has {found} numbers, expected {expected}")]
     Length { what: String, expected: usize, found: usize },
     #[error("the method '{method}': {reason}")]
     Method { method: &'static str, reason: String },
@@ -32,23 +32,23 @@ pub enum FlError {
     /// Training on the server left the finite numbers. Round, epoch and step are counted from 1.
     #[error("round {round}: training on the server diverged in epoch {epoch}, step {step} (loss {loss})")]
     ServerDiverged { round: usize, epoch: usize, step: usize, loss: f32 },
-    /// The global model left the finite numbers: what it says of test samples has no finite loss.
+    /// The global model left the finite numbers: its loss on the test samples is not finite.
     #[error("round {round}: the global model diverged: its loss on the test data is not finite")]
     GlobalDiverged { round: usize },
-    /// A client that is trusted sent an upload that the server does not take.
+    /// A trusted client sent an upload that the server rejects.
     #[error("round {round}: the upload of client {client} was rejected: {reason}")]
     Rejected { round: usize, client: usize, reason: Rejection },
     /// A client received something that its method does not send.
     #[error("the broadcast of round {round} cannot be used: {reason}")]
     Broadcast { round: usize, reason: Rejection },
-    /// A teacher from the broadcast or the client's memory is no model.
+    /// A teacher from the broadcast or the client's memory is not a valid model.
     #[error("round {round}, client {client}: teacher {teacher} cannot be used: {reason}")]
     Teacher { round: usize, client: usize, teacher: usize, reason: Rejection },
     /// A round was opened for clients that do not exist, or for one of them twice.
-    #[error("round {round}: its clients must be different ones below {clients}")]
+    #[error("round {round}: expected different clients, each below {clients}")]
     Clients { round: usize, clients: usize },
     /// A mean was asked for before anything was added, or all weights were 0.
-    #[error("nothing to average: the uploads of this round weigh {weight} together")]
+    #[error("nothing to average: the total weight of this round's uploads is {weight}")]
     NothingGathered { weight: f64 },
     /// An upload came outside a round, or a round was opened or closed twice.
     #[error("{what}: round {round} is {state}")]

@@ -20,7 +20,7 @@ pub struct HoldOut {
     pub keep_auxiliary: bool,
     /// The share of the training samples that is for validation, below 1.
     pub validation: f64,
-    /// Samples whose labels nobody reads.
+    /// Samples whose labels are never read.
     pub unlabelled: usize,
 }
 
@@ -30,16 +30,16 @@ pub struct HeldOut {
     /// Labelled auxiliary samples, class by class.
     pub auxiliary: Vec<u32>,
     pub validation: Vec<u32>,
-    /// Samples whose labels nobody reads.
+    /// Samples whose labels are never read.
     pub unlabelled: Vec<u32>,
-    /// What could not be given in full.
+    /// What could not be provided in full.
     pub notes: Vec<String>,
     keep_auxiliary: bool,
 }
 
 impl HoldOut {
-    /// Draws the sets: first the auxiliary samples, then the others from what is left. A set that is asked for larger
-    /// than what there is gets what there is, and a note.
+    /// Draws the sets: first the auxiliary samples, then the others from the rest. If there are too few samples for a set,
+    /// it gets what there is, and a note.
     pub fn draw(&self, labels: &[u16], classes: usize, seed: u64) -> HeldOut {
         let mut taken = vec![false; labels.len()];
         let mut held = HeldOut { keep_auxiliary: self.keep_auxiliary, ..HeldOut::default() };
@@ -52,7 +52,7 @@ impl HoldOut {
             let drawn = draw(&mut rng, &taken, of_class, self.auxiliary);
             if drawn.len() < self.auxiliary {
                 let (found, asked) = (drawn.len(), self.auxiliary);
-                held.notes.push(format!("class {class} has {found} samples for the {asked} auxiliary ones asked for"));
+                held.notes.push(format!("class {class} has only {found} of the {asked} auxiliary samples requested"));
             }
             held.auxiliary.extend(drawn);
         }
@@ -66,7 +66,7 @@ impl HoldOut {
         let sets = [("validation", &held.validation, validation), ("unlabelled", &held.unlabelled, self.unlabelled)];
         for (what, drawn, asked) in sets {
             if drawn.len() < asked {
-                held.notes.push(format!("{} samples are left for the {asked} {what} ones asked for", drawn.len()));
+                held.notes.push(format!("only {} of the {asked} {what} samples requested are left", drawn.len()));
             }
         }
         held
@@ -145,8 +145,8 @@ mod tests {
         assert_eq!(
             held.notes,
             [
-                "class 2 has 3 samples for the 5 auxiliary ones asked for",
-                "class 3 has 0 samples for the 5 auxiliary ones asked for"
+                "class 2 has only 3 of the 5 auxiliary samples requested",
+                "class 3 has only 0 of the 5 auxiliary samples requested"
             ]
         );
         let all = || held.auxiliary.iter().chain(&held.validation).chain(&held.unlabelled);
@@ -180,7 +180,7 @@ mod tests {
         assert!(none.is_empty() && none.notes.is_empty());
         let all = HoldOut { unlabelled: 1_000, validation: 1e-9, ..HoldOut::default() }.draw(&labels(), 4, 7);
         assert_eq!((all.validation.len(), all.unlabelled.len()), (1, 152));
-        assert_eq!(all.notes, ["152 samples are left for the 1000 unlabelled ones asked for"]);
+        assert_eq!(all.notes, ["only 152 of the 1000 unlabelled samples requested are left"]);
         assert!(all.withheld(153).iter().all(|&withheld| withheld));
     }
 }

@@ -1,23 +1,23 @@
-//! Why a server does not take an upload.
+//! Why a server rejects an upload.
 
 /// Why an upload, or a broadcast, is not what it should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// The client was not asked.
+    /// The client was not selected.
     #[error("client {client} does not take part in this round")]
     Stranger { client: usize },
-    /// The client's upload is in already.
-    #[error("client {client} has sent an upload in this round already")]
+    /// The client's upload has already arrived.
+    #[error("client {client} has already sent an upload in this round")]
     Twice { client: usize },
     /// Another round is open. Rounds are counted from 1.
-    #[error("it belongs to round {found}, and round {expected} is open")]
+    #[error("it belongs to round {found}, but round {expected} is open")]
     Round { expected: usize, found: usize },
     /// More samples than anybody can hold.
-    #[error("it counts {found} samples, and a client holds at most {most}")]
+    #[error("it claims {found} samples, but a client holds at most {most}")]
     Samples { found: usize, most: u32 },
     /// Another model.
-    #[error("it has {found} weights, and the model has {expected}")]
+    #[error("it has {found} weights, but the model has {expected}")]
     Weights { expected: usize, found: usize },
     /// An array is not there.
     #[error("it lacks the array '{name}'")]
@@ -26,7 +26,7 @@ pub enum Rejection {
     #[error("it has an array '{name}', which is not part of the method")]
     Undeclared { name: String },
     /// An array is too long or too short.
-    #[error("its array '{name}' has {found} numbers where {expected} were expected")]
+    #[error("its array '{name}' has {found} numbers, expected {expected}")]
     Length { name: String, expected: usize, found: usize },
     /// A number is infinite or NaN.
     #[error("the numbers of its {what} are not all finite")]

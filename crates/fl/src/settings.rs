@@ -13,17 +13,17 @@ pub struct Training {
     pub epochs: usize,
     /// Samples per step. The last step of an epoch takes what is left.
     pub batch: usize,
-    /// The optimiser. Its state starts anew for each client and round.
+    /// The optimiser. Its state is reset for each client and round.
     pub optimizer: OptimizerKind,
     /// The learning rate of the first round.
     pub lr: f32,
     /// L2 weight decay, added to the gradient.
     pub weight_decay: f32,
-    /// Factor on the learning rate from one round to the next.
+    /// The learning rate is multiplied by this after each round.
     pub lr_decay: f32,
     /// The largest gradient norm, if there is one.
     pub clip: Option<f32>,
-    /// Whether teachers run once per client and round instead of once per step. It never changes a bit of the result.
+    /// Whether teachers run once per client and round instead of once per step. The result is bit-identical.
     pub teacher_cache: bool,
     /// Random changes of the clients' images. With them teachers run on each batch, and see what the student sees.
     pub augmentation: Augmentation,
@@ -84,7 +84,7 @@ pub enum Weighting {
     /// By the number of samples of the client, as FedAvg.
     #[default]
     Size,
-    /// Every client the same.
+    /// All clients equally.
     Uniform,
 }
 
@@ -98,7 +98,7 @@ impl Weighting {
     }
 }
 
-/// Refuses a whole number below `least`.
+/// Rejects a whole number below `least`.
 pub(crate) fn at_least(key: &'static str, value: usize, least: usize) -> Result<()> {
     if value < least {
         return Err(FlError::Setting { key, value: value.to_string(), allowed: format!("{least} or more") });

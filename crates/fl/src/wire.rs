@@ -1,11 +1,11 @@
-//! What travels and what is kept, as bytes: versioned, little endian, and safe to read from anybody.
+//! What is sent and what is kept, as bytes: versioned, little endian, and safe to read from untrusted sources.
 //!
 //! A message is `FDLT`, the version and the kind (two bytes each), then the fields of its type in order. Whole numbers
 //! take eight bytes. Numbers come as their count and four bytes each, whatever their bits; a payload as the count of its
 //! arrays and, in strictly ascending order of names, for each the name, the type of its numbers and the numbers.
 //!
-//! A length is believed only once the bytes it promises are there, so no message makes its reader take more memory than
-//! a small multiple of its size.
+//! A length is trusted only once its bytes have been seen, so no message makes its reader allocate more than a small
+//! multiple of its size.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ const F32: u8 = 1;
 /// The most arrays of a payload.
 const ARRAYS: usize = 1 << 24;
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    #[error("this is no message of Fedelity's: it does not start with FDLT")]
+    #[error("not a Fedelity message: it does not start with FDLT")]
     Magic,
     #[error("the message has version {found}; this program reads version {VERSION}")]
     Version { found: u16 },
-    #[error("the message is of kind {found}, and kind {expected} ({what}) was expected")]
+    #[error("the message is of kind {found}, expected {expected} ({what})")]
     Kind { what: &'static str, expected: u16, found: u16 },
-    #[error("the message ends too early: {what} takes {needed} bytes, and {left} are left")]
+    #[error("the message ends too early: {what} takes {needed} bytes, but {left} are left")]
     Short { what: &'static str, needed: u64, left: usize },
     #[error("{found} {what} are more than the {most} allowed")]
     TooMany { what: &'static str, found: u64, most: usize },
@@ -38,7 +38,7 @@ pub enum WireError {
     Name,
     #[error("the name '{name}' is not in ascending order")]
     Order { name: String },
-    #[error("the term '{name}' comes twice")]
+    #[error("the term '{name}' occurs twice")]
     Twice { name: String },
     #[error("the array '{name}' has numbers of the unknown type {tag}")]
     Type { name: String, tag: u8 },

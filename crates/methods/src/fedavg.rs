@@ -15,7 +15,7 @@
 use fedelity_fl::Method;
 use fedelity_keys::method;
 
-/// Train locally, average the weights by the clients' samples.
+/// Train locally, then average the weights, weighted by the clients' samples.
 #[method(
     id = "fedavg",
     reference = "McMahan et al., AISTATS 2017, arXiv:1602.05629",

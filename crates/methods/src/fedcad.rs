@@ -24,10 +24,10 @@ use fedelity_nn::loss::Kl;
 use crate::auxiliary::class_means;
 use crate::distil::mixed;
 
-/// In the broadcast: alpha_y by class.
+/// In the broadcast: alpha_y for each class.
 const CLASS_ALPHA: &str = "class-alpha";
 
-/// Distil the global model, each class as far as the global model knows it.
+/// Distil the global model, with a weight per class for how well it knows the class.
 #[method(
     id = "fedcad",
     reference = "He et al., FL-AAAI 2022, eqs. 5 and 6",
@@ -35,17 +35,17 @@ const CLASS_ALPHA: &str = "class-alpha";
     check = ordered
 )]
 pub struct FedCad {
-    /// The teacher's part for a class that it does not know. At most gamma.
+    /// The teacher's share for a class it does not know. At most gamma.
     #[key(default = 0.0, min = 0, max = 1, paper = "best of 0, 0.3, 0.5, 0.7", zero = fedavg)]
     pub beta: f32,
-    /// The teacher's part for a class that it is certain of. At least beta.
+    /// The teacher's share for a class it is certain of. At least beta.
     #[key(default = 0.5, min = 0, max = 1, paper = "best of 0, 0.3, 0.5, 0.7", zero = fedavg)]
     pub gamma: f32,
-    /// Temperature of both softmaxes of the distillation.
-    #[key(symbol = "T", default = 2.0, above = 0, paper = "2 for FedLSD, none named for FedCAD")]
+    /// Temperature of both softmaxes in the distillation term.
+    #[key(symbol = "T", default = 2.0, above = 0, paper = "2 for FedLSD, not stated for FedCAD")]
     pub tau: f32,
-    /// Whether the distillation is multiplied by tau^2. If not, it shrinks as tau grows.
-    #[key(symbol = "T^2", default = false, paper = "not written by FedCAD; on in FedNTD's eq. 3")]
+    /// Whether the distillation term is multiplied by tau^2. If not, it shrinks as tau grows.
+    #[key(symbol = "T^2", default = false, paper = "not in FedCAD; on in FedNTD's eq. 3")]
     pub tau_squared: bool,
 }
 

@@ -31,7 +31,7 @@ const FISHER: &str = "fisher";
 /// F * w, likewise.
 const WEIGHTED: &str = "fisher-weights";
 
-/// Hold still the weights that matter to the other clients (elastic weight consolidation between clients).
+/// Hold the weights that matter to the other clients (elastic weight consolidation between clients).
 #[method(
     id = "fedcurv",
     reference = "Shoham et al., NeurIPS 2019 workshop, arXiv:1910.07796",
@@ -42,7 +42,7 @@ pub struct FedCurv {
     #[key(default = 0.001, min = 0, zero = fedavg)]
     #[key(paper = "not comparable; FedSSD 1e-3 (CIFAR-10), 1e-4 (CIFAR-100), FedNTD's code 1")]
     pub lambda: f64,
-    /// The most samples of a client that its Fisher information is computed from.
+    /// Maximum number of samples per client for its Fisher information.
     #[key(default = 500, min = 1, paper = "FedNTD's code 500")]
     pub samples: usize,
 }

@@ -29,29 +29,29 @@ use fedelity_nn::{OptimizerKind, Params};
 /// The largest gradient norm in the authors' code.
 const CLIP: f32 = 5.0;
 
-/// Average the weights, then learn the mean answer of all uploads on unlabelled samples.
+/// Average the weights, then distil the uploads' mean output on unlabelled samples.
 #[method(
     id = "feddf",
     reference = "Lin et al., NeurIPS 2020, arXiv:2006.07242, Algorithm 1",
     equation = "w <- w - eta * grad KL(softmax(mean_k z_k(x)) || softmax(z(x))), from w = sum_k n_k / n * w_k"
 )]
 pub struct FedDf {
-    /// Distillation steps of the server per round, at most.
+    /// Maximum number of distillation steps on the server per round.
     #[key(symbol = "J", default = 200, min = 0, paper = "10000", zero = fedavg)]
     pub steps: usize,
     /// Unlabelled samples per step.
     #[key(default = 128, min = 1, paper = "128")]
     pub batch: usize,
-    /// First learning rate of Adam. It falls to 0 as half a cosine.
+    /// Initial learning rate of Adam. It falls to 0 along half a cosine.
     #[key(symbol = "eta", default = 0.001, min = 0, paper = "0.001", zero = "the weights do not move")]
     pub lr: f64,
-    /// Temperature of both softmaxes, without a factor.
+    /// Temperature of both softmaxes, without a factor T^2.
     #[key(symbol = "T", default = 1.0, above = 0, paper = "1")]
     pub temperature: f64,
-    /// Steps between looks at the validation samples, if the server holds some.
+    /// Steps between validations, if the server holds validation samples.
     #[key(default = 20, min = 1, paper = "100")]
     pub evaluate_every: usize,
-    /// Steps without a better validation accuracy after which to stop.
+    /// Stop after this many steps without a better validation accuracy.
     #[key(default = 100, min = 1, paper = "1000")]
     pub patience: usize,
 }

@@ -26,7 +26,7 @@ use fedelity_nn::loss::{self, Groups, cross_entropy};
 
 use crate::NumberOr;
 
-/// Distil the global model by groups of classes, whole, through its classifier and through its extractor.
+/// Distil the global model by groups of classes: as a whole, through its classifier and through its extractor.
 #[method(
     id = "feddistill",
     reference = "Song et al., arXiv:2404.09210, eqs. 3 to 10",
@@ -35,13 +35,13 @@ use crate::NumberOr;
 )]
 pub struct FedDistill {
     /// Weight of the true class against all others.
-    #[key(symbol = "alpha_t", default = 0.0, min = 0, paper = "0 to 1, lower is better", zero = "no such part")]
+    #[key(symbol = "alpha_t", default = 0.0, min = 0, paper = "0 to 1, lower is better", zero = "no such term")]
     pub alpha_true: NumberOr<f32, Mass>,
-    /// Weight of the classes that the client holds many of.
-    #[key(symbol = "alpha_r", default = 0.3, min = 0, paper = "0 to 1, best in between", zero = "no such part")]
+    /// Weight of the classes of which the client holds many samples.
+    #[key(symbol = "alpha_r", default = 0.3, min = 0, paper = "0 to 1, best in between", zero = "no such term")]
     pub alpha_rich: NumberOr<f32, Mass>,
-    /// Weight of the classes that the client holds few of.
-    #[key(symbol = "alpha_f", default = 1.0, min = 0, paper = "0 to 1, best from 0.8 on", zero = "no such part")]
+    /// Weight of the classes of which the client holds few samples.
+    #[key(symbol = "alpha_f", default = 1.0, min = 0, paper = "0 to 1, best from 0.8 on", zero = "no such term")]
     pub alpha_few: NumberOr<f32, Mass>,
     /// Weight of the whole model's group distillation.
     #[key(symbol = "beta_L", default = 1.0, min = 0, paper = "0.5 to 1.4", zero = fedavg)]
@@ -49,11 +49,11 @@ pub struct FedDistill {
     /// Weight of the loss through the global head.
     #[key(symbol = "beta_E", default = 0.3, min = 0, paper = "0.1 to 0.5", zero = fedavg)]
     pub beta_extractor: f32,
-    /// Weight of the head on the global features.
+    /// Weight of group distillation of the local head on the global features.
     #[key(symbol = "beta_FC", default = 0.3, min = 0, paper = "0.1 to 0.5", zero = fedavg)]
     pub beta_classifier: f32,
     /// Whether the split between rich and few counts once instead of twice.
-    #[key(default = false, paper = "false, though its claim of equivalence to KL needs true")]
+    #[key(default = false, paper = "false, although its claim of equivalence to KL requires true")]
     pub exact: bool,
 }
 

@@ -37,14 +37,14 @@ const HELD: &str = "classes-held";
 /// How the names of clients' last reports begin in the server's state: their logits, then the classes they hold.
 const REPORT: &str = "client-";
 
-/// Stay near what the other clients answer on average to a sample's class.
+/// Stay near the other clients' mean logits for a sample's class.
 #[method(
     id = "feddistill-plus",
     reference = "Seo et al., 2020, arXiv:2011.02367, with averaged weights as in arXiv:2107.00051",
     equation = "L = CE + c * KL(softmax(G[y]) || softmax(z)), G[y] = mean logits of the other clients on class y"
 )]
 pub struct FedDistillPlus {
-    /// Factor on the distance to the others' mean logits of the class.
+    /// Factor on the divergence from the others' mean logits for the class.
     #[key(symbol = "c", default = 0.1, min = 0, paper = "0.1 (FedGKD paper)", zero = fedavg)]
     pub coefficient: f64,
     /// Temperature of both softmaxes, with a factor tau^2.

@@ -49,21 +49,21 @@ const NORM_MOMENTUM: f32 = 0.1;
 const FRESH: Purpose = Purpose::Method(1);
 const TRAINING: Purpose = Purpose::Method(2);
 
-/// A small generator, trained on all heads, gives clients features of the classes they lack.
+/// Train a small generator on all heads to give clients features of the classes they lack.
 #[method(
     id = "fedgen",
     reference = "Zhu et al., ICML 2021, arXiv:2105.10056",
     equation = "L = CE + alpha * CE(h(G(y')), y') + beta * KL(softmax(h(G(y))) || softmax(z)), alpha and beta * decay^t"
 )]
 pub struct FedGen {
-    /// First factor on the cross-entropy of generated features.
+    /// Initial factor on the cross-entropy of generated features.
     #[key(default = 0.1, min = 0, zero = fedavg)]
     #[key(paper = "10 (MNIST); 0.1 and 1 on CIFAR-10 and CIFAR-100 in the FedGKD paper")]
     pub alpha: f64,
-    /// First factor on the KL divergence from the answers to generated features.
+    /// Initial factor on the KL divergence from the outputs for generated features.
     #[key(default = 0.1, min = 0, paper = "10 (MNIST), 1 (EMNIST); 0 in the code of the FedGKD paper", zero = fedavg)]
     pub beta: f64,
-    /// Factor on alpha and beta from one round to the next.
+    /// Alpha and beta are multiplied by this after each round.
     #[key(default = 0.98, above = 0, max = 1, paper = "0.98")]
     pub decay: f64,
     /// Factor on the diversity of generated features.
@@ -78,7 +78,7 @@ pub struct FedGen {
     /// Width of the generator's noise.
     #[key(default = 32, min = 1, paper = "32 (MNIST), 64 (CIFAR)")]
     pub noise: usize,
-    /// Steps of the generator per round, on the server.
+    /// Training steps of the generator per round, on the server.
     #[key(default = 50, min = 0, paper = "50", zero = "the generator stays random")]
     pub iterations: usize,
     /// The generator's learning rate in the first round. It decays by 0.98 per round.

@@ -25,23 +25,23 @@ use fedelity_nn::{Model, Params, loss};
 use crate::distil::softened;
 use crate::history::{older, remember};
 
-/// Stay near the answers of the mean of the last global models.
+/// Stay near the outputs of the mean of the last global models.
 #[method(
     id = "fedgkd",
     reference = "Yao et al., 2021, arXiv:2107.00051, eq. 4",
     equation = "L = CE + gamma/2 * KL(h(w_bar) || h(w)), w_bar = mean of the last M global models"
 )]
 pub struct FedGkd {
-    /// Twice the factor on the distance to the teacher.
+    /// Twice the factor on the distance from the teacher.
     #[key(default = 0.2, min = 0, paper = "0.2 (ResNet-8, DistilBERT), 0.1 (ResNet-50)", zero = fedavg)]
     pub gamma: f64,
-    /// How many of the last global models are averaged. Above 1 a second model travels down.
+    /// How many of the last global models are averaged. Above 1, a second model is sent to clients.
     #[key(symbol = "M", default = 1, min = 1, paper = "best of 1, 3, 5, 7 by data set")]
     pub buffer: usize,
-    /// The distance: KL divergence of the classes, or squared difference of the logits (Table 9 of the paper).
+    /// The distance: KL divergence of the class probabilities, or squared difference of the logits (Table 9 of the paper).
     #[key(default = "kl", paper = "kl")]
     pub loss: Distance,
-    /// Temperature of both softmaxes under kl, with a factor tau^2.
+    /// Temperature of both softmaxes for kl, with a factor tau^2.
     #[key(symbol = "tau", default = 1.0, above = 0, paper = "1")]
     pub temperature: f64,
 }

@@ -23,20 +23,20 @@ use crate::NumberOr;
 use crate::distil::softened;
 use crate::history::{older, remember};
 
-/// Stay near the answers of each of the last global models, the better ones more.
+/// Stay near the outputs of each of the last global models, and nearer those of better ones.
 #[method(
     id = "fedgkd-vote",
     reference = "Yao et al., 2021, arXiv:2107.00051, eq. 5",
     equation = "L = CE + sum_m gamma_m/2 * KL(h(w_(t-m+1)) || h(w)), gamma_m/2 = lambda * softmax(-L_m / beta)"
 )]
 pub struct FedGkdVote {
-    /// What the factors on the distances add up to.
+    /// The sum of the factors on the divergences.
     #[key(default = 0.1, min = 0, paper = "0.1", zero = fedavg)]
     pub lambda: f64,
-    /// How many of the last global models teach. All of them travel down.
+    /// How many of the last global models teach. All of them are sent to clients.
     #[key(symbol = "M", default = 5, min = 1, paper = "5 (images), 3 (text)")]
     pub buffer: usize,
-    /// How sharply validation losses turn into factors. Small lets the best model decide alone.
+    /// How sharply validation losses turn into factors. When small, only the best model counts.
     #[key(default = "1/m", above = 0, paper = "1/M")]
     pub beta: NumberOr<f64, InverseBuffer>,
     /// Temperature of both softmaxes, with a factor tau^2.

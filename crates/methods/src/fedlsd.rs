@@ -19,21 +19,21 @@ use fedelity_nn::loss::Kl;
 
 use crate::distil::mixed;
 
-/// Distil the global model of the round with a constant weight.
+/// Distil the round's global model with a constant weight.
 #[method(
     id = "fedlsd",
     reference = "He et al., FL-AAAI 2022, eq. 4; Lee et al., arXiv:2106.03097v1",
     equation = "L = (1 - alpha) CE + alpha KL(p^g || p), softmax at temperature tau"
 )]
 pub struct FedLsd {
-    /// The teacher's part of the loss.
+    /// The teacher's share of the loss.
     #[key(default = 0.3, min = 0, max = 1, paper = "best of 0.1, 0.3, 0.5", zero = fedavg)]
     pub alpha: f32,
-    /// Temperature of both softmaxes of the distillation.
+    /// Temperature of both softmaxes in the distillation term.
     #[key(symbol = "T", default = 2.0, above = 0, paper = "2")]
     pub tau: f32,
-    /// Whether the distillation is multiplied by tau^2. If not, it shrinks as tau grows.
-    #[key(symbol = "T^2", default = false, paper = "not written by FedCAD; on in FedNTD's eq. 3")]
+    /// Whether the distillation term is multiplied by tau^2. If not, it shrinks as tau grows.
+    #[key(symbol = "T^2", default = false, paper = "not in FedCAD; on in FedNTD's eq. 3")]
     pub tau_squared: bool,
 }
 

@@ -35,7 +35,7 @@ const RATIOS: &str = "fednova-ratios";
 /// What no optimiser moves.
 const REST: &str = "fednova-rest";
 
-/// Average the directions per local step, so that clients with more steps do not count more.
+/// Average the updates per local step, so that clients with more steps do not count more.
 #[method(
     id = "fednova",
     reference = "Wang et al., NeurIPS 2020, arXiv:2007.07481",

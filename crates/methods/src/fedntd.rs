@@ -16,11 +16,11 @@ use fedelity_fl::{Local, Method, Needs, Result, Step, Teacher, Terms};
 use fedelity_keys::method;
 use fedelity_nn::loss::Kl;
 
-/// Distil the global model of the round on the classes that are not true.
+/// Distil the round's global model on the not-true classes.
 #[method(
     id = "fedntd",
     reference = "Lee et al., NeurIPS 2022, arXiv:2106.03097, eqs. 10 and 11",
-    equation = "L = CE + beta tau^2 KL(q~^g || q~), softmax at temperature tau over the classes that are not true"
+    equation = "L = CE + beta tau^2 KL(q~^g || q~), softmax at temperature tau over the not-true classes"
 )]
 pub struct FedNtd {
     /// Weight of the not-true distillation.

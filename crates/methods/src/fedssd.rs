@@ -8,8 +8,8 @@
 //!   M_sample(x)  = 1 - sqrt(1 - p^g_y(x))
 //!   L            = L_CE + L_SSD                                                                                (6)
 //!
-//! Logits of the global model are kept only where it deserves it: for classes that it recognises and that it does not
-//! mistake others for, and on samples that it gets right.
+//! The global model's logits are kept only where they deserve it: for classes that it recognises and does not mistake
+//! others for, and on samples that it gets right.
 //!
 //! Deviations. In (3) the weight stands inside the square, and with the published M_max = 0.01 the gradient would be
 //! below 2e-4 of the difference: nothing. By default the weight is taken once, sum_k M_k (z_k - z^g_k)^2, which makes
@@ -35,15 +35,15 @@ const THRESHOLD: f32 = 0.1;
     equation = "L = CE + sum_k M_k (z_k - z^g_k)^2,  M_k = M_max [M_class[k] (1 - sqrt(1 - p^g_y)) - 0.1]^+"
 )]
 pub struct FedSsd {
-    /// Scale of the weights; the largest is 0.9 of it.
+    /// Scale of the weights; the largest possible weight is 0.9 times this.
     #[key(symbol = "M_max", default = 0.01, min = 0, zero = fedavg)]
     #[key(paper = "0.01 (CIFAR-10), 0.001 (CIFAR-100, Tiny-ImageNet)")]
     pub m_max: f32,
-    /// Whether the weight stands outside the square (linear) or inside it (squared).
-    #[key(symbol = "M", default = "linear", paper = "squared in eq. 3, where M_max = 0.01 does next to nothing")]
+    /// Whether the weight is outside the square (linear) or inside it (squared).
+    #[key(symbol = "M", default = "linear", paper = "squared in eq. 3, where M_max = 0.01 has almost no effect")]
     pub weight: Weight,
     /// Whether the matrix counts predictions (hard) or averages probabilities (soft).
-    #[key(symbol = "A", default = "hard", paper = "hard, by its name confusion matrix")]
+    #[key(symbol = "A", default = "hard", paper = "hard: it is called a confusion matrix")]
     pub credibility: Credibility,
 }
 

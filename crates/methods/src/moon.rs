@@ -20,7 +20,7 @@ use fedelity_nn::loss;
 /// The client's weights after its last training, in its memory.
 const PREVIOUS: &str = "previous";
 
-/// Move features towards those of the global model and away from those of the last local one.
+/// Move features towards the global model's and away from those of the last local model.
 #[method(
     id = "moon",
     reference = "Li, He, Song, CVPR 2021, arXiv:2103.16257",

@@ -30,7 +30,7 @@ const CONTROL: &str = "control";
 /// What a client sends: c_i+ - c_i.
 const CHANGE: &str = "control-change";
 
-/// Correct every local step by how this client's steps differ from everyone's.
+/// Correct every local step by how the client's steps differ from the average.
 #[method(
     id = "scaffold",
     reference = "Karimireddy et al., ICML 2020, arXiv:1910.06378",
@@ -48,7 +48,7 @@ impl Method for Scaffold {
         match server.training.optimizer {
             OptimizerKind::Sgd { .. } => Ok(Payload::new()),
             OptimizerKind::Adam { .. } => {
-                let reason = "its control variates need SGD on the clients, not Adam".to_string();
+                let reason = "its control variates need SGD on clients, not Adam".to_string();
                 Err(FlError::Method { method: self.name(), reason })
             }
         }
@@ -195,7 +195,7 @@ mod tests {
     fn adam_is_refused() {
         let run = trial::Run { adam: true, ..trial::Run::default() };
         let error = run.start(Scaffold {}).unwrap_err().to_string();
-        assert_eq!(error, "the method 'scaffold': its control variates need SGD on the clients, not Adam");
+        assert_eq!(error, "the method 'scaffold': its control variates need SGD on clients, not Adam");
     }
 
     #[test]

@@ -23,7 +23,12 @@ pub enum Input {
         width: usize,
     },
     /// Texts as token IDs.
-    Tokens { vocabulary: usize, max_length: usize },
+    Tokens {
+        /// Number of tokens in the vocabulary.
+        vocabulary: usize,
+        /// Maximum number of tokens per text.
+        max_length: usize,
+    },
 }
 
 impl Input {
@@ -48,12 +53,12 @@ impl std::fmt::Display for Input {
     }
 }
 
-/// How texts become numbers.
+/// How texts become token IDs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reading {
-    /// By these words, whose place is their number.
+    /// By these words, whose positions are their token IDs.
     Words(Vec<String>),
     /// By a tokenizer: the text of its tokenizer.json.
     Tokenizer(String),
@@ -65,7 +70,7 @@ pub enum Reading {
 pub struct Card {
     pub model: String,
     pub projection: bool,
-    /// How a residual network starts.
+    /// The first layers of a residual network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stem: Option<Stem>,
     /// The sizes of a text encoder.
@@ -78,7 +83,7 @@ pub struct Card {
     pub mean: Vec<f32>,
     /// What each channel or column is then divided by.
     pub std: Vec<f32>,
-    /// How texts become numbers.
+    /// How texts become token IDs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reading: Option<Reading>,
     /// Where it comes from, such as the data set, the method and the seed.
@@ -108,7 +113,7 @@ impl Card {
         }
     }
 
-    /// What a file can say and no model can have.
+    /// Checks for what a file can say but no model can have.
     fn check(&self) -> Result<(), String> {
         if self.classes.is_empty() || self.classes.len() > MOST_CLASSES {
             return Err(format!("{} classes: expected 1 to {MOST_CLASSES}", self.classes.len()));
@@ -137,10 +142,10 @@ impl Card {
         };
         if self.mean.len() != channels || self.std.len() != channels {
             let (mean, std) = (self.mean.len(), self.std.len());
-            return Err(format!("{mean} means and {std} deviations for {channels} channels"));
+            return Err(format!("{mean} means and {std} standard deviations for {channels} channels"));
         }
         if !self.mean.iter().all(|x| x.is_finite()) || !self.std.iter().all(|x| x.is_finite() && *x > 0.0) {
-            return Err("a mean or deviation that is no number, or a deviation of 0".to_owned());
+            return Err("a mean or standard deviation is not finite, or a standard deviation is 0".to_owned());
         }
         match &self.encoder {
             Some(shape) if !matches!(self.input, Input::Tokens { .. }) => {

@@ -15,13 +15,13 @@ use crate::error::NnError;
 use crate::layout::{Layout, Params, Tensor};
 use crate::model::Model;
 
-/// How the name of a tensor ends that is in PyTorch's files only.
+/// The suffix of tensors that only PyTorch's files have.
 const COUNT: &str = ".num_batches_tracked";
 
 /// The entry of the metadata with the [`Card`], as JSON.
 const CARD: &str = "fedelity";
 
-/// Longer headers are refused by the format's own library.
+/// The format's own library rejects longer headers.
 const LONGEST_HEADER: u64 = 100_000_000;
 
 /// The part of a file's header that is not about tensors.
@@ -82,10 +82,10 @@ fn write(path: &Path, parts: &[(&Layout, &[f32])], card: Option<&Card>) -> Resul
     fedelity_files::write(path, &bytes).map_err(|source| NnError::Io { source, path: path.to_owned() })
 }
 
-/// What the file says about its model; `None` if it says nothing, as files of other programs.
+/// What the file says about its model; `None` if it says nothing, like files from other programs.
 ///
 /// # Errors
-/// When the file cannot be read, or what it says cannot be understood.
+/// When the file or its description cannot be read.
 pub fn card(path: &Path) -> Result<Option<Card>, NnError> {
     let io = |source| NnError::Io { source, path: path.to_owned() };
     let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
@@ -100,10 +100,10 @@ pub fn card(path: &Path) -> Result<Option<Card>, NnError> {
     let header: FileHeader =
         serde_json::from_slice(&header[8..]).map_err(|e| bad(format!("not a safetensors file ({e})")))?;
     let Some(text) = header.metadata.get(CARD) else { return Ok(None) };
-    serde_json::from_str(text).map(Some).map_err(|e| bad(format!("its description cannot be understood ({e})")))
+    serde_json::from_str(text).map(Some).map_err(|e| bad(format!("its description cannot be read ({e})")))
 }
 
-/// Reads a model for this layout: every tensor must be there, as f32, in the right shape, and none more.
+/// Reads a model for this layout: it must have exactly these tensors, as f32, in the right shape.
 ///
 /// # Errors
 /// When the file cannot be read or does not fit the layout.
@@ -111,7 +111,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Params, NnError> {
     let bytes = fs::read(path).map_err(|source| NnError::Io { source, path: path.to_owned() })?;
     let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
     let file = SafeTensors::deserialize(&bytes).map_err(|e| bad(format!("not a safetensors file ({e})")))?;
-    // Everything is looked at before memory is taken: a file can say that it is a larger model than it is.
+    // Everything is checked before memory is allocated: a file can claim to be larger than it is.
     let views: Result<Vec<TensorView<'_>>, NnError> = layout
         .tensors()
         .iter()
@@ -141,7 +141,7 @@ fn fits(tensor: &Tensor, view: &TensorView<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Fills a tensor's part of the parameters, if the file's has the same shape. Numbers of half the size become whole ones.
+/// Fills a tensor's part of the parameters, if the file's has the same shape. Half-precision numbers become f32.
 pub(crate) fn copy(part: &mut [f32], tensor: &Tensor, view: &TensorView<'_>) -> Result<(), String> {
     fits(tensor, view)?;
     let (wide, _) = view.data().as_chunks::<4>();

@@ -12,7 +12,7 @@ pub(crate) const PROJECTION: usize = 256;
 #[serde(rename_all = "kebab-case")]
 pub struct EncoderShape {
     pub names: BlockNames,
-    /// What stands before all of its tensors' names, with the dot; often nothing.
+    /// Prefix of all its tensors' names, with the dot; often empty.
     pub prefix: String,
     pub width: usize,
     pub layers: usize,
@@ -31,7 +31,7 @@ pub struct EncoderShape {
 }
 
 impl EncoderShape {
-    /// An encoder with the usual sizes for this width and so many layers.
+    /// An encoder with the usual sizes for this width and number of layers.
     pub(crate) fn new(names: BlockNames, width: usize, layers: usize) -> Self {
         Self {
             names,
@@ -58,8 +58,8 @@ impl EncoderShape {
 
 /// An encoder with its classifier: first token, dense, ReLU, dropout, perhaps a projection, dense.
 ///
-/// `freeze` says how many blocks stay as they were loaded, and with them the embeddings: `Some(0)` freezes the embeddings
-/// alone, `None` nothing.
+/// `freeze` is the number of blocks to freeze, in addition to the embeddings: `Some(0)` freezes only the embeddings,
+/// `None` nothing.
 #[must_use]
 pub fn encoder(
     name: &str,

@@ -1,7 +1,7 @@
-//! What runs models: the seam between models and arithmetic. `cpu` is the engine there is.
+//! What runs models: the seam between models and arithmetic. `cpu` is the only engine so far.
 //!
 //! Weights, gradients and outputs cross it as flat slices of f32 in the order of the [`Outline`], because methods read and
-//! change them between steps. How an engine keeps activations, and on which device, is its own affair.
+//! change them between steps. How an engine keeps activations, and on which device, is up to it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -61,8 +61,8 @@ pub trait Session: Debug + Send {
     /// Forward in evaluation mode: every sample for itself.
     fn evaluate(&mut self, params: &[f32], batch: &Batch<'_>) -> Outputs<'_>;
 
-    /// Forward in evaluation mode, and what every layer says: its name and its activations, `[sample][unit]`. A unit of a
-    /// convolution is an output channel, whose activation is the mean over all pixels after its normalisation and ReLU.
+    /// Forward in evaluation mode, with the name and activations, `[sample][unit]`, of every layer. A unit of a convolution
+    /// is an output channel, whose activation is the mean over all pixels after its normalisation and ReLU.
     fn evaluate_layers(&mut self, params: &[f32], batch: &Batch<'_>) -> (Outputs<'_>, Vec<(&str, &[f32])>);
 
     /// What the last forward pass gave.
@@ -86,7 +86,7 @@ pub struct Outputs<'a> {
 /// The engine of that name.
 ///
 /// # Errors
-/// When this machine has none; the error lists those it has.
+/// When this machine has no such engine; the error lists those it has.
 pub fn engine_named(name: &str) -> Result<Arc<dyn Engine>, NnError> {
     let all = engines();
     all.iter().find(|engine| engine.name() == name).cloned().ok_or_else(|| {

@@ -9,8 +9,13 @@ pub enum NnError {
     #[error("there is no model {name:?}; the models are {known}")]
     UnknownModel { name: String, known: String },
     /// This machine has no such engine.
-    #[error("there is no engine {name:?}: this machine has {known}")]
-    UnknownEngine { name: String, known: String },
+    #[error("there is no engine {name:?} on this machine; the engines are {known}")]
+    UnknownEngine {
+        /// What was asked for.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
     /// The model does not take inputs of this shape.
     #[error("model {model:?} does not fit the data: {reason}")]
     DoesNotFit {

@@ -1,7 +1,7 @@
 //! Models as trees of layers, their parameters as one flat buffer, optimisers, loss kernels and model files.
 //!
-//! A model is data: an [`Architecture`] from the [`zoo`] is compiled once into a [`Model`], and each worker runs it in a
-//! [`Session`] of its own. An [`Engine`] does the arithmetic; nothing outside this crate knows how.
+//! A model is data: an [`Architecture`] from the [`zoo`] is compiled once into a [`Model`], and each worker runs it in
+//! its own [`Session`]. An [`Engine`] does the arithmetic; nothing outside this crate knows how.
 
 mod architecture;
 mod batch;

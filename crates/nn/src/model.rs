@@ -12,7 +12,7 @@ use crate::layout::{Init, Layout, Params};
 use crate::optimizer::{Optimizer, OptimizerKind};
 use crate::outline::Outline;
 
-/// A model ready to run. Immutable; each worker runs it in a [`Session`] of its own.
+/// A model ready to run. Immutable; each worker runs it in its own [`Session`].
 #[derive(Clone, Debug)]
 pub struct Model {
     name: String,
@@ -68,13 +68,13 @@ impl Model {
         &self.outline.layout
     }
 
-    /// Names, shapes and places of the frozen weights. They are not among the parameters: they neither train nor travel.
+    /// Names, shapes and places of the frozen weights. They are not parameters: they are neither trained nor sent.
     #[must_use]
     pub fn frozen_layout(&self) -> &Layout {
         &self.outline.frozen
     }
 
-    /// The frozen weights. They are zero until a [`Pretrained`](crate::Pretrained) model brings them.
+    /// The frozen weights. They are zero until loaded from a [`Pretrained`](crate::Pretrained) model.
     #[must_use]
     pub fn frozen(&self) -> &[f32] {
         &self.frozen

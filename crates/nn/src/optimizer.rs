@@ -10,7 +10,7 @@ use crate::layout::Layout;
 pub enum OptimizerKind {
     /// v = momentum * v + g; w -= lr * v.
     Sgd {
-        /// Share of the last step that is kept.
+        /// Share of the previous step that is kept.
         momentum: f32,
     },
     /// Adam (Kingma and Ba 2015).

@@ -1,4 +1,4 @@
-//! Encoders from a folder as Hugging Face saves them: config.json and model.safetensors.
+//! Encoders from a folder in Hugging Face format: config.json and model.safetensors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const WEIGHTS: &str = "model.safetensors";
 /// A tensor that every encoder has.
 const WORDS: &str = "embeddings.word_embeddings.weight";
 
-/// Parts that a file may have and that are not used: BERT's pooler, position numbers, and the heads of other tasks.
+/// Parts that a file may have but that are not used: BERT's pooler, position IDs, and the heads of other tasks.
 const IGNORED: &[&str] =
     &["pooler.", "embeddings.position_ids", "cls.", "vocab_transform.", "vocab_layer_norm.", "vocab_projector."];
 
@@ -51,7 +51,7 @@ impl Pretrained {
             let file = found.file()?;
             let name = file.names().into_iter().find_map(|name| name.strip_suffix(WORDS));
             name.map(str::to_owned)
-                .ok_or_else(|| found.bad(format!("tensor {WORDS:?} is missing: this is no BERT or DistilBERT")))?
+                .ok_or_else(|| found.bad(format!("tensor {WORDS:?} is missing: not a BERT or DistilBERT model")))?
         };
         found.shape.prefix = prefix;
         Ok(found)
@@ -62,6 +62,7 @@ impl Pretrained {
         &self.shape
     }
 
+    /// Number of tokens in the vocabulary.
     #[must_use]
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
@@ -132,7 +133,7 @@ fn shape(text: &str) -> Result<(EncoderShape, usize), String> {
         Some("bert") => BlockNames::Bert,
         Some("distilbert") => BlockNames::DistilBert,
         Some(other) => return Err(format!("model_type is {other:?}, expected \"bert\" or \"distilbert\"")),
-        None => return Err("there is no model_type, expected \"bert\" or \"distilbert\"".to_string()),
+        None => return Err("model_type is missing, expected \"bert\" or \"distilbert\"".to_string()),
     };
     let bert = names == BlockNames::Bert;
     let pick = |a: &'static str, b: &'static str| if bert { a } else { b };
@@ -151,7 +152,7 @@ fn shape(text: &str) -> Result<(EncoderShape, usize), String> {
     let only = |key: &str, value: &str| match config.get(key) {
         None | Some(Value::Null) => Ok(()),
         Some(found) if found == value => Ok(()),
-        Some(found) => Err(format!("{key} is {found}, and only \"{value}\" is supported")),
+        Some(found) => Err(format!("{key} is {found}, but only \"{value}\" is supported")),
     };
     only(pick("hidden_act", "activation"), "gelu")?;
     only("position_embedding_type", "absolute")?;

@@ -5,7 +5,7 @@ use fedelity_keys::Choice;
 
 use crate::architecture::{InputShape, Layer, Node};
 
-/// How a residual network starts.
+/// The first layers of a residual network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum Stem {
     /// A 3x3 convolution, for small images.
@@ -19,7 +19,7 @@ pub enum Stem {
 const SMALL: usize = 64;
 
 impl Stem {
-    /// The usual one for inputs of this shape: [`Stem::Cifar`] up to 64 pixels a side.
+    /// The usual one for inputs of this shape: [`Stem::Cifar`] up to 64 pixels per side.
     #[must_use]
     pub fn usual(input: InputShape) -> Self {
         let (_, height, width) = input.sides();

@@ -6,7 +6,7 @@ pub enum OnnxError {
     /// The weights lack a tensor of the layers.
     #[error("tensor {name:?} is missing")]
     Missing { name: String },
-    /// A layer stands where it cannot.
+    /// A layer is in a place where it cannot work.
     #[error("layer {layer} cannot be exported: {reason}")]
     Layer { layer: String, reason: &'static str },
 }

@@ -18,7 +18,7 @@ impl<'a> Graph<'a> {
         Self { layout, params, nodes: Vec::new(), initializers: Vec::new() }
     }
 
-    /// Adds an operator. Its only output gets a name of its own, which is returned.
+    /// Adds an operator. Its only output gets a unique name, which is returned.
     pub(crate) fn node(&mut self, op: &str, inputs: &[&str], attributes: Vec<Attribute>) -> String {
         let output = format!("{}_{}", op.to_lowercase(), self.nodes.len());
         self.node_to(op, inputs, &[&output], attributes);
@@ -44,7 +44,7 @@ impl<'a> Graph<'a> {
         Ok((tensor, values))
     }
 
-    /// A weight as it is.
+    /// A weight, unchanged.
     pub(crate) fn weight(&mut self, name: &str) -> Result<String, OnnxError> {
         let (tensor, values) = self.tensor(name)?;
         self.initializers.push(TensorProto::floats(name, &tensor.shape, values.iter().copied()));

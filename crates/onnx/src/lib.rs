@@ -29,7 +29,7 @@ pub struct OnnxModel<'a> {
     pub architecture: &'a Architecture,
     pub layout: &'a Layout,
     pub params: &'a [f32],
-    /// Whether the input is a row of numbers and no image.
+    /// Whether the input is a row of numbers, not an image.
     pub numbers: bool,
     /// What the file says about itself, key by key.
     pub metadata: &'a [(String, String)],
@@ -38,7 +38,7 @@ pub struct OnnxModel<'a> {
 /// The bytes of an ONNX file.
 ///
 /// # Errors
-/// When a weight is missing or a layer stands where it cannot.
+/// When a weight is missing or a layer is in a place where it cannot work.
 pub fn encode(source: &OnnxModel<'_>) -> Result<Vec<u8>, OnnxError> {
     let arch = source.architecture;
     let mut graph = Graph::new(source.layout, source.params);

@@ -45,7 +45,7 @@ pub(crate) fn write(graph: &mut Graph<'_>, arch: &Architecture) -> Result<RowsOu
             _ => return Err(misplaced(node, "it does not work on tokens")),
         }
     }
-    Err(OnnxError::Layer { layer: arch.name.clone(), reason: "nothing takes one row per sample out of the tokens" })
+    Err(OnnxError::Layer { layer: arch.name.clone(), reason: "no layer reduces the tokens to one row per sample" })
 }
 
 /// Word, position and token type 0, summed and normalised.
@@ -74,7 +74,7 @@ fn normalise(graph: &mut Graph<'_>, name: &str, x: &str, eps: f32) -> Result<Str
     Ok(graph.node("LayerNormalization", &[x, &weight, &bias], attributes))
 }
 
-/// What is added to the scores so that nobody looks at padding: `[batch, 1, 1, sequence]`.
+/// What is added to the scores so that padding gets no attention: `[batch, 1, 1, sequence]`.
 fn hide(graph: &mut Graph<'_>) -> String {
     let mask = graph.node("Cast", &[MASK], vec![Attribute::int("to", 1)]);
     let axes = graph.ints("axes", &[2], &[1, 2]);
@@ -174,7 +174,7 @@ fn lstm(graph: &mut Graph<'_>, name: &str, x: &str, width: usize, hidden: usize)
     let attributes = vec![Attribute::int("hidden_size", hidden as i64)];
     graph.node_to("LSTM", &[&steps, &input, &recurrent, &bias], &[&all], attributes);
     // [sequence, direction, batch, hidden] to [batch, sequence, hidden], and of each text the state at its last token:
-    // not every runtime heeds the lengths that the operator itself takes.
+    // not every runtime respects the operator's own lengths.
     let (direction, sequence) = (graph.ints("direction", &[1], &[1]), graph.ints("sequence", &[1], &[1]));
     let states = graph.node("Squeeze", &[&all, &direction], vec![]);
     let states = graph.node("Transpose", &[&states], vec![Attribute::ints("perm", &[1, 0, 2])]);

@@ -7,23 +7,23 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The run folder is there already.
-    #[error("{} exists already; choose another folder or remove it", path.display())]
+    /// The run folder already exists.
+    #[error("{} already exists; choose another folder or remove it", path.display())]
     Exists { path: PathBuf },
-    /// Files cannot be made in the run folder.
+    /// Files cannot be created in the run folder.
     #[error("{}: cannot write here: {source}", path.display())]
     Unwritable { source: io::Error, path: PathBuf },
     /// Reading or writing failed.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io { action: &'static str, source: io::Error, path: PathBuf },
-    /// The file is empty or its first line is cut.
-    #[error("{}: no header: the file is empty or its first line is not complete", path.display())]
+    /// The file is empty or its first line is incomplete.
+    #[error("{}: no header: the file is empty or its first line is incomplete", path.display())]
     NoHeader { path: PathBuf },
     /// The file is of another kind.
     #[error("{}: not a file of this kind: expected format '{expected}', found '{found}'", path.display())]
     Format { expected: &'static str, found: String, path: PathBuf },
-    /// The file is of a version that is not known.
-    #[error("{}: version {found} of the format is not known; this program reads version {expected}", path.display())]
+    /// The file has an unknown version.
+    #[error("{}: unknown format version {found}; this program reads version {expected}", path.display())]
     Version { expected: u32, found: u64, path: PathBuf },
     /// A line cannot be read.
     #[error("{}: line {line}: {reason}", path.display())]

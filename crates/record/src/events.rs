@@ -47,7 +47,7 @@ pub struct EventsFile {
 }
 
 impl EventsFile {
-    /// Makes the file, which must not exist. Its name must have `tfevents` in it for TensorBoard to find it. Times are
+    /// Creates the file, which must not exist. Its name must contain `tfevents` for TensorBoard to find it. Times are
     /// seconds since 1970.
     pub fn create(path: &Path, time: f64) -> Result<Self, RecordError> {
         let file =

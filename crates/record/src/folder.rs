@@ -33,8 +33,7 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Makes the folder and the folders above it, and tries that files can be written. A folder that exists is
-    /// refused.
+    /// Creates the folder and its parents, and checks that files can be written. An existing folder is rejected.
     pub fn create(path: &Path) -> Result<Self, RecordError> {
         let unwritable = |source| RecordError::Unwritable { source, path: path.to_path_buf() };
         if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
@@ -46,7 +45,7 @@ impl RunFolder {
         })?;
         let folder = Self { path: path.to_path_buf() };
         if let Err(source) = folder.try_write() {
-            // Nothing half-made is left; if this fails too, the first reason is the one to tell.
+            // Leave nothing half-made; if this fails too, the first reason is the one to report.
             let _ = fs::remove_dir(path);
             return Err(unwritable(source));
         }
@@ -109,7 +108,7 @@ mod tests {
         let folder = RunFolder::create(&path).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         let message = RunFolder::create(&path).unwrap_err().to_string();
-        assert!(message.ends_with("b exists already; choose another folder or remove it"), "{message}");
+        assert!(message.ends_with("b already exists; choose another folder or remove it"), "{message}");
     }
 
     #[test]

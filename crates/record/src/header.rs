@@ -39,7 +39,7 @@ pub struct Header {
     pub dataset: String,
     /// The fingerprint of the data, as hex. Empty if it was not taken.
     pub dataset_fingerprint: String,
-    /// The partition in words.
+    /// A description of the partition.
     pub partition: String,
     pub model: String,
     /// The trainable parameters of the model.
@@ -49,7 +49,7 @@ pub struct Header {
     pub rounds: u64,
     pub clients: u64,
     pub per_round: u64,
-    /// Worker threads. They do not change results.
+    /// Worker threads. Results do not depend on them.
     pub threads: u64,
     /// The names of the classes. Older records lack them.
     pub classes: Vec<String>,
@@ -59,9 +59,9 @@ pub struct Header {
     pub partition_fingerprint: String,
     /// Samples that could not be used and were left out, as the configuration allowed. Older records lack it.
     pub left_out: u64,
-    /// The computer: its processor and system in words.
+    /// A description of the computer: its processor and system.
     pub machine: String,
-    /// The command that repeats the run, in its folder.
+    /// The command that reproduces the run, in its folder.
     pub command: String,
     /// The instruction set of the kernels. It can change the last bits of results.
     pub isa: String,

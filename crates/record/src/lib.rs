@@ -1,8 +1,7 @@
 //! What a run writes: a header, one record per round, a summary. All of it is versioned and can be read back.
 //!
-//! A run has a folder of its own ([`RunFolder`]). `rounds.jsonl` in it holds the [`Header`] and then one
-//! [`RoundRecord`] per line, each flushed, so that a run that was stopped leaves what it had. Other files are whole or
-//! not there.
+//! Each run has its own folder ([`RunFolder`]). Its `rounds.jsonl` holds the [`Header`] and then one [`RoundRecord`] per
+//! line, each flushed, so that a stopped run keeps what it had. Other files are complete or absent.
 
 mod csv;
 mod error;

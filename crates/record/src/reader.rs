@@ -1,4 +1,4 @@
-//! Reading a run back, whatever happened to it.
+//! Reads a run back, whatever happened to it.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +38,7 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
         match serde_json::from_slice::<RoundRecord>(line) {
             Err(error) => garbage.push((number + 1, error.to_string().replace(" at line 1 column", " at column"))),
             Ok(round) if rounds.last().is_some_and(|last| round.round <= last.round) => {
-                garbage.push((number + 1, format!("round {} comes again", round.round)));
+                garbage.push((number + 1, format!("round {} occurs again", round.round)));
             }
             Ok(round) => match impossible(&round, &header) {
                 Some(reason) => garbage.push((number + 1, reason)),
@@ -51,7 +51,7 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
         problems.push(format!("line {line}{more} left out: {reason}"));
     }
     if complete < bytes.len() {
-        problems.push("the last line is cut and left out: the run was stopped while it wrote".to_string());
+        problems.push("the last line is incomplete and left out: the run was stopped while writing it".to_string());
     }
     let last = rounds.last().map_or(0, |last| last.round);
     let first = (1..).zip(&rounds).find(|(n, round)| *n < round.round).map(|(n, _): (u64, _)| n);
@@ -66,7 +66,7 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
     Ok(Salvage { header, rounds, problems })
 }
 
-/// A loss beyond this is no number that training can give.
+/// Training cannot produce a loss beyond this.
 const GREATEST_LOSS: f64 = 1e40;
 
 /// Why a round cannot be one of this run, if so.
@@ -92,7 +92,7 @@ fn impossible(round: &RoundRecord, header: &Header) -> Option<String> {
 fn header(line: &[u8], path: &Path, problems: &mut Vec<String>) -> Result<Header, RecordError> {
     let (value, version) = formatted(line, path)?;
     if version != u64::from(VERSION) {
-        problems.push(format!("version {version} of the format is not known; what version {VERSION} has is read"));
+        problems.push(format!("unknown format version {version}; it is read as version {VERSION}"));
     }
     parsed(value, path)
 }
@@ -176,7 +176,7 @@ mod tests {
             fs::write(&path, &bytes[..end]).unwrap();
             let read = salvage_rounds(&path).unwrap();
             assert_eq!(read.rounds.len(), 1);
-            assert!(read.problems[0].contains("last line is cut"), "{:?}", read.problems);
+            assert!(read.problems[0].contains("last line is incomplete"), "{:?}", read.problems);
         }
         for content in [&bytes[..10], b""] {
             fs::write(&path, content).unwrap();
@@ -198,7 +198,7 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, text.replace("\"version\": 1", "\"version\": 7")).unwrap();
         let message = read_summary(&path).unwrap_err().to_string();
-        assert!(message.ends_with("version 7 of the format is not known; this program reads version 1"), "{message}");
+        assert!(message.ends_with("unknown format version 7; this program reads version 1"), "{message}");
         fs::write(&path, text.replace(FORMAT, "other")).unwrap();
         assert!(matches!(read_summary(&path), Err(RecordError::Format { .. })));
     }
@@ -217,7 +217,7 @@ mod tests {
         let read = salvage_rounds(&path).unwrap();
         assert_eq!(read.rounds.iter().map(|round| round.round).collect::<Vec<_>>(), [1, 2, 4, 5]);
         let said = read.problems.join("; ");
-        for text in ["line 4 left out", "last line is cut", "round 3 is missing", "ends after round 5 of 9"] {
+        for text in ["line 4 left out", "last line is incomplete", "round 3 is missing", "ends after round 5 of 9"] {
             assert!(said.contains(text), "{text:?} in {said}");
         }
         let record = |round, accuracy, loss| RoundRecord { round, accuracy, loss, ..RoundRecord::default() };

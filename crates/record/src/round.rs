@@ -64,7 +64,7 @@ pub struct RoundRecord {
     pub bytes_down: u64,
     /// Bytes from all clients of the round to the server.
     pub bytes_up: u64,
-    /// Bytes both ways, relative to FedAvg's, which sends the weights down and up. Older records lack it.
+    /// Bytes in both directions, relative to FedAvg's, which sends the weights down and up. Older records lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<f64>,
     /// Where the time went.

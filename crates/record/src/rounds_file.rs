@@ -19,7 +19,7 @@ pub struct RoundsFile {
 }
 
 impl RoundsFile {
-    /// Makes the file, which must not exist, and writes the header.
+    /// Creates the file, which must not exist, and writes the header.
     pub fn create(path: &Path, header: &Header) -> Result<Self, RecordError> {
         let file =
             OpenOptions::new().write(true).create_new(true).open(path).map_err(RecordError::io("create", path))?;
@@ -37,7 +37,7 @@ impl RoundsFile {
         self.file.sync_all().map_err(RecordError::io("write", &self.path))
     }
 
-    /// One line in one write, so that a stopped run leaves at most one cut line.
+    /// One line in one write, so that a stopped run leaves at most one incomplete line.
     fn push(&mut self, value: &impl Serialize) -> Result<(), RecordError> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, value)

@@ -25,7 +25,7 @@ pub struct Summary {
     pub bytes_down: u64,
     /// Bytes from clients to the server, all rounds.
     pub bytes_up: u64,
-    /// Bytes both ways, relative to FedAvg's: the mean over rounds. Older records lack it.
+    /// Bytes in both directions, relative to FedAvg's: the mean over rounds. Older records lack it.
     #[serde(default)]
     pub traffic: Option<f64>,
     /// Where the time went, all rounds.

@@ -1,4 +1,4 @@
-//! What people call a run: a list of words beside its files.
+//! The user's tags for a run: a list of words next to its files.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -16,9 +16,9 @@ pub struct Options {
     pub baseline: Option<String>,
     /// The accuracy to reach; without one, the final accuracy of the baseline with the same seed.
     pub target: Option<f64>,
-    /// Whether to compare runs of other data, partitions or seeds.
+    /// Whether to compare runs even if their data, partitions or seeds differ.
     pub force: bool,
-    /// Whether runs of other data or partitions stand in the table, each compared with the baseline on its own ones.
+    /// Whether runs with other data or partitions are in the table, each compared with the baseline on the same ones.
     pub apart: bool,
 }
 
@@ -30,9 +30,9 @@ pub struct Comparison {
     /// The accuracy to reach, if it was given.
     pub target: Option<f64>,
     pub rows: Vec<ComparisonRow>,
-    /// What differs between the runs although they are compared.
+    /// How the compared runs differ.
     pub mismatches: Vec<String>,
-    /// What there is to know about the numbers.
+    /// Notes on the numbers.
     pub notes: Vec<String>,
     pub left_out: Vec<LeftOut>,
 }
@@ -54,18 +54,18 @@ pub struct ComparisonRow {
     pub forgetting: Option<MeanSd>,
     /// The mean of the accuracy curve over the rounds.
     pub area: Option<MeanSd>,
-    /// Final accuracy less the baseline's, seed by seed.
+    /// Final accuracy minus the baseline's, seed by seed.
     pub difference: Option<Difference>,
     pub to_target: Option<ToTarget>,
     /// The mean over seeds of the rank by final accuracy; 1 is the best.
     pub rank: Option<f64>,
-    /// Bytes both ways, all rounds.
+    /// Bytes in both directions, all rounds.
     pub bytes: Option<MeanSd>,
     /// Bytes from the server to clients.
     pub bytes_down: Option<MeanSd>,
     /// Bytes from clients to the server.
     pub bytes_up: Option<MeanSd>,
-    /// Bytes both ways, relative to FedAvg's.
+    /// Bytes in both directions, relative to FedAvg's.
     pub traffic: Option<MeanSd>,
     /// Seconds, all rounds.
     pub seconds: Option<MeanSd>,
@@ -73,7 +73,7 @@ pub struct ComparisonRow {
     pub curve: Vec<(u64, f64)>,
 }
 
-/// Differences to the baseline on the same seeds.
+/// Differences from the baseline on the same seeds.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Difference {
@@ -105,7 +105,7 @@ pub struct ToTarget {
 pub const BASELINE: &str = "fedavg";
 
 impl Comparison {
-    /// Compares the groups of a study. Runs of other data, partitions or seeds are refused unless it is forced.
+    /// Compares the groups of a study. Runs with different data, partitions or seeds are rejected unless forced.
     pub fn new(study: &Results, options: &Options) -> Result<Self, ReportError> {
         let mismatches: Vec<String> = study.mismatches().iter().map(ToString::to_string).collect();
         if !mismatches.is_empty() && !options.force && !options.apart {
@@ -152,14 +152,14 @@ impl Comparison {
         let mixed = options.apart && settings.iter().any(|other| *other != settings[0]);
         new.notes = new.remarks(if mixed { baseline.method() } else { &baseline.label });
         if mixed {
-            let note = "The runs have different data or partitions: differences, rounds to target and ranks are among \
-                        those on the same.";
+            let note = "The runs have different data or partitions: differences, rounds to target and ranks compare only \
+                        runs with the same.";
             new.notes.push(note.to_string());
         }
         Ok(new)
     }
 
-    /// What there is to know about the numbers.
+    /// Notes on the numbers.
     fn remarks(&self, baseline: &str) -> Vec<String> {
         let mut notes = Vec::new();
         let differences: Vec<&Difference> = self.rows.iter().filter_map(|row| row.difference.as_ref()).collect();
@@ -173,18 +173,18 @@ impl Comparison {
             let names: Vec<&str> = tests.iter().map(|test| test.name()).collect();
             if names.is_empty() {
                 let reason =
-                    if most < 2 { "one seed has no interval and no p-value" } else { "all differences are equal" };
-                notes.push(format!("Differences to {baseline} on the same seeds; {reason}."));
+                    if most < 2 { "one seed gives no interval and no p-value" } else { "all differences are equal" };
+                notes.push(format!("Differences from {baseline} on the same seeds; {reason}."));
             } else {
                 notes.push(format!(
-                    "Differences to {baseline} on the same seeds, with a 95 % interval (Student's t) and a two-sided \
+                    "Differences from {baseline} on the same seeds, with a 95 % interval (Student's t) and a two-sided \
                      p-value ({}, n = {most}){}.",
                     names.join(", "),
                     if differences.len() > 1 { "; p (Holm) is corrected for all rows" } else { "" }
                 ));
             }
             if most == 2 && !names.is_empty() {
-                notes.push("Two seeds say very little; the interval shows it.".to_string());
+                notes.push("Two seeds are very little evidence, as the interval shows.".to_string());
             }
         }
         notes

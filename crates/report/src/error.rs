@@ -4,13 +4,13 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
-    #[error("no run in {paths}{reasons}")]
+    #[error("no runs in {paths}{reasons}")]
     NoRun { paths: String, reasons: String },
     #[error("the runs cannot be compared: {what}. --force compares them anyway")]
     Mismatch { what: String },
     /// There is no such method among the runs.
-    #[error("no method '{name}' among the runs: there are {known}")]
+    #[error("no method '{name}' among the runs; the methods are {known}")]
     UnknownBaseline { name: String, known: String },
-    #[error("{figure}: cannot be drawn: {reason}")]
+    #[error("cannot draw {figure}: {reason}")]
     Figure { figure: String, reason: String },
 }

@@ -1,7 +1,7 @@
 //! Records of runs to statistics over seeds, tables, figures and a page.
 //!
-//! [`LoadedRuns::load`] takes in what there is in files and says what was left out; [`LoadedRun::of`] takes a run that has
-//! just ended; [`Results::new`] puts runs that differ in their seed alone together; [`Comparison::new`] compares them.
+//! [`LoadedRuns::load`] reads what there is in files and lists what was left out; [`LoadedRun::of`] takes a run that has
+//! just ended; [`Results::new`] groups runs that differ only in their seed; [`Comparison::new`] compares them.
 
 mod cards;
 mod compare;

@@ -1,4 +1,4 @@
-//! Runs, as they are found in folders or as they have just ended.
+//! Runs, from folders or just ended.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,9 +17,9 @@ pub struct LoadedRun {
     pub header: Header,
     /// Its rounds, in ascending order.
     pub rounds: Vec<RoundRecord>,
-    /// How it ended. Made from the rounds where the file is not there.
+    /// How it ended. Made from the rounds if the file is missing.
     pub summary: Summary,
-    /// Whether the run told how it ended. Without it, it runs still or it broke off.
+    /// Whether the run recorded how it ended. If not, it is still running or was killed.
     pub ended: bool,
     /// Every key of its configuration, by its dotted path.
     pub config: BTreeMap<String, String>,
@@ -27,7 +27,7 @@ pub struct LoadedRun {
     pub config_text: String,
     /// Who holds what, if it is recorded.
     pub holdings: Option<Holdings>,
-    /// What people call it.
+    /// Its tags.
     pub tags: Vec<String>,
 }
 
@@ -48,11 +48,11 @@ pub struct LoadedRuns {
     pub left_out: Vec<LeftOut>,
 }
 
-/// Folders below the one that is named, at most.
+/// Maximum depth of folders that are searched.
 const DEPTH: usize = 6;
 
 impl LoadedRuns {
-    /// Loads every run at or below the paths. What cannot be read is left out and named; no run at all is an error.
+    /// Loads every run in or below the paths. What cannot be read is left out and listed; finding no run is an error.
     pub fn load(paths: &[PathBuf]) -> Result<Self, ReportError> {
         let mut source = Self::default();
         for path in paths {
@@ -84,14 +84,14 @@ impl LoadedRuns {
         }
         let of_a_run = [names::SUMMARY, names::MODEL, names::HOLDINGS];
         if let Some(file) = of_a_run.iter().find(|file| path.join(file).is_file()) {
-            return self.omit(path, format!("there is {file}, but no {}", names::ROUNDS));
+            return self.omit(path, format!("the folder has {file}, but no {}", names::ROUNDS));
         }
         let entries = match fs::read_dir(path) {
             Ok(entries) => entries,
             Err(error) => return self.omit(path, error.to_string()),
         };
         let mut below: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        // A name that begins with a point is something that is not complete yet.
+        // A name that begins with a dot is not complete yet.
         let hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         below.retain(|path| path.is_dir() && !path.is_symlink() && !hidden(path));
         let listed = methods(path);
@@ -130,7 +130,7 @@ impl LoadedRun {
             Ok(found) => summary = found,
             Err(error) => {
                 ended = false;
-                problems.push(format!("no summary, made from the rounds: {}", short(&error)));
+                problems.push(format!("no summary; it was made from the rounds: {}", short(&error)));
             }
         }
         let config = fs::read_to_string(path.join(names::CONFIG)).map_err(|error| error.to_string());
@@ -145,7 +145,7 @@ impl LoadedRun {
             Ok(found) => Some(found),
             Err(fedelity_record::RecordError::Io { .. }) => None,
             Err(error) => {
-                problems.push(format!("who holds what cannot be read: {}", short(&error)));
+                problems.push(format!("the clients' class counts cannot be read: {}", short(&error)));
                 None
             }
         };

@@ -1,4 +1,4 @@
-//! One page with everything: no other file, no network.
+//! One page with everything: no other files, no network.
 
 use std::fmt::Write as _;
 
@@ -42,7 +42,7 @@ struct PageData<'a> {
 }
 
 impl ReportPage {
-    /// From the runs of a study. Runs that do not match are shown side by side anyway, and what differs is said.
+    /// From the runs of a study. Runs that do not match are shown side by side anyway, with a note on what differs.
     pub fn new(study: &Results, baseline: Option<String>) -> Result<Self, ReportError> {
         Self::with(study, baseline, &mut FeatureLayouts::default())
     }
@@ -82,7 +82,7 @@ impl ReportPage {
         news(version, &self.body(true), &data)
     }
 
-    /// What stands in the page besides the figures. That a run has not ended is no news in a live page.
+    /// The page without its figures. A live page does not mention that a run has not ended.
     fn body(&self, live: bool) -> String {
         let mut out = String::new();
         let _ = write!(out, "<p class=setting>{}</p>", escape(&self.setting));
@@ -103,7 +103,7 @@ impl ReportPage {
             out.push_str("</ul></details>");
         }
         out.push_str("<div id=methods></div><div id=cards></div>");
-        out.push_str("<section><h2>To repeat it</h2><table class=facts>");
+        out.push_str("<section><h2>How to reproduce it</h2><table class=facts>");
         for (what, value) in &self.environment {
             let _ = write!(out, "<tr><th>{}</th><td>{}</td></tr>", escape(what), escape(value));
         }
@@ -213,7 +213,7 @@ fn fill(page: &str, parts: &[(&str, String)]) -> String {
     out
 }
 
-/// Text that HTML shows as it is.
+/// Text escaped for HTML.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -306,13 +306,13 @@ fn environment(study: &Results) -> Vec<(String, String)> {
         ("Machine", all(study, |run| run.header.machine.clone())),
         ("Instruction set", all(study, |run| run.header.isa.clone())),
         ("Threads", all(study, |run| run.header.threads.to_string())),
-        ("PageData (SHA-256)", all(study, |run| run.header.dataset_fingerprint.clone())),
+        ("Data (SHA-256)", all(study, |run| run.header.dataset_fingerprint.clone())),
         ("Partition (SHA-256)", all(study, |run| run.header.partition_fingerprint.clone())),
     ];
     facts.into_iter().filter(|(_, value)| !value.is_empty()).map(|(what, value)| (what.to_string(), value)).collect()
 }
 
-/// The command that repeats each run.
+/// The command that reproduces each run.
 fn commands(study: &Results) -> Vec<String> {
     study.runs().map(|run| format!("fedelity run {}", run.path.join("config.toml").display())).collect()
 }

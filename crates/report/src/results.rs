@@ -1,4 +1,4 @@
-//! Runs that differ in their seed alone belong together.
+//! Runs that differ only in their seed belong together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ pub struct Results {
     pub left_out: Vec<crate::LeftOut>,
 }
 
-/// Something that runs must have in common to be compared, and do not.
+/// Something that runs must have in common to be compared, but do not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     pub what: &'static str,
@@ -78,7 +78,7 @@ impl Results {
                     Some(at) => {
                         let further = run.rounds.len() >= same[at].rounds.len();
                         let twice = if further { std::mem::replace(&mut same[at], run) } else { run };
-                        let what = format!("seed {} is there twice; this one is left out", twice.header.seed);
+                        let what = format!("seed {} occurs twice; this run is left out", twice.header.seed);
                         left_out.push(crate::LeftOut { path: twice.path, what });
                     }
                 },
@@ -96,7 +96,7 @@ impl Results {
         self.groups.iter().flat_map(|group| &group.runs)
     }
 
-    /// What keeps the runs from being compared: other data, another partition, other seeds.
+    /// What prevents a comparison: different data, partitions or seeds.
     pub fn mismatches(&self) -> Vec<Mismatch> {
         let mut found = Vec::new();
         let mut check = |what, of: &dyn Fn(&Group) -> BTreeSet<String>| {
@@ -136,7 +136,7 @@ fn with_print(name: &str, print: &str) -> String {
     }
 }
 
-/// What a run computes, but for its seed.
+/// What a run computes, except its seed.
 fn identity(run: &LoadedRun) -> BTreeMap<String, String> {
     let mut keys: BTreeMap<String, String> = run
         .config

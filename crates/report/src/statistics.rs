@@ -4,9 +4,9 @@ use fedelity_record::mean_and_sd;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// From this many pairs on, differences are tested by ranks. With fewer, ranks can hardly tell anything apart.
+/// From this many pairs on, differences are tested by ranks. With fewer, a rank test has hardly any power.
 const RANKS_FROM: usize = 10;
-/// Up to this many differences, the distribution of their ranks is counted out.
+/// Up to this many differences, the distribution of their ranks is exact.
 const EXACT: usize = 60;
 
 /// Numbers of several seeds together.
@@ -41,7 +41,7 @@ pub struct Interval {
 pub enum Test {
     /// Student's t on the differences.
     PairedT,
-    /// Wilcoxon's signed ranks, counted out for up to 60 differences.
+    /// Wilcoxon's signed-rank test, exact for up to 60 differences.
     WilcoxonSignedRank,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn difference(a: f64, b: f64) -> f64 {
     if rounded.is_finite() { rounded } else { a - b }
 }
 
-/// The mean of differences, its 95 % interval (Student's t) and the two-sided p-value that it is zero.
+/// The mean of differences, its 95 % interval (Student's t) and the two-sided p-value against zero.
 ///
 /// One difference has no interval and no p-value, nor have differences that are all the same.
 pub(crate) fn differ(differences: &[f64]) -> Option<Paired> {
@@ -143,7 +143,7 @@ pub(crate) fn ranks(values: &[f64], largest_first: bool) -> Vec<f64> {
     ranks
 }
 
-/// Holm's correction: p-values that stay honest when there are several of them.
+/// Holm's correction for several p-values.
 pub(crate) fn holm(p: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<(usize, f64)> = p.iter().enumerate().filter_map(|(i, p)| Some((i, (*p)?))).collect();
     order.sort_by(|a, b| a.1.total_cmp(&b.1));

@@ -11,7 +11,7 @@ use crate::Observation;
 /// What is simulated. [`Simulation::new`](crate::Simulation::new) checks it.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// Model, method, training and seed. The partition has a seed of its own.
+    /// Model, method, training and seed. The partition has its own seed.
     pub federation: Federation,
     /// The data set: clients hold its training split, the global model is tested on its test split.
     pub data: Arc<Dataset>,
@@ -20,16 +20,16 @@ pub struct Experiment {
     /// Clients per round.
     pub per_round: usize,
     pub rounds: usize,
-    /// The global model is evaluated every so many rounds, and after the last.
+    /// Rounds between evaluations of the global model; it is also evaluated after the last round.
     pub evaluate_every: usize,
-    /// Worker threads, one client each. They do not change results.
+    /// Worker threads, one client each. Results do not depend on them.
     pub threads: usize,
     /// What is measured beyond the accuracy of the global model. It does not change training.
     pub observation: Observation,
 }
 
 impl Experiment {
-    /// Refuses what cannot run.
+    /// Rejects what cannot run.
     pub fn check(&self) -> Result<(), FlError> {
         let clients = self.partition.clients.len();
         range("partition.clients", clients, 1, usize::MAX)?;
@@ -49,7 +49,8 @@ impl Experiment {
         let samples = self.data.train.len();
         let outside = |&&index: &&u32| index as usize >= samples;
         if let Some(index) = self.partition.clients.iter().flatten().find(outside) {
-            let (value, allowed) = (format!("sample {index}"), format!("below {samples}, the training samples"));
+            let (value, allowed) =
+                (format!("sample {index}"), format!("below {samples}, the number of training samples"));
             return Err(FlError::Setting { key: "partition", value, allowed });
         }
         Ok(())
@@ -80,7 +81,7 @@ impl Experiment {
         let augmentation = &self.federation.training.augmentation;
         let fits = match has.image() {
             _ if augmentation.is_none() => Ok(()),
-            None => Err(format!("images, and the data are {has}")),
+            None => Err(format!("images, but the data are {has}")),
             Some(shape) => augmentation.check(shape),
         };
         fits.map_err(|allowed| FlError::Setting { key: "augmentation", value: "on".to_string(), allowed })

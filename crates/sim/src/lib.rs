@@ -1,8 +1,8 @@
 //! Runs federated rounds in one process on worker threads.
 //!
 //! A [`Simulation`] is driven one round at a time by [`Simulation::step`], so that progress, records and interruption
-//! stay with the caller. It is handed a method and never names one. The number of threads changes no bit of the
-//! result: clients are folded in a fixed order, and evaluation is cut at fixed samples.
+//! stay with the caller. It is given a method and never names one. Results are bit-identical with any number of threads:
+//! clients are folded in a fixed order, and evaluation is split at fixed samples.
 
 mod evaluate;
 mod experiment;

@@ -1,4 +1,4 @@
-//! What is measured of local models in a round, and how much of the time it may take.
+//! What is measured on local models in a round, and how much time it may take.
 
 use fedelity_fl::observe::{self, LocalChange, Portrait, alignment, change, confusion, drift};
 use fedelity_fl::{Finished, Samples, Trainer, label_counts, sample_clients};
@@ -15,19 +15,19 @@ pub enum Metrics {
     /// Local models on as many test samples and in as many rounds as fit into a small share of the time.
     #[default]
     Standard,
-    /// Local models are not evaluated; what costs nothing is measured anyway.
+    /// Local models are not evaluated; only what costs nothing is measured.
     Fast,
 }
 
 /// What is measured beyond the accuracy of the global model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// How much is measured of local models.
+    /// How much is measured on local models.
     pub metrics: Metrics,
     /// Rounds, counted from 1, with a confusion matrix of the global model. The last round always has one, unless the
     /// metrics are [`Metrics::Fast`].
     pub confusion: Vec<usize>,
-    /// The client to look at closely; without one, the most one-sided client of the last round.
+    /// The client to examine closely; by default, the most skewed client of the last round.
     pub client: Option<usize>,
 }
 
@@ -40,7 +40,7 @@ const STEP: f64 = 3.0;
 const LEAST: usize = 200;
 /// Fewer samples of a class than these say little.
 const LEAST_OF_A_CLASS: usize = 5;
-/// With the standard metrics, layers are compared in one of so many evaluations of local models.
+/// With the standard metrics, layers are compared in one of this many evaluations of local models.
 const ALIGN_EVERY: usize = 5;
 /// A pass that compares layers costs this much of a plain one.
 const ALIGNED: f64 = 1.5;
@@ -147,8 +147,8 @@ pub fn observed_samples(experiment: &Experiment) -> f64 {
     due * (experiment.per_round + 1) as f64 * experiment.rounds as f64 / seen.max(1) as f64
 }
 
-/// The last round of the chosen client, or the last round and its most one-sided client: the one whose largest class
-/// has the largest share of its samples.
+/// The last round of the chosen client, or the last round and its most skewed client: the one whose largest class has the
+/// largest share of its samples.
 fn focus(experiment: &Experiment) -> Option<(usize, usize)> {
     let clients = &experiment.partition.clients;
     let sampled = |round| sample_clients(experiment.federation.seed, round, clients.len(), experiment.per_round);
@@ -167,7 +167,7 @@ fn focus(experiment: &Experiment) -> Option<(usize, usize)> {
     sampled(last).into_iter().max_by_key(one_sided).map(|client| (last, client))
 }
 
-/// What local models of a round are held against.
+/// What the local models of a round are compared with.
 pub(crate) struct Baseline<'a> {
     pub(crate) samples: Samples<'a>,
     /// What the global model predicts for them.

@@ -1,8 +1,8 @@
 //! The clients of one round on worker threads.
 //!
-//! Workers take clients in schedule order. A finished client waits until all before it are folded, and whoever brings
-//! the missing one folds. So sums run in schedule order whatever finished first, and no thread is there for folding
-//! alone. A worker does not start a client that is too far ahead of the folding, so the memory of waiting uploads is
+//! Workers take clients in schedule order. A finished client waits until all before it are folded, and the worker that
+//! brings the missing one folds. So sums run in schedule order whatever finishes first, and no thread is reserved for
+//! folding. A worker does not start a client that is too far ahead of the folding, so the memory of waiting uploads is
 //! bounded.
 
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ impl Fold<'_> {
     }
 }
 
-/// Uploads of so many weights that may be there at a time. One worker folds each before it starts the next.
+/// Uploads of this many weights that may exist at a time. One worker folds each before it starts the next.
 fn window(threads: usize, weights: usize) -> usize {
     let fits = WAITING_BYTES / (4 * weights).max(1);
     if threads == 1 { 1 } else { fits.min(WAITING_MOST).max(2 * threads) }
@@ -215,7 +215,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Wakes the others when a worker panics, so that the panic comes through instead of a standstill.
+/// Wakes the others when a worker panics, so that the panic propagates instead of a deadlock.
 struct StopOnPanic<'a, 'b>(&'a Shared<'b>);
 
 impl Drop for StopOnPanic<'_, '_> {

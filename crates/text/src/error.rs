@@ -9,7 +9,7 @@ pub enum TextError {
     #[error("{}: not a tokenizer ({reason})", path.display())]
     NotATokenizer { reason: String, path: PathBuf },
     /// A token ID is outside the model's vocabulary.
-    #[error("{}: token {token:?} has ID {id}, but the model knows {vocabulary} tokens (vocab_size of {})",
+    #[error("{}: token {token:?} has ID {id}, but the model has {vocabulary} tokens (vocab_size in {})",
         path.display(), config.display())]
     OutsideVocabulary {
         token: String,
@@ -20,8 +20,15 @@ pub enum TextError {
         config: PathBuf,
     },
     /// There is no room for a text between the special tokens.
-    #[error("{}: at most {max_length} tokens leave no room beside {special} special tokens", path.display())]
-    TooShort { max_length: usize, special: usize, path: PathBuf },
+    #[error("{}: a limit of {max_length} tokens leaves no room besides {special} special tokens", path.display())]
+    TooShort {
+        /// Tokens a text may have.
+        max_length: usize,
+        /// Special tokens each text gets.
+        special: usize,
+        /// The tokenizer's file.
+        path: PathBuf,
+    },
     /// A text could not be tokenised.
     #[error("{}: text {text} cannot be tokenised ({reason})", path.display())]
     Text { text: usize, reason: String, path: PathBuf },

@@ -16,8 +16,8 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads a tokenizer and cuts its texts to `max_length` tokens, special ones among them. All of its tokens must have
-    /// numbers below `vocabulary`, which the file `config` gives.
+    /// Reads a tokenizer and truncates texts to `max_length` tokens, including special ones. All token IDs must be below
+    /// `vocabulary`, which is given in the file `config`.
     ///
     /// # Errors
     /// When the file is not a tokenizer or does not fit the vocabulary.
@@ -45,7 +45,7 @@ impl Tokenizer {
         max_length: usize,
     ) -> Result<Self, TextError> {
         let bad = |reason: String| TextError::NotATokenizer { reason, path: path.to_owned() };
-        // The highest number, and of equal ones the first by name, so that the message is always the same.
+        // The highest ID, and of equal ones the first by name, so that the message is always the same.
         let highest = inner.get_vocab(true).into_iter().max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)));
         if let Some((token, id)) = highest.filter(|(_, id)| *id as usize >= vocabulary) {
             return Err(TextError::OutsideVocabulary {
@@ -58,14 +58,13 @@ impl Tokenizer {
         }
         let special = inner.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
         if special == 0 {
-            let reason =
-                "its post_processor adds no token in front of a text, and the classifier reads the first token";
+            let reason = "its post_processor adds no token before a text, but the classifier reads the first token";
             return Err(bad(reason.to_owned()));
         }
         if max_length <= special {
             return Err(TextError::TooShort { max_length, special, path: path.to_owned() });
         }
-        // Whatever the file says about padding and length, the engine needs neither padding nor a fixed length.
+        // The file's padding and length settings are ignored: the engine needs neither padding nor a fixed length.
         inner.with_padding(None);
         let truncation = TruncationParams {
             max_length,
@@ -87,7 +86,7 @@ impl Tokenizer {
             let bad = |reason: String| TextError::Text { text: i, reason, path: self.path.clone() };
             let encoded = self.inner.encode_fast(text.as_str(), true).map_err(|e| bad(e.to_string()))?;
             if encoded.get_ids().is_empty() {
-                return Err(bad("it has no tokens, and the tokenizer adds none".to_owned()));
+                return Err(bad("the text has no tokens, and the tokenizer adds none".to_owned()));
             }
             tokens.push(encoded.get_ids().iter().copied());
         }

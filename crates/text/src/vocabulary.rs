@@ -4,20 +4,20 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::tokens::TokenIds;
 
-/// The number kept for padding; no text has it.
+/// The token ID reserved for padding; no text contains it.
 pub const PAD: u32 = 0;
-/// The number of every word that is not in the vocabulary.
+/// The token ID of every word that is not in the vocabulary.
 pub const UNKNOWN: u32 = 1;
-/// The number that starts every text, if one does.
+/// The token ID that starts every text, if one does.
 pub const START: u32 = 2;
-/// The tokens of these numbers. No text has them: a bracket is a word of its own.
+/// The tokens with these IDs. No text contains them: a bracket is a separate word.
 const SPECIAL: [&str; 3] = ["<pad>", "<unk>", "<cls>"];
 
 /// The words of some texts, by how often they occur.
 ///
-/// A word is a run of letters and digits in lower case; every other character that is not white space is a word of its
-/// own. Numbers 0 and 1 are `<pad>` and `<unk>`, number 2 is `<cls>` if every text starts with it; then come words by
-/// frequency, equal ones by the alphabet.
+/// A word is a run of letters and digits in lower case; every other character that is not white space is a separate
+/// word. IDs 0 and 1 are `<pad>` and `<unk>`, ID 2 is `<cls>` if every text starts with it; then come words by
+/// frequency, ties in alphabetical order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vocabulary {
     words: Vec<String>,
@@ -26,8 +26,8 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// The most frequent words of these texts, at most `size` tokens with the special ones. With `start`, every text will
-    /// start with a token of its own.
+    /// The most frequent words of these texts, at most `size` tokens including the special ones. With `start`, every text
+    /// will start with a special token.
     pub fn build<'a>(texts: impl Iterator<Item = &'a str>, size: usize, start: bool) -> Self {
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
         for text in texts {
@@ -36,7 +36,7 @@ impl Vocabulary {
             });
         }
         let mut found: Vec<(String, u64)> = counts.into_iter().collect();
-        // Stable, so the alphabet decides among equals.
+        // Stable, so ties are in alphabetical order.
         found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let mut words: Vec<String> = SPECIAL[..2 + usize::from(start)].iter().map(|word| (*word).to_owned()).collect();
         let special = words.len();
@@ -44,7 +44,7 @@ impl Vocabulary {
         Self::of(words, start)
     }
 
-    /// A vocabulary from its [words](Vocabulary::words), as [`Vocabulary::build`] made them; `None` if it made no such.
+    /// A vocabulary from its [words](Vocabulary::words), as made by [`Vocabulary::build`]; `None` if they cannot be.
     #[must_use]
     pub fn from_words(words: Vec<String>) -> Option<Self> {
         let start = words.get(START as usize).is_some_and(|word| word == SPECIAL[2]);
@@ -57,7 +57,7 @@ impl Vocabulary {
         Self { words, numbers, start: start.then_some(START) }
     }
 
-    /// The tokens by number.
+    /// The tokens by ID.
     #[must_use]
     pub fn words(&self) -> &[String] {
         &self.words

@@ -111,7 +111,10 @@ fn bad_rows_are_named_or_counted() {
     assert!(record.lines().next().unwrap().contains("\"left-out\":2"), "{record}");
     for (set, expected) in [
         ("data.train=none.csv", "cannot open none.csv"),
-        ("data.label=nothing", "there is no column 'nothing' for data.label: there are site, age, height, outcome"),
+        (
+            "data.label=nothing",
+            "there is no column 'nothing' for data.label; the columns are site, age, height, outcome",
+        ),
         ("data.features=[\"shoe\"]", "there is no column 'shoe' for data.features"),
         ("data.features=[]", "expected a list of column names"),
         ("data.test-fraction=1.5", "expected a number above 0 and below 1"),

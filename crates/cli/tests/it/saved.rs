@@ -83,7 +83,7 @@ fn models_that_do_not_fit_are_refused() {
     place.write("t.csv", "x,y,label\n1,2,a\n2,3,b\n1,2,a\n2,3,b\n1,2,a\n2,3,b\n1,2,a\n2,3,b\n1,2,a\n2,3,b\n");
     place.refuses(
         &["evaluate", "a", "--data", "csv", "--set", "data.train=t.csv"],
-        &["model.safetensors", "the model reads images of 1x28x28, and csv has 2 numbers"],
+        &["model.safetensors", "the model reads images of 1x28x28, but csv has 2 numbers"],
     );
     place.write("x.safetensors", "not one");
     place.refuses(&[&["evaluate", "x.safetensors"], DATA].concat(), &["x.safetensors", "not a safetensors file"]);

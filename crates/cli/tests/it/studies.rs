@@ -22,7 +22,9 @@ fn runs_are_compared_reported_listed_and_exported() {
     let answer = place.call(&["compare", "three"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
-    for text in ["fedavg", "fedntd", "95 % interval", "p (Holm)", "paired t, n = 2", "Two seeds say very little"] {
+    for text in
+        ["fedavg", "fedntd", "95 % interval", "p (Holm)", "paired t, n = 2", "Two seeds are very little evidence"]
+    {
         assert!(answer.out.contains(text), "{text:?} in {}", answer.out);
     }
     assert!(!answer.out.contains('\u{1b}'));
@@ -89,8 +91,8 @@ fn runs_are_compared_reported_listed_and_exported() {
     assert_eq!(fs::read_dir(place.path("logs")).unwrap().count(), 5);
     let events = crate::place::files(&place.path("three/fedavg/seed-1"));
     assert!(events.iter().any(|name| name.contains("tfevents")), "{events:?}");
-    place.refuses(&["compare", "nowhere"], &["no run in nowhere"]);
-    place.refuses(&["report", "figures"], &["no run in figures"]);
+    place.refuses(&["compare", "nowhere"], &["no runs in nowhere"]);
+    place.refuses(&["report", "figures"], &["no runs in figures"]);
 }
 
 #[test]

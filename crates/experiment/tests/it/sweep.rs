@@ -100,7 +100,7 @@ fn every_run_is_checked_before_the_first() {
     let text = refused("[grid]\n\"method.name\" = [\"fedavg\", \"fedntt\"]\n");
     assert!(text.contains("method.name=\"fedntt\"") && text.contains("did you mean 'fedntd'?"), "{text}");
     assert!(refused("[set]\nrundes = 3\n").contains("did you mean 'rounds'?"));
-    assert!(refused("config = \"nowhere.toml\"\n").contains("there is no such file"));
+    assert!(refused("config = \"nowhere.toml\"\n").contains("no such file"));
     assert!(refused("sedes = [1]\n").contains("unknown key 'sedes', did you mean 'seeds'?"));
     assert!(!dir.path().join("out").exists());
 }

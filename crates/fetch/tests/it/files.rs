@@ -264,7 +264,7 @@ fn a_folder_is_a_mirror() {
     fs::remove_file(folder.path().join("a.bin")).unwrap();
     let error = fetch(&checked(), case.dir.path(), Some(&mirror), PATIENCE, &mut |_| {}).unwrap_err();
     assert!(matches!(error, FetchError::NotHere { .. }), "{error}");
-    assert!(error.to_string().ends_with("a.bin: there is no such file"), "{error}");
+    assert!(error.to_string().ends_with("a.bin: no such file"), "{error}");
     let nowhere = folder.path().join("nowhere").display().to_string();
     let error = fetch(&checked(), case.dir.path(), Some(&nowhere), PATIENCE, &mut |_| {}).unwrap_err();
     assert!(error.to_string().ends_with(&format!("no such folder: {nowhere}")), "{error}");

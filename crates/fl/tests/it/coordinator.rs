@@ -140,7 +140,7 @@ fn every_rejection_has_its_reason_and_leaves_no_trace() {
     assert_eq!(closed(&bad), clean);
     assert_eq!(clean.state.get("seen").unwrap()[..], [3.0]);
     let words: Vec<String> = bad.iter().map(|(_, reason)| reason.to_string()).collect();
-    assert_eq!(words[0], "it belongs to round 2, and round 1 is open");
+    assert_eq!(words[0], "it belongs to round 2, but round 1 is open");
     assert_eq!(words[13], "the numbers of its array 'maybe' are not all finite");
 }
 
@@ -165,7 +165,7 @@ fn rounds_open_for_known_clients_and_close_in_order() {
     assert!(order(coordinator.close().unwrap_err()));
     for clients in [&[0, 4][..], &[2, 1, 2]] {
         let error = coordinator.open(clients).unwrap_err().to_string();
-        assert_eq!(error, "round 1: its clients must be different ones below 4");
+        assert_eq!(error, "round 1: expected different clients, each below 4");
     }
     coordinator.open(&[2, 1]).unwrap();
     assert!(order(coordinator.open(&[0]).unwrap_err()));
@@ -222,15 +222,15 @@ fn what_a_client_receives_is_checked_before_use() {
     let nothing = Payload::new();
     assert_eq!(
         message(&Broadcast { global: Arc::new(Params(vec![0.0; 3])), ..good.clone() }, &nothing),
-        format!("the broadcast of round 1 cannot be used: it has 3 weights, and the model has {weights}")
+        format!("the broadcast of round 1 cannot be used: it has 3 weights, but the model has {weights}")
     );
     assert_eq!(
         message(&with(Payload::new().with("seen", vec![0.0; 2])), &nothing),
-        "the broadcast of round 1 cannot be used: its array 'seen' has 2 numbers where 1 were expected"
+        "the broadcast of round 1 cannot be used: its array 'seen' has 2 numbers, expected 1"
     );
     assert_eq!(
         message(&good, &Payload::new().with("own", vec![0.0; 3])),
-        format!("round 1, client 0: teacher 1 cannot be used: it has 3 weights, and the model has {weights}")
+        format!("round 1, client 0: teacher 1 cannot be used: it has 3 weights, but the model has {weights}")
     );
     let mut own = vec![0.0; weights];
     own[weights / 2] = f32::NAN;

@@ -242,7 +242,7 @@ mod tests {
         let all_bad = (0..3).map(|_| trial::upload(4, vec![f32::NAN; 6], Payload::new()));
         let method = composed(FedAvg {}, Rule::Median, ServerOptimizer::None);
         let error = trial::try_serve(method, &[0.0; 6], Payload::new(), all_bad).unwrap_err().to_string();
-        assert_eq!(error, "the method 'fedavg': the rule 'median' finds no upload that counts among 0");
+        assert_eq!(error, "the method 'fedavg': the rule 'median': none of the 0 uploads counts");
     }
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
         let error = trial::try_serve(method, &[0.0; 6], Payload::new(), uploads).unwrap_err().to_string();
         assert_eq!(
             error,
-            "the method 'fedavg': the rule 'krum' with byzantine = 1 needs at least 5 uploads per round, and there are 4"
+            "the method 'fedavg': the rule 'krum' with byzantine = 1 needs at least 5 uploads per round, but there are 4"
         );
     }
 

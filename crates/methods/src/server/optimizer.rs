@@ -29,26 +29,26 @@ const FIRST: &str = "server-optimizer/first";
 /// Where v stands.
 const SECOND: &str = "server-optimizer/second";
 
-/// How the server moves, given where the method would go.
+/// How the server applies the method's result.
 #[keys(tag = "optimizer", default = "none")]
 #[derive(Copy)]
 pub enum ServerOptimizer {
-    /// To where the method says.
+    /// No optimiser: the server takes the method's result.
     None,
-    /// With momentum.
+    /// Momentum.
     #[key(name = "fedavgm")]
     FedAvgM {
         /// Learning rate of the server.
         #[key(default = 1.0, above = 0, paper = "1")]
         lr: f64,
-        /// Share of the last step that is kept. At 0 there is no memory.
+        /// Share of the previous step that is kept. At 0 there is no memory.
         #[key(default = 0.9, min = 0, below = 1, paper = "0.9")]
         momentum: f64,
     },
-    /// By a mean of directions over the root of a mean of their squares.
+    /// Adam: the mean of updates over the square root of the mean of their squares.
     #[key(name = "fedadam")]
     FedAdam(Adaptive),
-    /// As fedadam, with squares that grow and shrink by steps of their own size.
+    /// As fedadam, with a mean of squares that changes more gradually.
     #[key(name = "fedyogi")]
     FedYogi(Adaptive),
 }
@@ -59,13 +59,13 @@ pub struct Adaptive {
     /// Learning rate of the server.
     #[key(symbol = "eta", default = 0.01, above = 0, paper = "tuned")]
     pub lr: f64,
-    /// Decay of the mean of directions. At 0 only this round counts.
+    /// Decay of the mean of updates. At 0, only this round counts.
     #[key(default = 0.9, min = 0, below = 1, paper = "0.9")]
     pub beta1: f64,
     /// Decay of the mean of squares.
     #[key(default = 0.99, min = 0, below = 1, paper = "0.99")]
     pub beta2: f64,
-    /// How adaptive it is: smaller is more.
+    /// Degree of adaptivity: the smaller, the more adaptive.
     #[key(default = 0.001, above = 0, paper = "0.001")]
     pub tau: f64,
 }

@@ -12,33 +12,33 @@
 //!   score(i) = sum over the n - f - 2 nearest other uploads j of ||w_i - w_j||^2;   Krum keeps the lowest score,
 //!   Multi-Krum the `keep` lowest, and averages them; 2 f + 2 < n
 //!
-//! A mean follows one upload as far as it pleases; these do not while most clients are honest.
+//! A single upload can move a mean anywhere; these rules resist as long as most clients are honest.
 //!
 //! Deviations: the papers' vectors are gradients, ours the weights; differences between weights of one round are those
-//! between the clients' updates. Median and trimmed mean do not weigh clients, as in the paper: a size is a claim. The
+//! between the clients' updates. Median and trimmed mean do not weight clients, as in the paper: a size is a claim. The
 //! uploads that Krum keeps go to the method as always, so their mean has the federation's weights. An upload with a
 //! number that is not finite never gets here: the server rejects it.
 
 use fedelity_fl::Received;
 use fedelity_keys::keys;
 
-/// How uploads become one vector.
+/// How uploads are combined.
 #[keys(tag = "rule", default = "mean")]
 #[derive(Copy)]
 pub enum Rule {
-    /// The weighted mean, as every method has it.
+    /// The weighted mean, as in every method.
     Mean,
     /// The median of each coordinate.
     Median,
     /// The mean of each coordinate without its largest and smallest values.
     TrimmedMean {
-        /// Share that is left out at each end. At 0 this is the uniform mean.
+        /// Share dropped at each end. At 0, this is the uniform mean.
         #[key(default = 0.1, min = 0, below = 0.5)]
         trim: f64,
     },
-    /// Those that lie closest to their neighbours.
+    /// The uploads closest to their neighbours.
     Krum {
-        /// How many uploads of a round may be anything at all. A round needs at least 2 f + 3 uploads.
+        /// Number of untrusted uploads per round. A round needs at least 2 f + 3 uploads.
         #[key(symbol = "f", default = 1)]
         byzantine: usize,
         /// How many uploads are kept: 1 is Krum, more is Multi-Krum.
@@ -53,7 +53,7 @@ impl Rule {
         let Self::Krum { byzantine, keep } = self else { return Ok(()) };
         if uploads < 2 * byzantine + 3 {
             let least = 2 * byzantine + 3;
-            let needs = format!("needs at least {least} uploads per round, and there are {uploads}");
+            let needs = format!("needs at least {least} uploads per round, but there are {uploads}");
             return Err(format!("the rule 'krum' with byzantine = {byzantine} {needs}"));
         }
         if keep > uploads - byzantine {
@@ -68,7 +68,7 @@ impl Rule {
         let counted: Vec<usize> = (0..uploads.len()).filter(|&k| uploads[k].weight > 0.0).collect();
         if counted.is_empty() {
             let name = self.name();
-            return Err(format!("the rule '{name}' finds no upload that counts among {}", uploads.len()));
+            return Err(format!("the rule '{name}': none of the {} uploads counts", uploads.len()));
         }
         self.check_uploads(counted.len())?;
         let Self::Krum { byzantine, keep } = self else { return Ok(counted) };

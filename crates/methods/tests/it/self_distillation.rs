@@ -226,7 +226,7 @@ fn a_server_without_auxiliary_samples_is_told_before_the_first_round() {
         let name = method.name();
         let error = rounds(method, &[]).err().unwrap().to_string();
         let expected =
-            format!("the method '{name}' needs labelled auxiliary samples on the server, and none was given");
+            format!("the method '{name}' needs labelled auxiliary samples on the server, but there are none");
         assert_eq!(error, expected);
     }
 }

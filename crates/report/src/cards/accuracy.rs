@@ -7,7 +7,7 @@ use crate::results::Results;
 
 pub(super) fn accuracy(study: &Results) -> Option<FigureCard> {
     let text =
-        "The global model on the test set after each round: mean over seeds, the band is one standard deviation.";
+        "The global model on the test set after each round. Lines are means over seeds, bands one standard deviation.";
     let figures = vec![
         lines("accuracy", "Accuracy", "accuracy", true, curves(study, "", false, &|round| round.accuracy)),
         lines("loss", "Loss", "cross-entropy", false, curves(study, "", false, &|round| round.loss)),
@@ -16,8 +16,8 @@ pub(super) fn accuracy(study: &Results) -> Option<FigureCard> {
 }
 
 pub(super) fn forgetting(study: &Results) -> Option<FigureCard> {
-    let text = "How far class accuracies are below the best they had in earlier rounds, mean over classes; and the cosine \
-                of class accuracies from one evaluation to the next.";
+    let text = "How far class accuracies are below their best in earlier rounds (mean over classes), and the cosine of class \
+                accuracies between successive evaluations.";
     let figures = vec![
         lines("forgetting", "Forgetting", "forgetting", false, curves(study, "", false, &|round| round.forgetting)),
         lines(

@@ -73,8 +73,8 @@ pub(super) fn over_rounds(
 }
 
 pub(super) fn over_time(study: &Results) -> Option<FigureCard> {
-    let text = "Accuracy of the global model by class and round, mean over seeds. A class that is forgotten shows as a \
-                dark stripe.";
+    let text = "Accuracy of the global model by class and round, mean over seeds. A forgotten class shows as a dark \
+                stripe.";
     let figures = over_rounds(study, "classes", 1.0, &|round| round.class_accuracy.as_ref());
     card("classes", "Class accuracy over rounds", text, false, figures)
 }

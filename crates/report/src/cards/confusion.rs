@@ -1,4 +1,4 @@
-//! Which classes are taken for which.
+//! Which classes are mistaken for which.
 
 use fedelity_record::FocusRecord;
 
@@ -26,7 +26,7 @@ fn matrix(id: String, title: String, method: usize, study: &Results, counts: &[V
     (!counts.is_empty()).then_some(Figure { id, title, drawing })
 }
 
-/// The client that was looked at closely, of the first seed that has one.
+/// The client that was examined closely, for the first seed that has one.
 fn focus(group: &Group) -> Option<(&LoadedRun, u64, &FocusRecord)> {
     group.counted().into_iter().find_map(|run| {
         run.rounds.iter().rev().find_map(|round| Some((run, round.round, round.local.as_ref()?.focus.as_ref()?)))
@@ -41,7 +41,7 @@ pub(super) fn confusion(study: &Results) -> Option<FigureCard> {
         if let Some((run, round, focus)) = focus(group) {
             if method == 0 {
                 text.push_str(&format!(
-                    " Client {} in round {round} of seed {}: the global model that it received, and its own model after \
+                    " Client {} in round {round} of seed {}: the global model it received, and its own model after \
                      training.",
                     focus.client, run.header.seed
                 ));

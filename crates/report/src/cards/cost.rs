@@ -11,21 +11,21 @@ use crate::results::Results;
 
 pub(super) fn cost(study: &Results) -> Option<FigureCard> {
     let figures = vec![
-        against(study, "traffic", "Against traffic", "MB both ways", &|round| {
+        against(study, "traffic", "Against traffic", "MB in both directions", &|round| {
             (round.bytes_down + round.bytes_up) as f64 / 1e6
         }),
         against(study, "time", "Against time", "seconds", &|round| round.seconds.total()),
         lines(
             "teachers",
             "Teachers",
-            "samples through teachers for one trained on",
+            "teacher samples per training sample",
             false,
             curves(study, "", false, &|round| {
                 (round.trained_samples > 0).then(|| round.teacher_samples as f64 / round.trained_samples as f64)
             }),
         ),
     ];
-    card("cost", "What it costs", "Accuracy against all bytes sent and all time spent so far.", true, figures)
+    card("cost", "Cost", "Accuracy against the total bytes sent and the total time so far.", true, figures)
 }
 
 pub(super) fn terms(study: &Results) -> Option<FigureCard> {

@@ -1,4 +1,4 @@
-//! How far clients move away from each other.
+//! How far clients drift apart.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub(super) fn drift(study: &Results) -> Option<FigureCard> {
         lines(
             "drift",
             "Drift",
-            "distance to the global weights",
+            "distance from the global weights",
             false,
             curves(study, "", false, &|round| round.drift.map(|drift| drift.mean)),
         ),
@@ -38,12 +38,12 @@ pub(super) fn drift(study: &Results) -> Option<FigureCard> {
         figures.push(lines(
             &format!("alignment-{layer}"),
             &title,
-            "units of the same preference",
+            "units that prefer the same class",
             true,
             curves(study, "", false, &of),
         ));
     }
     let text = "How far local weights move from the global ones (mean over clients), how much the clients' changes differ \
-                (1: they agree), and how many units keep preferring the same class.";
+                (1: they agree), and how many units still prefer the same class.";
     card("drift", "Drift", text, true, figures)
 }

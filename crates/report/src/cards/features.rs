@@ -44,6 +44,6 @@ pub(super) fn features(
         let title = format!("{label}: client {} after round {}", found.client, found.round);
         figures.push(Some(figure("tsne-local", title, &found.local)));
     }
-    let text = "t-SNE of the features of test samples (what the last layer reads), coloured by class.";
+    let text = "t-SNE of the features of test samples (the inputs of the last layer), coloured by class.";
     card("features", "Features", text, false, figures)
 }

@@ -15,13 +15,13 @@ pub(super) fn before_and_after(study: &Results) -> Option<FigureCard> {
         series.extend(curves(study, "before", true, before));
         series
     };
-    let text = "Local models of the round's clients, before (faint) and after training, on test samples: on all of them, \
-                weighted by the client's own classes, and weighted by all the others. What training takes away outside \
-                is what clients forget.";
+    let text = "Local models of the round's clients before (faint) and after training, on test samples: all of them, \
+                weighted by the client's own classes, and weighted by all the others. What accuracy drops outside the own \
+                distribution is what clients forget.";
     let measured = study.runs().find_map(|run| run.header.local_evaluation.as_ref());
     let how = measured.filter(|found| found.samples > 0).map_or(String::new(), |found| {
         let every =
-            if found.every == 1 { "in every round".to_string() } else { format!("in one of {} rounds", found.every) };
+            if found.every == 1 { "in every round".to_string() } else { format!("every {} rounds", found.every) };
         format!(" Measured on {} of {} test samples, {every}.", found.samples, found.of)
     });
     let of = |get: fn(&LocalRecord) -> Option<f64>| move |round: &RoundRecord| get(round.local.as_ref()?);
@@ -70,7 +70,7 @@ pub(super) fn changes(study: &Results) -> Option<FigureCard> {
         maps.into_iter()
             .map(|map| map.map(|figure| Figure { title: format!("Forgotten by class: {}", figure.title), ..figure })),
     );
-    let text = "Test samples that clients predicted right before their training and wrong after it (forgot), and the \
-                other way round (learnt, faint): mean over the clients of a round.";
+    let text = "Test samples that clients predicted correctly before training and wrongly after it (forgot), and the \
+                reverse (learnt, faint): mean over the clients of a round.";
     card("changes", "What clients forget and learn", text, true, figures)
 }

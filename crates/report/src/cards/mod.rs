@@ -1,4 +1,4 @@
-//! The figures of a report, from the runs of a study: a card a question.
+//! The figures of a report, from the runs of a study: one card per question.
 
 mod accuracy;
 mod classes;

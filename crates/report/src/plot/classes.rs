@@ -1,4 +1,4 @@
-//! Accuracies by class at the last round, a mark a method.
+//! Accuracies by class at the last round, one mark per method.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};

@@ -50,7 +50,7 @@ fn seeds_are_paired_and_everything_is_counted() {
     assert!(other.rows.iter().all(|row| row.to_target.unwrap().rounds.is_none()) && other.rows[1].difference.is_none());
     let unknown = Options { baseline: Some("fedsgd".to_string()), ..Options::default() };
     let error = Comparison::new(&load(dir.path()), &unknown).unwrap_err().to_string();
-    assert_eq!(error, "no method 'fedsgd' among the runs: there are fedavg, fedcad, fedgkd");
+    assert_eq!(error, "no method 'fedsgd' among the runs; the methods are fedavg, fedcad, fedgkd");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn what_does_not_match_is_refused_and_named() {
     let forced = Comparison::new(&study, &Options { force: true, ..Options::default() }).unwrap();
     assert_eq!((forced.mismatches.len(), forced.rows[1].difference.unwrap().summary.n), (2, 1));
     assert!(forced.rows[1].difference.unwrap().interval.is_none());
-    assert!(forced.notes[0].contains("one seed has no interval"), "{:?}", forced.notes);
+    assert!(forced.notes[0].contains("one seed gives no interval"), "{:?}", forced.notes);
     let html = ReportPage::new(&study, None).unwrap().html(false);
     assert!(html.contains("These runs differ in more than the method"), "the page says so");
 }
@@ -159,7 +159,7 @@ fn the_same_method_with_other_keys_is_another_row() {
         study.groups.iter().map(|group| group.label.as_str()).collect::<Vec<_>>(),
         ["fedntd beta=0.5", "fedntd beta=1.0"]
     );
-    assert!(study.left_out.iter().any(|out| out.what.contains("seed 1 is there twice")), "{:?}", study.left_out);
+    assert!(study.left_out.iter().any(|out| out.what.contains("seed 1 occurs twice")), "{:?}", study.left_out);
 }
 
 #[test]
@@ -186,12 +186,12 @@ fn broken_runs_give_what_they_have() {
     let said: Vec<String> = study.left_out.iter().map(|out| format!("{}: {}", out.path.display(), out.what)).collect();
     let said = said.join("\n");
     for text in [
-        "cut: the last line is cut",
+        "cut: the last line is incomplete",
         "cut: it ends after round 5 of 6",
-        "cut: no summary, made from the rounds",
+        "cut: no summary; it was made from the rounds",
         "garbage: line 3 left out",
         "garbage: round 2 is missing",
-        "newer: version 9 of the format is not known",
+        "newer: unknown format version 9",
         "empty: ",
     ] {
         assert!(said.contains(text), "{text:?} in {said}");
@@ -202,7 +202,7 @@ fn broken_runs_give_what_they_have() {
     assert!(html.contains("What was left out") && html.contains("line 3 left out"));
     let nothing = tempfile::tempdir().unwrap();
     let error = LoadedRuns::load(&[nothing.path().to_path_buf()]).unwrap_err().to_string();
-    assert!(error.starts_with("no run in "), "{error}");
+    assert!(error.starts_with("no runs in "), "{error}");
     let error = LoadedRuns::load(&[dir.path().join("empty")]).unwrap_err().to_string();
     assert!(error.contains("no header"), "{error}");
 }
@@ -229,7 +229,7 @@ fn a_run_that_lost_a_file_still_counts() {
     let html = report.html(false);
     for (run, what) in [
         ("fedavg/seed-1", "the configuration cannot be read"),
-        ("fedcad/seed-2", "no summary, made from the rounds"),
+        ("fedcad/seed-2", "no summary; it was made from the rounds"),
         ("fedgkd/seed-1", "there is summary.json, but no rounds.jsonl"),
     ] {
         let said = report.left_out.iter().any(|out| out.path == path(run) && out.what.starts_with(what));
