@@ -257,7 +257,7 @@ mod tests {
             (vec!["w", "v"], vec![1, 1], "users lists writer 'v', who is not in user_data"),
             (vec![], vec![], "user_data has writer 'w', who is not in users"),
             (vec!["w"], vec![2], "num_samples says 2 for writer 'w', who has 1"),
-            (vec!["w"], vec![], "num_samples has 0 numbers for 1 users"),
+            (vec!["w"], vec![], "num_samples has 0 entries for 1 users"),
         ] {
             let json = serde_json::json!({"users": users, "user_data": {"w": one}, "num_samples": samples});
             bad(&json.to_string(), reason);

@@ -388,7 +388,7 @@ fn a_partition_is_written_and_read_back() {
     place.write("lost.json", &lost.to_string());
     let args = ["run", "--partition", "lost.json", "--output", "lost", "--set", "rounds=1"];
     let answer = place.call(&[&args[..], &more].concat());
-    assert!(answer.err.contains(&format!("{samples} training samples of 6000 belong to no client")), "{}", answer.err);
+    assert!(answer.err.contains(&format!("{samples} of 6000 training samples belong to no client")), "{}", answer.err);
     let answer = place.call(&["run", "--partition", "p.json", "--set", "clients.per-round=6"]);
     assert_eq!(answer.code, 2);
     assert!(answer.err.contains("at most 5"), "{}", answer.err);

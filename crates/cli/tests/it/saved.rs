@@ -90,7 +90,7 @@ fn models_that_do_not_fit_are_refused() {
     rewrite(&place, "x.safetensors", true, |name| name != "fc.bias");
     place.refuses(&[&["evaluate", "x.safetensors"], DATA].concat(), &["x.safetensors", "\"fc.bias\" is missing"]);
     rewrite(&place, "x.safetensors", false, |_| true);
-    place.refuses(&[&["evaluate", "x.safetensors"], DATA].concat(), &["does not say", "--model NAME"]);
+    place.refuses(&[&["evaluate", "x.safetensors"], DATA].concat(), &["does not describe", "--model NAME"]);
     place.refuses(&["predict", "x.safetensors", "a.png", "--model", "logistic"], &["--data NAME"]);
     place.refuses(
         &[&["evaluate", "x.safetensors", "--model", "mlp"], DATA].concat(),

@@ -109,13 +109,15 @@ fn the_list_of_runs_names_the_data_set() {
 
     // What lost its rounds is named, here and in a report, and in the page itself.
     fs::remove_file(place.path("r/b/rounds.jsonl")).unwrap();
-    let lost = "r/b: there is summary.json, but no rounds.jsonl";
+    let lost = "r/b: the folder has summary.json, but no rounds.jsonl";
     assert!(place.call(&["runs", "list", "r"]).err.contains(lost));
     let answer = place.call(&["report", "r", "-o", "r.html", "--json"]);
     assert!(answer.code == 0 && answer.err.contains(lost), "{}", answer.err);
     let written: Value = serde_json::from_str(&answer.out).unwrap();
     assert_eq!(written["left-out"][0]["path"], "r/b");
-    assert!(String::from_utf8(place.read("r.html")).unwrap().contains("there is summary.json, but no rounds.jsonl"));
+    assert!(
+        String::from_utf8(place.read("r.html")).unwrap().contains("the folder has summary.json, but no rounds.jsonl")
+    );
 }
 
 /// The longest name of a method, with seeds whose numbers are as wide as they get.

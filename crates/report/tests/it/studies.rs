@@ -230,7 +230,7 @@ fn a_run_that_lost_a_file_still_counts() {
     for (run, what) in [
         ("fedavg/seed-1", "the configuration cannot be read"),
         ("fedcad/seed-2", "no summary; it was made from the rounds"),
-        ("fedgkd/seed-1", "there is summary.json, but no rounds.jsonl"),
+        ("fedgkd/seed-1", "the folder has summary.json, but no rounds.jsonl"),
     ] {
         let said = report.left_out.iter().any(|out| out.path == path(run) && out.what.starts_with(what));
         assert!(said && html.contains(what), "{run}: {:?}", report.left_out);
