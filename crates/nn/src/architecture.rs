@@ -9,12 +9,7 @@ pub enum InputShape {
     /// An image, or a row of numbers as an image of one line.
     Image { channels: usize, height: usize, width: usize },
     /// A text as token IDs.
-    Tokens {
-        /// Number of tokens in the vocabulary.
-        vocabulary: usize,
-        /// Maximum number of tokens per text.
-        max_length: usize,
-    },
+    Tokens { vocabulary: usize, max_length: usize },
 }
 
 impl InputShape {

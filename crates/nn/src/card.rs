@@ -23,12 +23,7 @@ pub enum Input {
         width: usize,
     },
     /// Texts as token IDs.
-    Tokens {
-        /// Number of tokens in the vocabulary.
-        vocabulary: usize,
-        /// Maximum number of tokens per text.
-        max_length: usize,
-    },
+    Tokens { vocabulary: usize, max_length: usize },
 }
 
 impl Input {

@@ -10,12 +10,7 @@ pub enum NnError {
     UnknownModel { name: String, known: String },
     /// This machine has no such engine.
     #[error("there is no engine {name:?} on this machine; the engines are {known}")]
-    UnknownEngine {
-        /// What was asked for.
-        name: String,
-        /// The names that exist.
-        known: String,
-    },
+    UnknownEngine { name: String, known: String },
     /// The model does not take inputs of this shape.
     #[error("model {model:?} does not fit the data: {reason}")]
     DoesNotFit {

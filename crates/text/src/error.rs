@@ -21,14 +21,7 @@ pub enum TextError {
     },
     /// There is no room for a text between the special tokens.
     #[error("{}: a limit of {max_length} tokens leaves no room besides {special} special tokens", path.display())]
-    TooShort {
-        /// Tokens a text may have.
-        max_length: usize,
-        /// Special tokens each text gets.
-        special: usize,
-        /// The tokenizer's file.
-        path: PathBuf,
-    },
+    TooShort { max_length: usize, special: usize, path: PathBuf },
     /// A text could not be tokenised.
     #[error("{}: text {text} cannot be tokenised ({reason})", path.display())]
     Text { text: usize, reason: String, path: PathBuf },
