@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use fedelity_experiment::Config;
-use fedelity_keys::{Key, Keys, Schema, ValueType, nearest};
+use fedelity_keys::{Condition, Key, Keys, Schema, ValueType, nearest};
 use serde_json::json;
 
 use crate::printer::{Printer, Style};
@@ -96,6 +96,8 @@ fn list(at: &str, schema: &Schema, found: &mut Vec<Placed>) {
 
 impl Placed {
     fn new(path: String, key: &Key, with: Option<String>) -> Self {
+        let depends = |(other, _): Condition| format!("some values of {}", path.replace(key.name, other));
+        let with = with.or(key.only.map(depends));
         Self { path, about: key.about, default: key.default, expected: key.expected(), with }
     }
 

@@ -101,7 +101,7 @@ fn list(printer: &Printer, entries: &[&Entry], trial: &Trial) -> Result<()> {
         printer.line(line)?;
     }
     printer.line("")?;
-    printer.line("fedelity methods NAME explains a method; fedelity methods --help explains the columns.")
+    printer.line("fedelity methods NAME explains a method, fedelity methods --help the columns.")
 }
 
 fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {

@@ -113,7 +113,7 @@ pub(crate) fn statistics(pool: &Pool, skew: &Skew) -> Vec<String> {
             skew.mean_classes, skew.mean_effective_classes
         ),
         format!(
-            "Skew      {:.2} mean total variation distance from the pooled data (0 to 1), {}",
+            "Skew      {:.2} mean total variation from the pooled data (0 to 1), {}",
             skew.mean_total_variation,
             plural(pool.partition.draws as usize, "draw")
         ),

@@ -106,7 +106,7 @@ fn wrong_values_are_refused_with_key_value_and_what_is_allowed() {
         ("seeds=[]", &["seeds = []", "different whole numbers"]),
         ("seeds=[1,2,1]", &["seeds = [1, 2, 1]"]),
         ("seeds=[-1]", &["seeds"]),
-        ("seeds=1", &["seeds = 1", "list"]),
+        ("seeds=1", &["seeds: expected a list", "the integer 1"]),
         ("seed=x", &["seed", "the string \"x\""]),
         ("evaluation.every=0", &["evaluation.every = 0"]),
         ("clients.teacher-cache=1", &["clients.teacher-cache", "true or false"]),

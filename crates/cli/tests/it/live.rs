@@ -93,6 +93,6 @@ fn a_page_grows_with_its_run() {
     assert!(elsewhere.is_empty(), "{elsewhere:?}");
     // When the run is gone, the page keeps what it has and says so.
     run.0.kill().unwrap();
-    browser.until("document.getElementById('state').textContent.includes('has ended')");
+    browser.until("document.getElementById('state').textContent.includes('has stopped')");
     assert!(browser.value(ROUNDS).as_u64().unwrap() > seen);
 }

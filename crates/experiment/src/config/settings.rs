@@ -135,7 +135,7 @@ impl Settings {
         }
         if clients.per_round > pool {
             if document.gives("clients.per-round") {
-                let expected = format!("at most {pool}, the number of clients of the partition");
+                let expected = format!("at most {pool}, the number of clients in the partition");
                 return Err(KeyError::expected("clients.per-round", clients.per_round, expected));
             }
             clients.per_round = pool;
