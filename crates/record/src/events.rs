@@ -2,7 +2,7 @@
 //!
 //! A file is a sequence of records: length, its checksum, a protocol buffer, its checksum.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -50,8 +50,7 @@ impl EventsFile {
     /// Creates the file, which must not exist. Its name must contain `tfevents` for TensorBoard to find it. Times are
     /// seconds since 1970.
     pub fn create(path: &Path, time: f64) -> Result<Self, RecordError> {
-        let file =
-            OpenOptions::new().write(true).create_new(true).open(path).map_err(RecordError::io("create", path))?;
+        let file = File::create_new(path).map_err(RecordError::io("create", path))?;
         let mut new = Self { file, path: path.to_path_buf() };
         let file_version = Some("brain.Event:2".to_string());
         new.record(&TensorEvent { wall_time: time, file_version, ..TensorEvent::default() })?;
@@ -60,45 +59,31 @@ impl EventsFile {
 
     /// Writes the numbers of a round.
     pub fn append(&mut self, round: &RoundRecord, time: f64) -> Result<(), RecordError> {
-        let mut value = Vec::new();
-        let mut put = |tag: &str, number: Option<f64>| {
-            let Some(number) = number else { return };
-            value.push(TensorScalar { tag: tag.to_string(), simple_value: Some(number as f32) });
-        };
-        for (name, of) in FIXED {
-            put(name, of(round));
-        }
-        for (name, value) in &round.train_terms {
-            put(&format!("train/{name}"), Some(*value));
-        }
-        for (name, value) in &round.alignment {
-            put(&format!("alignment/{name}"), Some(*value));
-        }
-        for (name, value) in round.local.iter().flat_map(|local| &local.alignment) {
-            put(&format!("local-alignment/{name}"), Some(*value));
-        }
-        for (class, accuracy) in round.class_accuracy.iter().flatten().enumerate() {
-            put(&format!("class-accuracy/{class}"), *accuracy);
-        }
-        let summary = Some(TensorSummary { value });
+        let local = round.local.iter().flat_map(|local| &local.alignment);
+        let classes = round.class_accuracy.iter().flatten().enumerate();
+        let fixed = FIXED.iter().map(|(name, of)| (name.to_string(), of(round)));
+        let numbers = fixed
+            .chain(round.train_terms.iter().map(|(name, value)| (format!("train/{name}"), Some(*value))))
+            .chain(round.alignment.iter().map(|(name, value)| (format!("alignment/{name}"), Some(*value))))
+            .chain(local.map(|(name, value)| (format!("local-alignment/{name}"), Some(*value))))
+            .chain(classes.map(|(class, accuracy)| (format!("class-accuracy/{class}"), *accuracy)));
+        let scalar =
+            |(tag, number): (String, Option<f64>)| Some(TensorScalar { tag, simple_value: Some(number? as f32) });
+        let summary = Some(TensorSummary { value: numbers.filter_map(scalar).collect() });
         self.record(&TensorEvent { wall_time: time, step: round.round as i64, file_version: None, summary })
     }
 
     fn record(&mut self, event: &TensorEvent) -> Result<(), RecordError> {
         let event = event.encode_to_vec();
         let length = (event.len() as u64).to_le_bytes();
-        let mut out = Vec::with_capacity(event.len() + 16);
-        out.extend_from_slice(&length);
-        out.extend_from_slice(&masked(&length).to_le_bytes());
-        out.extend_from_slice(&event);
-        out.extend_from_slice(&masked(&event).to_le_bytes());
+        let out = [&length[..], &masked(&length), &event, &masked(&event)].concat();
         self.file.write_all(&out).and_then(|()| self.file.flush()).map_err(RecordError::io("write", &self.path))
     }
 }
 
 /// The checksum as these files have it: CRC-32C, rotated and shifted.
-fn masked(data: &[u8]) -> u32 {
-    crc32c::crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
+fn masked(data: &[u8]) -> [u8; 4] {
+    crc32c::crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
 }
 
 #[cfg(test)]

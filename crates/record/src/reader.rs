@@ -31,7 +31,12 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
         return Err(RecordError::NoHeader { path: path.to_path_buf() });
     };
     let mut problems = Vec::new();
-    let header = header(first, path, &mut problems)?;
+    let (header, version) = formatted(first, path)?;
+    // Of another version, what is known is read.
+    if version != u64::from(VERSION) {
+        problems.push(format!("version {version} of the format is not known; what version {VERSION} has is read"));
+    }
+    let header: Header = parsed(header, path)?;
     let mut rounds: Vec<RoundRecord> = Vec::new();
     let mut garbage: Vec<(usize, String)> = Vec::new();
     for (number, line) in lines {
@@ -86,15 +91,6 @@ fn impossible(round: &RoundRecord, header: &Header) -> Option<String> {
     let (found, classes) = (round.class_accuracy.as_ref().map_or(0, Vec::len), header.classes.len());
     let fits = found == 0 || classes == 0 || found == classes;
     (!fits).then(|| format!("accuracies of {found} classes, but there are {classes}"))
-}
-
-/// The header. Of another version, what is known is read.
-fn header(line: &[u8], path: &Path, problems: &mut Vec<String>) -> Result<Header, RecordError> {
-    let (value, version) = formatted(line, path)?;
-    if version != u64::from(VERSION) {
-        problems.push(format!("unknown format version {version}; it is read as version {VERSION}"));
-    }
-    parsed(value, path)
 }
 
 /// Reads a `summary.json`.

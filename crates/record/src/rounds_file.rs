@@ -1,6 +1,6 @@
 //! Appending to `rounds.jsonl`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -21,8 +21,7 @@ pub struct RoundsFile {
 impl RoundsFile {
     /// Creates the file, which must not exist, and writes the header.
     pub fn create(path: &Path, header: &Header) -> Result<Self, RecordError> {
-        let file =
-            OpenOptions::new().write(true).create_new(true).open(path).map_err(RecordError::io("create", path))?;
+        let file = File::create_new(path).map_err(RecordError::io("create", path))?;
         let mut new = Self { file, path: path.to_path_buf(), line: Vec::new() };
         new.push(header)?;
         Ok(new)
