@@ -17,19 +17,10 @@ pub(crate) fn alike(path: &Path, checksum: Checksum) -> io::Result<String> {
     }
 }
 
-/// SHA-256 of a file, as hex.
-pub(crate) fn file(path: &Path) -> io::Result<String> {
-    hash::<Sha256>(File::open(path)?)
-}
-
-/// SHA-256 of what is inside a gzip file, as hex.
-pub(crate) fn unzipped(path: &Path) -> io::Result<String> {
-    hash::<Sha256>(MultiGzDecoder::new(BufReader::new(File::open(path)?)))
-}
-
-/// SHA-256 of the content of a file, uncompressed if its name ends in `.gz`.
-pub(crate) fn content(path: &Path) -> io::Result<String> {
-    if path.extension().is_some_and(|end| end == "gz") { unzipped(path) } else { file(path) }
+/// SHA-256 of the content of a file, as hex: uncompressed if its name, which a part file does not have, ends in `.gz`.
+pub(crate) fn content(path: &Path, name: &str) -> io::Result<String> {
+    let file = File::open(path)?;
+    if name.ends_with(".gz") { hash::<Sha256>(MultiGzDecoder::new(BufReader::new(file))) } else { hash::<Sha256>(file) }
 }
 
 fn hash<D: Digest>(mut from: impl Read) -> io::Result<String> {

@@ -16,12 +16,8 @@ impl Lock {
     /// Waits for another process that has it.
     pub(crate) fn take(path: &Path, name: &str, event: &mut dyn FnMut(Event)) -> Result<Self, FetchError> {
         loop {
-            let file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(path)
-                .map_err(FetchError::io("open", path))?;
+            let open = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+            let file = open.map_err(FetchError::io("open", path))?;
             match file.try_lock() {
                 // A file system without locks has to do without.
                 Ok(()) | Err(TryLockError::Error(_)) => {}

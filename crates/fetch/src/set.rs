@@ -101,12 +101,10 @@ impl Set<'_> {
     fn is_there(&self, event: &mut dyn FnMut(Event)) -> Result<bool, FetchError> {
         if self.is_plain() {
             let files = self.entry.download.files;
-            let all = files.iter().all(|remote| self.home.join(remote.name).exists());
-            return if all {
-                files.iter().try_for_each(|remote| self.check_kept(remote, event)).map(|()| true)
-            } else {
-                Ok(false)
-            };
+            if !files.iter().all(|remote| self.home.join(remote.name).exists()) {
+                return Ok(false);
+            }
+            return files.iter().try_for_each(|remote| self.check_kept(remote, event)).map(|()| true);
         }
         match listed::lack(self.entry, self.home) {
             None => self.check_content(self.home, event).map_err(|error| in_the_way(self.home, error)).map(|()| true),
@@ -134,7 +132,7 @@ impl Set<'_> {
 
     fn check_kept(&self, remote: &Remote, event: &mut dyn FnMut(Event)) -> Result<(), FetchError> {
         let place = self.home.join(remote.name);
-        self.check(remote, &place, &place, event).map_err(|error| in_the_way(&place, error))
+        self.check(remote, &place, event).map_err(|error| in_the_way(&place, error))
     }
 
     /// Where a file is looked for, in this order.
@@ -181,12 +179,12 @@ impl Set<'_> {
         let (name, expected) = (remote.name, remote.bytes);
         Transfer { url, name, part: part.to_path_buf(), expected, patience: self.patience }.run(event)?;
         let kept = match remote.form {
-            RemoteForm::File => self.check(remote, part, place, event).and_then(|()| {
+            RemoteForm::File => self.check(remote, part, event).and_then(|()| {
                 fs::create_dir_all(self.home).map_err(FetchError::io("create", self.home))?;
                 fs::rename(part, place).map_err(FetchError::io("move into place", place))
             }),
             RemoteForm::TarGz(inside) | RemoteForm::Zip(inside) => {
-                self.check(remote, part, part, event).and_then(|()| self.unpack(remote, part, inside, event))
+                self.check(remote, part, event).and_then(|()| self.unpack(remote, part, inside, event))
             }
         };
         match kept {
@@ -207,14 +205,8 @@ impl Set<'_> {
         self.entry.download.content.iter().find(|(known, _)| *known == name).map(|(_, sha256)| *sha256)
     }
 
-    /// Checks a downloaded file that is, or will be, at `place`.
-    fn check(
-        &self,
-        remote: &Remote,
-        file: &Path,
-        place: &Path,
-        event: &mut dyn FnMut(Event),
-    ) -> Result<(), FetchError> {
+    /// Checks a downloaded file.
+    fn check(&self, remote: &Remote, file: &Path, event: &mut dyn FnMut(Event)) -> Result<(), FetchError> {
         event(Event::Checking { name: remote.name.to_string() });
         if let Some(expected) = remote.checksum {
             let found = check::alike(file, expected).map_err(FetchError::io("read", file))?;
@@ -225,27 +217,16 @@ impl Set<'_> {
         {
             return Err(FetchError::NotData { what: remote.name.to_string(), reason });
         }
-        if remote.form != RemoteForm::File {
-            if remote.checksum.is_none() && self.entry.download.content.is_empty() {
-                event(Event::Unchecked { name: remote.name.to_string() });
-            }
-            return Ok(());
+        let content = self.content(remote.name).filter(|_| remote.form == RemoteForm::File);
+        if let Some(expected) = content {
+            return check_content(remote.name, expected, file);
         }
-        match self.content(remote.name) {
-            Some(expected) => {
-                // The name says whether it is compressed, and a part file has another.
-                let zipped = place.extension().is_some_and(|end| end == "gz");
-                let found = if zipped { check::unzipped(file) } else { check::file(file) };
-                let found = found.unwrap_or_else(|error| format!("none, {error}"));
-                compare(remote.name, Checksum::Sha256(expected), found)
-            }
-            None => {
-                if remote.checksum.is_none() {
-                    event(Event::Unchecked { name: remote.name.to_string() });
-                }
-                Ok(())
-            }
+        // The content of an archive is checked once it is unpacked.
+        let later = remote.form != RemoteForm::File && !self.entry.download.content.is_empty();
+        if remote.checksum.is_none() && !later {
+            event(Event::Unchecked { name: remote.name.to_string() });
         }
+        Ok(())
     }
 
     /// Unpacks an archive aside, checks what is in it, and moves it into place.
@@ -285,11 +266,15 @@ impl Set<'_> {
     fn check_content(&self, root: &Path, event: &mut dyn FnMut(Event)) -> Result<(), FetchError> {
         for (name, expected) in self.entry.download.content {
             event(Event::Checking { name: name.to_string() });
-            let found = check::content(&root.join(name)).unwrap_or_else(|error| format!("none, {error}"));
-            compare(name, Checksum::Sha256(expected), found)?;
+            check_content(name, expected, &root.join(name))?;
         }
         Ok(())
     }
+}
+
+fn check_content(name: &str, expected: &'static str, file: &Path) -> Result<(), FetchError> {
+    let found = check::content(file, name).unwrap_or_else(|error| format!("none, {error}"));
+    compare(name, Checksum::Sha256(expected), found)
 }
 
 /// A folder next to the data that is always removed in the end.
@@ -317,16 +302,12 @@ fn compare(what: &str, expected: Checksum, found: String) -> Result<(), FetchErr
 }
 
 fn in_the_way(path: &Path, error: FetchError) -> FetchError {
-    match error {
-        FetchError::Checksum { what, kind, expected, found } => {
-            let reason = format!("{what} has {kind} {found}, not {expected}");
-            FetchError::InTheWay { path: path.to_path_buf(), reason }
-        }
-        FetchError::NotData { what, reason } => {
-            FetchError::InTheWay { path: path.to_path_buf(), reason: format!("{what} {reason}") }
-        }
-        other => other,
-    }
+    let reason = match error {
+        FetchError::Checksum { what, kind, expected, found } => format!("{what} has {kind} {found}, not {expected}"),
+        FetchError::NotData { what, reason } => format!("{what} {reason}"),
+        other => return other,
+    };
+    FetchError::InTheWay { path: path.to_path_buf(), reason }
 }
 
 /// Whether a folder can be moved there: there is none, or an empty one.

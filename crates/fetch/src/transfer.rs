@@ -101,23 +101,19 @@ impl Transfer<'_> {
         let (mut fruitless, mut pause) = (0, self.patience.pause);
         // The most bytes so far: a server that keeps starting over makes no progress.
         let mut most = self.have();
-        loop {
-            match self.attempt(&source, event)? {
-                Attempt::Whole => return Ok(()),
-                Attempt::Lost(reason) => {
-                    let progress = self.have() > most;
-                    most = most.max(self.have());
-                    fruitless = if progress { 0 } else { fruitless + 1 };
-                    if fruitless >= self.patience.attempts {
-                        return Err(FetchError::Unreachable { url: self.url.clone(), reason });
-                    }
-                    pause = if progress { self.patience.pause } else { pause };
-                    event(Event::Again { reason });
-                    thread::sleep(pause);
-                    pause = (2 * pause).min(Duration::from_secs(30));
-                }
+        while let Attempt::Lost(reason) = self.attempt(&source, event)? {
+            fruitless += 1;
+            if self.have() > most {
+                (most, fruitless, pause) = (self.have(), 0, self.patience.pause);
             }
+            if fruitless >= self.patience.attempts {
+                return Err(FetchError::Unreachable { url: self.url.clone(), reason });
+            }
+            event(Event::Again { reason });
+            thread::sleep(pause);
+            pause = (2 * pause).min(Duration::from_secs(30));
         }
+        Ok(())
     }
 
     fn attempt(&self, source: &FileHome, event: &mut dyn FnMut(Event)) -> Result<Attempt, FetchError> {

@@ -3,7 +3,7 @@
 //! Only plain files and folders are accepted. A name that leads out of the folder, a link, a device, a duplicate file, and
 //! more bytes or files than the limits allow are rejected; the caller removes what was unpacked before.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Component, Path, PathBuf};
 
@@ -102,11 +102,8 @@ impl Unpacked<'_> {
 
     /// Where an entry goes: below the folder, whatever its name says.
     fn place(&mut self, name: &Path) -> Result<PathBuf, FetchError> {
-        self.left.entries = self
-            .left
-            .entries
-            .checked_sub(1)
-            .ok_or_else(|| self.refuse(name, "exceeds the allowed number of entries"))?;
+        let left = self.left.entries.checked_sub(1);
+        self.left.entries = left.ok_or_else(|| self.refuse(name, "exceeds the allowed number of entries"))?;
         let text = name.to_str().unwrap_or("\\");
         // On another system a backslash or a colon could lead elsewhere.
         let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
@@ -130,7 +127,7 @@ impl Unpacked<'_> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(&failed)?;
         }
-        let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(|error| match error.kind() {
+        let file = File::create_new(&path).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => self.refuse(name, "occurs twice"),
             _ => failed(error),
         })?;

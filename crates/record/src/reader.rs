@@ -34,7 +34,7 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
     let (header, version) = formatted(first, path)?;
     // Of another version, what is known is read.
     if version != u64::from(VERSION) {
-        problems.push(format!("version {version} of the format is not known; what version {VERSION} has is read"));
+        problems.push(format!("unknown format version {version}; it is read as version {VERSION}"));
     }
     let header: Header = parsed(header, path)?;
     let mut rounds: Vec<RoundRecord> = Vec::new();
