@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::error::ReportError;
 use crate::loaded::{LeftOut, LoadedRun};
 use crate::results::{Group, Results};
-use crate::statistics::{Interval, MeanSd, Test, differ, difference, holm, ranks};
+use crate::statistics::{Difference, MeanSd, differ, difference, holm, ranks};
 
 /// What to compare with, and how.
 #[derive(Clone, Debug, Default)]
@@ -73,21 +73,6 @@ pub struct ComparisonRow {
     pub curve: Vec<(u64, f64)>,
 }
 
-/// Differences from the baseline on the same seeds.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Difference {
-    #[serde(flatten)]
-    pub summary: MeanSd,
-    /// The 95 % interval of the mean, from two seeds on.
-    pub interval: Option<Interval>,
-    /// The two-sided p-value that there is no difference.
-    pub p: Option<f64>,
-    /// The same after Holm's correction for all methods of the table.
-    pub p_holm: Option<f64>,
-    pub test: Test,
-}
-
 /// When a target was reached: *to target*, and *to fedavg* where the target is FedAvg's.
 ///
 /// A run reaches its target in the first round whose accuracy is at least the target; the target is the one that was given,
@@ -107,7 +92,7 @@ pub const BASELINE: &str = "fedavg";
 impl Comparison {
     /// Compares the groups of a study. Runs with different data, partitions or seeds are rejected unless forced.
     pub fn new(study: &Results, options: &Options) -> Result<Self, ReportError> {
-        let mismatches: Vec<String> = study.mismatches().iter().map(ToString::to_string).collect();
+        let mismatches = study.mismatches();
         if !mismatches.is_empty() && !options.force && !options.apart {
             return Err(ReportError::Mismatch { what: mismatches.join("\n  ") });
         }
@@ -121,19 +106,17 @@ impl Comparison {
             None => study.groups.iter().find(|group| group.label == BASELINE).unwrap_or(&study.groups[0]),
         };
         let settings: Vec<BTreeSet<(&str, &str)>> = study.groups.iter().map(setting).collect();
-        let at = study.groups.iter().position(|group| std::ptr::eq(group, baseline)).unwrap_or(0);
-        let together = |a: usize, b: usize| !options.apart || settings[a] == settings[b];
-        let own_baseline = |i: usize| {
-            let like = |group: &Group| group.method() == baseline.method();
-            let others = study.groups.iter().enumerate();
-            let first = others.filter(|(j, group)| together(i, *j) && like(group)).map(|(_, group)| group).next();
-            if together(i, at) { Some(baseline) } else { first }
-        };
         let mut rows: Vec<ComparisonRow> = Vec::new();
-        for (i, group) in study.groups.iter().enumerate() {
+        for (group, own) in study.groups.iter().zip(&settings) {
+            let all = study.groups.iter().zip(&settings);
             let others: Vec<&Group> =
-                study.groups.iter().enumerate().filter(|(j, _)| together(i, *j)).map(|(_, group)| group).collect();
-            rows.push(row(group, own_baseline(i), options.target, mean_rank(group, &others)));
+                all.filter(|(_, other)| !options.apart || *other == own).map(|(group, _)| group).collect();
+            let own_baseline = if others.iter().any(|group| std::ptr::eq(*group, baseline)) {
+                Some(baseline)
+            } else {
+                others.iter().copied().find(|group| group.method() == baseline.method())
+            };
+            rows.push(row(group, own_baseline, options.target, mean_rank(group, &others)));
         }
         let p: Vec<Option<f64>> = rows.iter().map(|row| row.difference.and_then(|found| found.p)).collect();
         for (row, p) in rows.iter_mut().zip(holm(&p)) {
@@ -163,14 +146,13 @@ impl Comparison {
     fn remarks(&self, baseline: &str) -> Vec<String> {
         let mut notes = Vec::new();
         let differences: Vec<&Difference> = self.rows.iter().filter_map(|row| row.difference.as_ref()).collect();
-        let mut tests: Vec<Test> = Vec::new();
-        for difference in differences.iter().filter(|difference| difference.p.is_some()) {
-            if !tests.contains(&difference.test) {
-                tests.push(difference.test);
-            }
-        }
         if let Some(most) = differences.iter().map(|difference| difference.summary.n).max() {
-            let names: Vec<&str> = tests.iter().map(|test| test.name()).collect();
+            let mut names: Vec<&str> = Vec::new();
+            for name in differences.iter().filter(|found| found.p.is_some()).map(|found| found.test.name()) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
             if names.is_empty() {
                 let reason =
                     if most < 2 { "one seed gives no interval and no p-value" } else { "all differences are equal" };
@@ -206,13 +188,6 @@ fn row(group: &Group, baseline: Option<&Group>, target: Option<f64>, rank: Optio
     let paired = |run: &LoadedRun| baseline?.seed(run.header.seed)?.summary.final_accuracy;
     let differences: Vec<f64> =
         runs.iter().filter_map(|run| Some(difference(run.summary.final_accuracy?, paired(run)?))).collect();
-    let against = (!is_baseline).then(|| differ(&differences)).flatten().map(|found| Difference {
-        summary: found.summary,
-        interval: found.interval,
-        p: found.p,
-        p_holm: None,
-        test: found.test,
-    });
     ComparisonRow {
         label: group.label.clone(),
         seeds: runs.iter().map(|run| run.header.seed).collect(),
@@ -221,7 +196,7 @@ fn row(group: &Group, baseline: Option<&Group>, target: Option<f64>, rank: Optio
         best_accuracy: over(&|run| run.summary.best.map(|best| best.accuracy)),
         forgetting: over(&|run| run.summary.forgetting),
         area: over(&area),
-        difference: against,
+        difference: if is_baseline { None } else { differ(&differences) },
         to_target: to_target(&runs, baseline, target),
         rank,
         bytes: over(&|run| Some((run.summary.bytes_down + run.summary.bytes_up) as f64)),

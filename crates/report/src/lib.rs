@@ -15,13 +15,13 @@ mod results;
 mod statistics;
 mod table;
 
-pub use compare::{BASELINE, Comparison, ComparisonRow, Difference, Options, ToTarget};
+pub use compare::{BASELINE, Comparison, ComparisonRow, Options, ToTarget};
 pub use embed::FeatureLayouts;
 pub use error::ReportError;
 pub use figure::{Drawing, Figure, FigureCard, MethodStyle, Series};
 pub use loaded::{LeftOut, LoadedRun, LoadedRuns};
 pub use page::{ReportPage, waiting};
 pub use plot::{png, svg};
-pub use results::{Group, Mismatch, Results};
-pub use statistics::{Interval, MeanSd, Test};
+pub use results::{Group, Results};
+pub use statistics::{Difference, Interval, MeanSd, Test};
 pub use table::{TableSyntax, render, spread};

@@ -199,11 +199,8 @@ fn flatten(path: &str, value: &toml::Value, keys: &mut BTreeMap<String, String>)
                 flatten(&full, value, keys);
             }
         }
-        toml::Value::String(text) => {
-            keys.insert(path.to_string(), text.clone());
-        }
         other => {
-            keys.insert(path.to_string(), other.to_string());
+            keys.insert(path.to_string(), other.as_str().map_or_else(|| other.to_string(), String::from));
         }
     }
 }

@@ -41,21 +41,6 @@ pub struct Results {
     pub left_out: Vec<crate::LeftOut>,
 }
 
-/// Something that runs must have in common to be compared, but do not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mismatch {
-    pub what: &'static str,
-    /// Its values, and whose they are.
-    pub values: Vec<(String, String)>,
-}
-
-impl std::fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let values: Vec<String> = self.values.iter().map(|(value, who)| format!("{value} ({who})")).collect();
-        write!(f, "the {} differ: {}", self.what, values.join(", "))
-    }
-}
-
 /// Keys that say nothing about what a run computes.
 const ASIDE: &[&str] = &["seeds", "seed", "data.dir", "clients.teacher-cache"];
 
@@ -97,9 +82,9 @@ impl Results {
     }
 
     /// What prevents a comparison: different data, partitions or seeds.
-    pub fn mismatches(&self) -> Vec<Mismatch> {
+    pub fn mismatches(&self) -> Vec<String> {
         let mut found = Vec::new();
-        let mut check = |what, of: &dyn Fn(&Group) -> BTreeSet<String>| {
+        let mut check = |what: &str, of: &dyn Fn(&Group) -> BTreeSet<String>| {
             let mut values: Vec<(String, Vec<&str>)> = Vec::new();
             for group in &self.groups {
                 for value in of(group) {
@@ -110,8 +95,9 @@ impl Results {
                 }
             }
             if values.len() > 1 {
-                let values = values.into_iter().map(|(value, who)| (value, who.join(", "))).collect();
-                found.push(Mismatch { what, values });
+                let values: Vec<String> =
+                    values.iter().map(|(value, who)| format!("{value} ({})", who.join(", "))).collect();
+                found.push(format!("the {what} differ: {}", values.join(", ")));
             }
         };
         let each =
@@ -181,13 +167,9 @@ fn labels(groups: &[(BTreeMap<String, String>, Vec<LoadedRun>)]) -> Vec<String> 
         let short = |key: &str| if alone(key) && end(key) != "name" { end(key) } else { key.to_string() };
         let part = |key: &&String| Some(format!("{}={}", short(key), keys.get(*key)?));
         let parts: Vec<String> = differ.iter().filter_map(part).collect();
-        let mut label = if parts.is_empty() { name } else { format!("{name} {}", parts.join(" ")) };
-        let (base, mut n) = (label.clone(), 1);
-        while labels.contains(&label) {
-            n += 1;
-            label = format!("{base} ({n})");
-        }
-        labels.push(label);
+        let base = if parts.is_empty() { name } else { format!("{name} {}", parts.join(" ")) };
+        let mut names = (1..).map(|n| if n == 1 { base.clone() } else { format!("{base} ({n})") });
+        labels.extend(names.find(|name| !labels.contains(name)));
     }
     labels
 }

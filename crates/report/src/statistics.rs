@@ -54,13 +54,19 @@ impl Test {
     }
 }
 
-/// Differences of pairs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Paired {
-    pub(crate) summary: MeanSd,
-    pub(crate) interval: Option<Interval>,
-    pub(crate) p: Option<f64>,
-    pub(crate) test: Test,
+/// Differences to the baseline on the same seeds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Difference {
+    #[serde(flatten)]
+    pub summary: MeanSd,
+    /// The 95 % interval of the mean, from two seeds on.
+    pub interval: Option<Interval>,
+    /// The two-sided p-value that there is no difference.
+    pub p: Option<f64>,
+    /// The same after Holm's correction for all methods of the table.
+    pub p_holm: Option<f64>,
+    pub test: Test,
 }
 
 /// A difference of two accuracies without the rounding of their subtraction, so that equal differences are equal.
@@ -74,7 +80,7 @@ pub(crate) fn difference(a: f64, b: f64) -> f64 {
 /// The mean of differences, its 95 % interval (Student's t) and the two-sided p-value against zero.
 ///
 /// One difference has no interval and no p-value, nor have differences that are all the same.
-pub(crate) fn differ(differences: &[f64]) -> Option<Paired> {
+pub(crate) fn differ(differences: &[f64]) -> Option<Difference> {
     let summary = MeanSd::of(differences)?;
     let test = if summary.n >= RANKS_FROM { Test::WilcoxonSignedRank } else { Test::PairedT };
     let same = differences.windows(2).all(|pair| pair[0] == pair[1]);
@@ -91,7 +97,7 @@ pub(crate) fn differ(differences: &[f64]) -> Option<Paired> {
         Test::PairedT => spread.map(|(error, t)| 2.0 * t.sf((summary.mean / error).abs())),
         Test::WilcoxonSignedRank => wilcoxon(differences),
     };
-    Some(Paired { summary, interval, p, test })
+    Some(Difference { summary, interval, p, p_holm: None, test })
 }
 
 /// The two-sided p-value of Wilcoxon's signed ranks. Differences of zero are left out, equal ones share their ranks.

@@ -1,7 +1,7 @@
 //! How good the global model is, and what it forgets.
 
 use super::card;
-use super::curves::{curves, lines};
+use super::curves::curve;
 use crate::figure::FigureCard;
 use crate::results::Results;
 
@@ -9,8 +9,8 @@ pub(super) fn accuracy(study: &Results) -> Option<FigureCard> {
     let text =
         "The global model on the test set after each round. Lines are means over seeds, bands one standard deviation.";
     let figures = vec![
-        lines("accuracy", "Accuracy", "accuracy", true, curves(study, "", false, &|round| round.accuracy)),
-        lines("loss", "Loss", "cross-entropy", false, curves(study, "", false, &|round| round.loss)),
+        curve(study, "accuracy", "Accuracy", "accuracy", true, &|round| round.accuracy),
+        curve(study, "loss", "Loss", "cross-entropy", false, &|round| round.loss),
     ];
     card("accuracy", "Accuracy", text, true, figures)
 }
@@ -19,14 +19,8 @@ pub(super) fn forgetting(study: &Results) -> Option<FigureCard> {
     let text = "How far class accuracies are below their best in earlier rounds (mean over classes), and the cosine of class \
                 accuracies between successive evaluations.";
     let figures = vec![
-        lines("forgetting", "Forgetting", "forgetting", false, curves(study, "", false, &|round| round.forgetting)),
-        lines(
-            "class-cosine",
-            "Class-accuracy cosine",
-            "cosine",
-            false,
-            curves(study, "", false, &|round| round.class_cosine),
-        ),
+        curve(study, "forgetting", "Forgetting", "forgetting", false, &|round| round.forgetting),
+        curve(study, "class-cosine", "Class-accuracy cosine", "cosine", false, &|round| round.class_cosine),
     ];
     card("forgetting", "Forgetting", text, true, figures)
 }

@@ -1,10 +1,10 @@
 //! Accuracies by class.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use fedelity_record::RoundRecord;
 
-use super::{card, class_names, slugs, thin, tidy};
+use super::{by_round, card, class_names, slugs, thin, tidy};
 use crate::figure::{Drawing, Figure, FigureCard};
 use crate::results::{Group, Results};
 use crate::statistics::MeanSd;
@@ -17,29 +17,16 @@ type ByClass = (Vec<u64>, Vec<Vec<Option<f64>>>);
 
 /// Means over seeds of a vector by class, for the rounds that all counted runs have: `(rounds, [round][class])`.
 fn by_class(group: &Group, of: &dyn Fn(&RoundRecord) -> Option<&Vec<Option<f64>>>) -> ByClass {
-    let runs = group.counted();
-    let mut by_round: BTreeMap<u64, Vec<&Vec<Option<f64>>>> = BTreeMap::new();
-    for run in &runs {
-        for round in &run.rounds {
-            if let Some(found) = of(round) {
-                by_round.entry(round.round).or_default().push(found);
-            }
-        }
-    }
-    let whole = by_round.values().map(Vec::len).max().unwrap_or(0);
-    let rounds: Vec<(u64, Vec<Option<f64>>)> = by_round
-        .into_iter()
-        .filter(|(_, all)| all.len() == whole)
-        .map(|(round, all)| {
-            let classes = all.iter().map(|found| found.len()).min().unwrap_or(0);
-            let mean = |class: usize| {
-                let values: Vec<f64> = all.iter().filter_map(|found| found[class]).collect();
-                MeanSd::of(&values).map(|found| tidy(found.mean))
-            };
-            (round, (0..classes).map(mean).collect())
-        })
-        .collect();
-    thin(rounds, COLUMNS).into_iter().unzip()
+    let rounds = group.counted().into_iter().flat_map(|run| &run.rounds);
+    let means = by_round(rounds.filter_map(|round| Some((round.round, of(round)?)))).into_iter().map(|(round, all)| {
+        let classes = all.iter().map(|found| found.len()).min().unwrap_or(0);
+        let mean = |class: usize| {
+            let values: Vec<f64> = all.iter().filter_map(|found| found[class]).collect();
+            MeanSd::of(&values).map(|found| tidy(found.mean))
+        };
+        (round, (0..classes).map(mean).collect())
+    });
+    thin(means.collect(), COLUMNS).into_iter().unzip()
 }
 
 fn transposed(rows: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fedelity_record::RoundRecord;
 
 use super::card;
-use super::curves::{against, curves, lines};
+use super::curves::{against, curve};
 use crate::figure::FigureCard;
 use crate::results::Results;
 
@@ -15,27 +15,20 @@ pub(super) fn cost(study: &Results) -> Option<FigureCard> {
             (round.bytes_down + round.bytes_up) as f64 / 1e6
         }),
         against(study, "time", "Against time", "seconds", &|round| round.seconds.total()),
-        lines(
-            "teachers",
-            "Teachers",
-            "teacher samples per training sample",
-            false,
-            curves(study, "", false, &|round| {
-                (round.trained_samples > 0).then(|| round.teacher_samples as f64 / round.trained_samples as f64)
-            }),
-        ),
+        curve(study, "teachers", "Teachers", "teacher samples per training sample", false, &|round| {
+            (round.trained_samples > 0).then(|| round.teacher_samples as f64 / round.trained_samples as f64)
+        }),
     ];
     card("cost", "Cost", "Accuracy against the total bytes sent and the total time so far.", true, figures)
 }
 
 pub(super) fn terms(study: &Results) -> Option<FigureCard> {
-    let mut figures =
-        vec![lines("train-loss", "All terms", "loss", false, curves(study, "", false, &|round| round.train_loss))];
+    let mut figures = vec![curve(study, "train-loss", "All terms", "loss", false, &|round| round.train_loss)];
     let names: BTreeSet<&String> =
         study.runs().flat_map(|run| &run.rounds).flat_map(|round| round.train_terms.keys()).collect();
     for name in names {
         let of = |round: &RoundRecord| round.train_terms.get(name).copied();
-        figures.push(lines(&format!("term-{name}"), name, "loss", false, curves(study, "", false, &of)));
+        figures.push(curve(study, &format!("term-{name}"), name, "loss", false, &of));
     }
     card("terms", "Training loss", "The mean loss of local training, and its terms by name.", true, figures)
 }

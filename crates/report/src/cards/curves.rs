@@ -1,10 +1,8 @@
 //! Curves over rounds, with their spread over seeds.
 
-use std::collections::BTreeMap;
-
 use fedelity_record::{RoundRecord, mean_and_sd};
 
-use super::{thin, tidy};
+use super::{by_round, thin, tidy};
 use crate::figure::{Drawing, Figure, Series};
 use crate::loaded::LoadedRun;
 use crate::results::{Group, Results};
@@ -26,14 +24,8 @@ type Points = Vec<(u64, (f64, f64))>;
 /// A curve of every group: the means over seeds of the points of its runs.
 fn series(study: &Results, part: &str, faint: bool, of: &dyn Fn(&LoadedRun) -> Points) -> Vec<Series> {
     let of_group = |(method, group): (usize, &Group)| {
-        let mut by_round: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
-        for (round, point) in group.counted().into_iter().flat_map(of) {
-            by_round.entry(round).or_default().push(point);
-        }
-        // Rounds that only some seeds have would bend the mean.
-        let whole = by_round.values().map(Vec::len).max().unwrap_or(0);
-        let points = by_round.values().filter(|all| all.len() == whole).map(|all| {
-            let (x, y): (Vec<f64>, Vec<f64>) = all.iter().copied().unzip();
+        let points = by_round(group.counted().into_iter().flat_map(of)).into_values().map(|all| {
+            let (x, y): (Vec<f64>, Vec<f64>) = all.into_iter().unzip();
             let (mean, sd) = mean_and_sd(&y).unwrap_or_default();
             let (x, sd) = (x.iter().sum::<f64>() / x.len() as f64, sd.unwrap_or(0.0));
             [tidy(x), tidy(mean), tidy(mean - sd), tidy(mean + sd)]
@@ -41,6 +33,11 @@ fn series(study: &Results, part: &str, faint: bool, of: &dyn Fn(&LoadedRun) -> P
         Series { method, part: part.to_string(), faint, points: thin(points.collect(), POINTS) }
     };
     study.groups.iter().enumerate().map(of_group).filter(|series| !series.points.is_empty()).collect()
+}
+
+/// One curve of every group over the rounds.
+pub(super) fn curve(study: &Results, id: &str, title: &str, y: &str, percent: bool, of: Of<'_>) -> Option<Figure> {
+    lines(id, title, y, percent, curves(study, "", false, of))
 }
 
 pub(super) fn lines(id: &str, title: &str, y: &str, percent: bool, series: Vec<Series>) -> Option<Figure> {

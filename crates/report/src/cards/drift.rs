@@ -5,26 +5,14 @@ use std::collections::BTreeSet;
 use fedelity_record::RoundRecord;
 
 use super::card;
-use super::curves::{curves, lines};
+use super::curves::curve;
 use crate::figure::FigureCard;
 use crate::results::Results;
 
 pub(super) fn drift(study: &Results) -> Option<FigureCard> {
     let mut figures = vec![
-        lines(
-            "drift",
-            "Drift",
-            "distance from the global weights",
-            false,
-            curves(study, "", false, &|round| round.drift.map(|drift| drift.mean)),
-        ),
-        lines(
-            "gradient-diversity",
-            "Gradient diversity",
-            "diversity",
-            false,
-            curves(study, "", false, &|round| round.gradient_diversity),
-        ),
+        curve(study, "drift", "Drift", "distance from the global weights", false, &|round| Some(round.drift?.mean)),
+        curve(study, "gradient-diversity", "Gradient diversity", "diversity", false, &|r| r.gradient_diversity),
     ];
     let layers: BTreeSet<&String> = study
         .runs()
@@ -34,14 +22,8 @@ pub(super) fn drift(study: &Results) -> Option<FigureCard> {
         .collect();
     for layer in layers {
         let of = |round: &RoundRecord| round.local.as_ref()?.alignment.get(layer).copied();
-        let title = format!("Weight alignment of {layer}");
-        figures.push(lines(
-            &format!("alignment-{layer}"),
-            &title,
-            "units that prefer the same class",
-            true,
-            curves(study, "", false, &of),
-        ));
+        let (id, title) = (format!("alignment-{layer}"), format!("Weight alignment of {layer}"));
+        figures.push(curve(study, &id, &title, "units that prefer the same class", true, &of));
     }
     let text = "How far local weights move from the global ones (mean over clients), how much the clients' changes differ \
                 (1: they agree), and how many units still prefer the same class.";

@@ -4,16 +4,18 @@ use fedelity_record::{LocalRecord, RoundRecord};
 
 use super::card;
 use super::classes::over_rounds;
-use super::curves::{Of, curves, lines};
+use super::curves::{curves, lines};
 use crate::figure::{Figure, FigureCard};
 use crate::results::Results;
 use crate::statistics::MeanSd;
 
 pub(super) fn before_and_after(study: &Results) -> Option<FigureCard> {
-    let pair = |before: Of<'_>, after: Of<'_>| {
-        let mut series = curves(study, "after", false, after);
-        series.extend(curves(study, "before", true, before));
-        series
+    type Get = fn(&LocalRecord) -> Option<f64>;
+    let pair = |id: &str, title: &str, before: Get, after: Get| {
+        let of = |get: Get| move |round: &RoundRecord| get(round.local.as_ref()?);
+        let mut series = curves(study, "after", false, &of(after));
+        series.extend(curves(study, "before", true, &of(before)));
+        lines(id, title, "accuracy", true, series)
     };
     let text = "Local models of the round's clients before (faint) and after training, on test samples: all of them, \
                 weighted by the client's own classes, and weighted by all the others. What accuracy drops outside the own \
@@ -24,29 +26,10 @@ pub(super) fn before_and_after(study: &Results) -> Option<FigureCard> {
             if found.every == 1 { "in every round".to_string() } else { format!("every {} rounds", found.every) };
         format!(" Measured on {} of {} test samples, {every}.", found.samples, found.of)
     });
-    let of = |get: fn(&LocalRecord) -> Option<f64>| move |round: &RoundRecord| get(round.local.as_ref()?);
     let figures = vec![
-        lines(
-            "local-out",
-            "Outside their own distribution",
-            "accuracy",
-            true,
-            pair(&of(|local| local.out_before), &of(|local| local.out_after)),
-        ),
-        lines(
-            "local-in",
-            "On their own distribution",
-            "accuracy",
-            true,
-            pair(&of(|local| local.in_before), &of(|local| local.in_after)),
-        ),
-        lines(
-            "local-all",
-            "On the whole test set",
-            "accuracy",
-            true,
-            pair(&of(|local| Some(local.accuracy_before)), &of(|local| Some(local.accuracy.mean))),
-        ),
+        pair("local-out", "Outside their own distribution", |r| r.out_before, |r| r.out_after),
+        pair("local-in", "On their own distribution", |r| r.in_before, |r| r.in_after),
+        pair("local-all", "On the whole test set", |r| Some(r.accuracy_before), |r| Some(r.accuracy.mean)),
     ];
     card("local", "Local models before and after training", &format!("{text}{how}"), true, figures)
 }
@@ -54,7 +37,7 @@ pub(super) fn before_and_after(study: &Results) -> Option<FigureCard> {
 pub(super) fn changes(study: &Results) -> Option<FigureCard> {
     let mean = |values: &[Option<f64>]| {
         let known: Vec<f64> = values.iter().flatten().copied().collect();
-        MeanSd::of(&known).map(|found| found.mean)
+        Some(MeanSd::of(&known)?.mean)
     };
     let mut series = curves(study, "forgot", false, &|round| mean(&round.local.as_ref()?.class_forgot));
     series.extend(curves(study, "learnt", true, &|round| mean(&round.local.as_ref()?.class_learnt)));
@@ -66,10 +49,8 @@ pub(super) fn changes(study: &Results) -> Option<FigureCard> {
         .flat_map(|local| local.class_forgot.iter().flatten().copied())
         .fold(0.0, f64::max);
     let maps = over_rounds(study, "forgot", high.max(0.01), &|round| Some(&round.local.as_ref()?.class_forgot));
-    figures.extend(
-        maps.into_iter()
-            .map(|map| map.map(|figure| Figure { title: format!("Forgotten by class: {}", figure.title), ..figure })),
-    );
+    let titled = |figure: Figure| Figure { title: format!("Forgotten by class: {}", figure.title), ..figure };
+    figures.extend(maps.into_iter().map(|map| map.map(titled)));
     let text = "Test samples that clients predicted correctly before training and wrongly after it (forgot), and the \
                 reverse (learnt, faint): mean over the clients of a round.";
     card("changes", "What clients forget and learn", text, true, figures)

@@ -10,6 +10,8 @@ mod features;
 mod holdings;
 mod local;
 
+use std::collections::BTreeMap;
+
 use crate::embed::FeatureLayouts;
 use crate::figure::{Figure, FigureCard};
 use crate::loaded::LeftOut;
@@ -65,19 +67,22 @@ fn slug(label: &str, taken: &[String]) -> String {
     let base: String = label.chars().take(60).map(plain).collect();
     let base = base.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
     let base = if base.is_empty() { "method".to_string() } else { base };
-    let mut name = base.clone();
-    for next in 2.. {
-        if !taken.contains(&name) {
-            break;
-        }
-        name = format!("{base}-{next}");
-    }
-    name
+    let mut names = (1..).map(|n| if n == 1 { base.clone() } else { format!("{base}-{n}") });
+    names.find(|name| !taken.contains(name)).unwrap_or_default()
 }
 
 /// Nine digits after the point are more than any figure shows.
 fn tidy(value: f64) -> f64 {
     (value * 1e9).round() / 1e9
+}
+
+/// What runs have in each round, without rounds that only some of them have: these would bend a mean.
+fn by_round<T>(found: impl Iterator<Item = (u64, T)>) -> BTreeMap<u64, Vec<T>> {
+    let mut by_round: BTreeMap<u64, Vec<T>> = BTreeMap::new();
+    found.for_each(|(round, value)| by_round.entry(round).or_default().push(value));
+    let whole = by_round.values().map(Vec::len).max().unwrap_or(0);
+    by_round.retain(|_, all| all.len() == whole);
+    by_round
 }
 
 /// Every so many, and the last.

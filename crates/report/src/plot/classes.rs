@@ -4,7 +4,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::legend::{legend, mark, width};
-use super::{Area, Drawn, FONT, SIZE, colour, fit, plot_text, room, said, trimmed};
+use super::{Area, Drawn, FONT, SIZE, fit, paint, plot_text, room, trimmed};
 use crate::figure::MethodStyle;
 
 /// Names below the drawing, at most.
@@ -19,7 +19,7 @@ pub(super) fn classes(
     series: &[Vec<Vec<Option<f64>>>],
     styles: &[MethodStyle],
 ) -> Drawn {
-    area.fill(&WHITE).map_err(said)?;
+    area.fill(&WHITE)?;
     let labels = styles.iter().map(|style| style.label.as_str());
     let (plot, side) = area.split_horizontally(SIZE.0 as i32 - width(labels));
     let turned = names.len() > NAMES / 2 || names.iter().any(|name| name.chars().count() > 3);
@@ -31,8 +31,7 @@ pub(super) fn classes(
         .caption(title, (FONT, 17))
         .x_label_area_size(below)
         .y_label_area_size(58)
-        .build_cartesian_2d(-0.5..names.len() as f64 - 0.5, 0.0..100.0)
-        .map_err(said)?;
+        .build_cartesian_2d(-0.5..names.len() as f64 - 0.5, 0.0..100.0)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -44,18 +43,13 @@ pub(super) fn classes(
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.12))
         .y_label_formatter(&|y| trimmed(*y))
-        .draw()
-        .map_err(said)?;
+        .draw()?;
     for (method, rounds) in series.iter().enumerate() {
-        let style = styles.get(method);
-        let paint = colour(style.map_or("#000000", |style| style.colour));
-        let known = rounds.last().into_iter().flatten().enumerate();
-        let points: Vec<(f64, f64)> =
-            known.filter_map(|(class, value)| Some((class as f64, 100.0 * (*value)?))).collect();
-        for at in points {
-            let (x, y) = chart.plotting_area().map_coordinate(&at);
-            let (left, top) = plot.get_base_pixel();
-            mark(&plot, method, (x - left, y - top), paint)?;
+        let (left, top) = plot.get_base_pixel();
+        for (class, value) in rounds.last().into_iter().flatten().enumerate() {
+            let Some(value) = value else { continue };
+            let (x, y) = chart.plotting_area().map_coordinate(&(class as f64, 100.0 * value));
+            mark(&plot, method, (x - left, y - top), paint(styles, method))?;
         }
     }
     // Names below their classes, as many as there is room for.

@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{Area, Drawn, FONT, SQUARE, fit, plot_text, room, said, trimmed};
+use super::{Area, Drawn, FONT, SQUARE, fit, plot_text, room, trimmed};
 
 /// Room for names beside and below the cells, at most.
 const ROOM: u32 = 104;
@@ -38,7 +38,7 @@ pub(super) fn heat(
     high: f64,
     percent: bool,
 ) -> Drawn {
-    area.fill(&WHITE).map_err(said)?;
+    area.fill(&WHITE)?;
     let (plot, side) = area.split_horizontally(SQUARE.0 as i32 - 64);
     let (width, height) = (columns.len().max(1), rows.len().max(1));
     let tall = columns.iter().any(|column| column.chars().count() > 3);
@@ -48,8 +48,7 @@ pub(super) fn heat(
         .caption(title, (FONT, 16))
         .x_label_area_size(if tall { below + 34 } else { 40 })
         .y_label_area_size((beside + 32).max(46))
-        .build_cartesian_2d(0.0..width as f64, height as f64..0.0)
-        .map_err(said)?;
+        .build_cartesian_2d(0.0..width as f64, height as f64..0.0)?;
     chart
         .configure_mesh()
         .disable_mesh()
@@ -58,13 +57,12 @@ pub(super) fn heat(
         .axis_desc_style((FONT, 14))
         .x_labels(0)
         .y_labels(0)
-        .draw()
-        .map_err(said)?;
+        .draw()?;
     for (row, values) in cells.iter().enumerate() {
         for (column, value) in values.iter().enumerate() {
             let paint = value.map_or(RGBColor(235, 235, 235), |value| shade(value / high.max(f64::MIN_POSITIVE)));
             let corners = [(column as f64, row as f64), (column as f64 + 1.0, row as f64 + 1.0)];
-            chart.draw_series([Rectangle::new(corners, paint.filled())]).map_err(said)?;
+            chart.draw_series([Rectangle::new(corners, paint.filled())])?;
         }
     }
     // Names in the middle of their cells, as many as there is room for.
@@ -92,7 +90,7 @@ pub(super) fn heat(
         let from = bottom - (bottom - top) * i / 64;
         let to = bottom - (bottom - top) * (i + 1) / 64;
         let bar = Rectangle::new([(6, to), (20, from)], shade(f64::from(i) / 63.0).filled());
-        side.draw(&bar).map_err(said)?;
+        side.draw(&bar)?;
     }
     for i in 0..=2 {
         let share = f64::from(i) / 2.0;
@@ -103,7 +101,7 @@ pub(super) fn heat(
             trimmed(value.round())
         };
         let y = bottom - (f64::from(bottom - top) * share) as i32 - 6;
-        side.draw(&Text::new(text, (24, y), (FONT, 11).into_font().color(&BLACK))).map_err(said)?;
+        side.draw(&Text::new(text, (24, y), (FONT, 11).into_font().color(&BLACK)))?;
     }
     Ok(())
 }

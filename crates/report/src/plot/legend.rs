@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::{Area, Drawn, FONT, SIZE, colour, said};
+use super::{Area, Drawn, FONT, SIZE, paint};
 use crate::figure::{COLOURS, MethodStyle};
 
 /// The width that names need beside a drawing.
@@ -14,27 +14,26 @@ pub(super) fn width<'a>(names: impl Iterator<Item = &'a str>) -> i32 {
 /// The mark of a method's dots; where colours come again, it is another one, as in the page.
 pub(super) fn mark(area: &Area<'_>, method: usize, (x, y): (i32, i32), paint: RGBColor) -> Drawn {
     let corners = |by: &[(i32, i32)]| Polygon::new(by.iter().map(|(a, b)| (x + a, y + b)).collect::<Vec<_>>(), paint);
-    match method / COLOURS.len() % 4 {
+    Ok(match method / COLOURS.len() % 4 {
         0 => area.draw(&Circle::new((x, y), 3, paint.filled())),
         1 => area.draw(&corners(&[(0, -4), (4, 3), (-4, 3)])),
         2 => area.draw(&corners(&[(-3, -3), (3, -3), (3, 3), (-3, 3)])),
         _ => area.draw(&corners(&[(0, -4), (4, 0), (0, 4), (-4, 0)])),
-    }
-    .map_err(said)
+    }?)
 }
 
 /// A line or a mark a name: the method, what it is called, and whether it is drawn faint.
 pub(super) fn legend(side: &Area<'_>, entries: &[(usize, String, bool)], styles: &[MethodStyle], marks: bool) -> Drawn {
     let step = (17_i32).min((SIZE.1 as i32 - 50) / entries.len().max(1) as i32).max(8);
     for (i, (method, name, faint)) in entries.iter().enumerate() {
-        let style = styles.get(*method);
-        let paint = colour(style.map_or("#000000", |style| style.colour)).mix(if *faint { 0.45 } else { 1.0 });
+        let plain = paint(styles, *method);
+        let paint = plain.mix(if *faint { 0.45 } else { 1.0 });
         let y = 44 + step * i as i32;
         let mut x = 4;
         // The sample of the line has the line's own dash.
-        let dash = style.map_or(&[][..], |style| style.dash);
+        let dash = styles.get(*method).map_or(&[][..], |style| style.dash);
         if marks {
-            mark(side, *method, (17, y), colour(style.map_or("#000000", |style| style.colour)))?;
+            mark(side, *method, (17, y), plain)?;
         }
         while x < 30 && !marks {
             let (on, off) = match dash {
@@ -42,11 +41,11 @@ pub(super) fn legend(side: &Area<'_>, entries: &[(usize, String, bool)], styles:
                 _ => (26, 0),
             };
             let end = (x + on).min(30);
-            side.draw(&PathElement::new(vec![(x, y), (end, y)], paint.stroke_width(2))).map_err(said)?;
+            side.draw(&PathElement::new(vec![(x, y), (end, y)], paint.stroke_width(2)))?;
             x = end + off.max(1);
         }
         let label = Text::new(name.clone(), (36, y - 7), (FONT, 13.min(step)).into_font().color(&BLACK));
-        side.draw(&label).map_err(said)?;
+        side.draw(&label)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use plotters::prelude::*;
 
 use super::legend::{legend, width};
-use super::{Area, Drawn, FONT, SIZE, colour, said, trimmed};
+use super::{Area, Drawn, FONT, SIZE, paint, trimmed};
 use crate::figure::{Figure, MethodStyle, Series};
 
 /// Methods with bands, at most: those of more lie over each other.
@@ -22,7 +22,7 @@ pub(super) fn lines(
     series: &[Series],
     styles: &[MethodStyle],
 ) -> Drawn {
-    area.fill(&WHITE).map_err(said)?;
+    area.fill(&WHITE)?;
     let scale = if percent { 100.0 } else { 1.0 };
     let (mut left, mut right, mut low, mut high) = (f64::MAX, f64::MIN, f64::MAX, f64::MIN);
     let methods: BTreeSet<usize> = series.iter().map(|curve| curve.method).collect();
@@ -51,8 +51,7 @@ pub(super) fn lines(
         .caption(title, (FONT, 17))
         .x_label_area_size(42)
         .y_label_area_size(58)
-        .build_cartesian_2d(left..right, low - margin..high + margin)
-        .map_err(said)?;
+        .build_cartesian_2d(left..right, low - margin..high + margin)?;
     let y = if percent { format!("{y} (%)") } else { y.to_string() };
     chart
         .configure_mesh()
@@ -65,28 +64,24 @@ pub(super) fn lines(
         .bold_line_style(BLACK.mix(0.12))
         .x_label_formatter(&|x| trimmed(*x))
         .y_label_formatter(&|y| trimmed(*y))
-        .draw()
-        .map_err(said)?;
+        .draw()?;
     for curve in series {
-        let style = styles.get(curve.method);
-        let paint = colour(style.map_or("#000000", |style| style.colour));
+        let paint = paint(styles, curve.method);
         let strength = if curve.faint { 0.45 } else { 1.0 };
         if bands && spread(curve) {
             let upper = curve.points.iter().map(|point| (point[0], scale * point[3]));
             let lower = curve.points.iter().rev().map(|point| (point[0], scale * point[2]));
             let outline: Vec<(f64, f64)> = upper.chain(lower).collect();
-            chart.draw_series([Polygon::new(outline, paint.mix(0.15).filled())]).map_err(said)?;
+            chart.draw_series([Polygon::new(outline, paint.mix(0.15).filled())])?;
         }
         let points = curve.points.iter().map(|point| (point[0], scale * point[1]));
         let pen = paint.mix(strength).stroke_width(2);
         if curve.points.len() == 1 {
-            chart.draw_series(points.map(|at| Circle::new(at, 3, pen))).map_err(said)?;
+            chart.draw_series(points.map(|at| Circle::new(at, 3, pen)))?;
         } else {
-            match style.map_or(&[][..], |style| style.dash) {
-                [] => chart.draw_series(LineSeries::new(points, pen)).map(|_| ()).map_err(said)?,
-                [dash, gap, ..] => {
-                    chart.draw_series(DashedLineSeries::new(points, *dash, *gap, pen)).map(|_| ()).map_err(said)?
-                }
+            match styles.get(curve.method).map_or(&[][..], |style| style.dash) {
+                [] => drop(chart.draw_series(LineSeries::new(points, pen))?),
+                [dash, gap, ..] => drop(chart.draw_series(DashedLineSeries::new(points, *dash, *gap, pen))?),
                 [_] => {}
             }
         }

@@ -48,8 +48,8 @@ pub fn svg(figure: &Figure, styles: &[MethodStyle]) -> Result<String, ReportErro
         Drawing::Classes { classes: names, rounds, series } => classes(&area, (names, rounds), series, styles),
     };
     drawn
-        .and_then(|()| area.present().map_err(|error| error.to_string()))
-        .map_err(|reason| ReportError::Figure { figure: figure.id.clone(), reason })?;
+        .and_then(|()| Ok(area.present()?))
+        .map_err(|error| ReportError::Figure { figure: figure.id.clone(), reason: error.to_string() })?;
     drop(area);
     Ok(text)
 }
@@ -74,13 +74,11 @@ pub fn png(svg: &str, figure: &str) -> Result<Vec<u8>, ReportError> {
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), String>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-fn said(error: impl std::fmt::Display) -> String {
-    error.to_string()
-}
-
-fn colour(text: &str) -> RGBColor {
+/// The colour of a method; black if it has no style.
+fn paint(styles: &[MethodStyle], method: usize) -> RGBColor {
+    let text = styles.get(method).map_or("#000000", |style| style.colour);
     let part = |at: usize| text.get(at..at + 2).and_then(|hex| u8::from_str_radix(hex, 16).ok()).unwrap_or(0);
     RGBColor(part(1), part(3), part(5))
 }
@@ -119,5 +117,5 @@ fn room<'a>(area: &Area<'_>, names: impl Iterator<Item = &'a String>, size: u32,
 fn plot_text(area: &Area<'_>, text: &str, at: (i32, i32), style: TextStyle<'_>) -> Drawn {
     // Coordinates of a chart count from the whole drawing; an area counts from its own corner.
     let (left, top) = area.get_base_pixel();
-    area.draw_text(text, &style, (at.0 - left, at.1 - top)).map_err(said)
+    Ok(area.draw_text(text, &style, (at.0 - left, at.1 - top))?)
 }
