@@ -5,7 +5,7 @@ use std::path::Path;
 use csv::ByteRecord;
 
 use crate::csv_file::{CsvFile, field};
-use crate::dataset::{Dataset, Inputs, Normalisation, Split};
+use crate::dataset::{Dataset, Normalisation, Split};
 use crate::error::DataError;
 use crate::request::Request;
 use crate::skipped::Skipped;
@@ -23,17 +23,11 @@ pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {
 
 fn read_split(path: &Path, skipped: &mut Skipped) -> Result<Split, DataError> {
     let mut file = CsvFile::open(path)?;
-    let (mut record, mut texts, mut labels) = (ByteRecord::new(), Vec::new(), Vec::new());
+    let (mut record, mut rows) = (ByteRecord::new(), Vec::new());
     while let Some(line) = file.next(&mut record)? {
-        match row(&record) {
-            Ok((label, text)) => {
-                labels.push(label);
-                texts.push(text);
-            }
-            Err(reason) => skipped.bad(path, Some(line), reason)?,
-        }
+        rows.extend(skipped.keep(path, line, row(&record))?);
     }
-    Ok(Split { inputs: Inputs::Texts(texts), labels, keys: None })
+    Ok(Split::texts(rows))
 }
 
 fn row(record: &ByteRecord) -> Result<(u16, String), String> {

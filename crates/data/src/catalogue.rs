@@ -63,14 +63,7 @@ impl CatalogueEntry {
     }
 }
 
-const FASHION_SOURCE: &str = "Xiao, Rasul, Vollgraf: Fashion-MNIST (2017), \
-     https://github.com/zalandoresearch/fashion-mnist";
-const CIFAR_LICENCE: &str = "none stated; the authors ask for a citation of the report";
-const CIFAR_SOURCE: &str = "Krizhevsky: Learning Multiple Layers of Features from Tiny Images \
-     (2009), https://www.cs.toronto.edu/~kriz/cifar.html";
 const EMNIST_LICENCE: &str = "none stated; made from NIST Special Database 19, the authors ask for a citation";
-const EMNIST_SOURCE: &str = "Cohen, Afshar, Tapson, van Schaik: EMNIST (2017), \
-     https://www.nist.gov/itl/products-and-services/emnist-dataset";
 
 /// The official files of a selection of EMNIST: training images and labels, test images and labels.
 macro_rules! emnist_files {
@@ -123,7 +116,7 @@ const FASHION_MNIST: CatalogueEntry = CatalogueEntry {
     title: "Fashion-MNIST",
     task: "10 kinds of clothing, grey images",
     licence: "MIT, Zalando SE",
-    source: FASHION_SOURCE,
+    source: "Xiao, Rasul, Vollgraf: Fashion-MNIST (2017), https://github.com/zalandoresearch/fashion-mnist",
     folder: Some("fashion-mnist"),
     download: download::FASHION_MNIST,
     read: idx::fashion_mnist,
@@ -140,7 +133,8 @@ const EMNIST_LETTERS: CatalogueEntry = CatalogueEntry {
     shape: Shape::Image(idx::SHAPE),
     scaled: false,
     licence: EMNIST_LICENCE,
-    source: EMNIST_SOURCE,
+    source: "Cohen, Afshar, Tapson, van Schaik: EMNIST (2017), \
+             https://www.nist.gov/itl/products-and-services/emnist-dataset",
     files: emnist_files!("letters"),
     folder: Some("emnist"),
     download: download::EMNIST,
@@ -197,8 +191,9 @@ const CIFAR10: CatalogueEntry = CatalogueEntry {
     test: Some(10_000),
     shape: Shape::Image(cifar::SHAPE),
     scaled: false,
-    licence: CIFAR_LICENCE,
-    source: CIFAR_SOURCE,
+    licence: "none stated; the authors ask for a citation of the report",
+    source: "Krizhevsky: Learning Multiple Layers of Features from Tiny Images \
+             (2009), https://www.cs.toronto.edu/~kriz/cifar.html",
     files: &[
         "data_batch_1.bin",
         "data_batch_2.bin",

@@ -20,7 +20,7 @@ const PIXELS: usize = 3 * 32 * 32;
 /// Records read at a time.
 const BUFFERED: usize = 64;
 
-const CLASSES_10: [&str; 10] =
+pub(crate) const CLASSES_10: [&str; 10] =
     ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
 
 #[rustfmt::skip]
@@ -39,21 +39,15 @@ const CLASSES_100: [&str; 100] = [
     "wardrobe", "whale", "willow_tree", "wolf", "woman", "worm",
 ];
 
-/// How records look: the label bytes, which of them counts, and the range of each.
-struct RecordLayout {
-    label_bytes: usize,
-    label_at: usize,
-    ranges: &'static [usize],
-}
-
-const LAYOUT_10: RecordLayout = RecordLayout { label_bytes: 1, label_at: 0, ranges: &[10] };
-const LAYOUT_100: RecordLayout = RecordLayout { label_bytes: 2, label_at: 1, ranges: &[20, 100] };
+/// The range of each label byte before the pixels; the last one counts.
+const LABELS_10: &[usize] = &[10];
+const LABELS_100: &[usize] = &[20, 100];
 
 /// Reads CIFAR-10 from `dir/cifar-10-batches-bin` or `dir`.
 pub(crate) fn cifar10(request: &mut Request<'_>) -> Result<Dataset, DataError> {
     let paths = request.files(|name| vec![name.to_string()])?;
-    let train = read_split(&paths[..5], 10_000, &LAYOUT_10)?;
-    let test = read_split(&paths[5..], 10_000, &LAYOUT_10)?;
+    let train = read_split(&paths[..5], 10_000, LABELS_10)?;
+    let test = read_split(&paths[5..], 10_000, LABELS_10)?;
     let normalisation = Normalisation { mean: vec![0.4914, 0.4822, 0.4465], std: vec![0.2470, 0.2435, 0.2616] };
     Ok(request.dataset(&CLASSES_10, train, test, normalisation))
 }
@@ -63,8 +57,8 @@ pub(crate) fn cifar100(request: &mut Request<'_>) -> Result<Dataset, DataError> 
     let paths = request.files(|name| vec![name.to_string()])?;
     let names_path = paths[0].with_file_name(NAMES_100);
     let names = if names_path.exists() { Some(read_names(&names_path, CLASSES_100.len())?) } else { None };
-    let train = read_split(&paths[..1], 50_000, &LAYOUT_100)?;
-    let test = read_split(&paths[1..], 10_000, &LAYOUT_100)?;
+    let train = read_split(&paths[..1], 50_000, LABELS_100)?;
+    let test = read_split(&paths[1..], 10_000, LABELS_100)?;
     let normalisation = Normalisation { mean: vec![0.5071, 0.4865, 0.4409], std: vec![0.2673, 0.2564, 0.2762] };
     let made = request.dataset(&CLASSES_100, train, test, normalisation);
     Ok(Dataset { classes: names.unwrap_or(made.classes), ..made })
@@ -81,13 +75,13 @@ fn read_names(path: &Path, classes: usize) -> Result<Vec<String>, DataError> {
 }
 
 /// Reads files of `records` records each, one after the other.
-fn read_split(paths: &[PathBuf], records: usize, layout: &RecordLayout) -> Result<Split, DataError> {
-    let record = layout.label_bytes + PIXELS;
+fn read_split(paths: &[PathBuf], records: usize, ranges: &[usize]) -> Result<Split, DataError> {
+    let record = ranges.len() + PIXELS;
     let expected = (records * record) as u64;
     // All lengths are checked before any memory is allocated.
     for path in paths {
         let (_, found) = files::open(path)?;
-        check_length(path, expected, found)?;
+        DataError::length(path, expected, found, Some(found))?;
     }
     let mut pixels = Vec::with_capacity(paths.len() * records * PIXELS);
     let mut labels = Vec::with_capacity(paths.len() * records);
@@ -99,7 +93,7 @@ fn read_split(paths: &[PathBuf], records: usize, layout: &RecordLayout) -> Resul
             let bytes = record * BUFFERED.min(records - first);
             let raw = &mut buffer[..bytes];
             file.read_exact(raw).map_err(DataError::io("read", path))?;
-            split_records(raw, first, path, layout, (&mut pixels, &mut labels))?;
+            split_records(raw, first, path, ranges, (&mut pixels, &mut labels))?;
         }
     }
     Ok(Split::images(pixels, labels))
@@ -110,13 +104,13 @@ fn split_records(
     raw: &[u8],
     first: usize,
     path: &Path,
-    layout: &RecordLayout,
+    ranges: &[usize],
     (all_pixels, all_labels): (&mut Vec<u8>, &mut Vec<u16>),
 ) -> Result<(), DataError> {
-    let record = layout.label_bytes + PIXELS;
+    let record = ranges.len() + PIXELS;
     for (i, bytes) in raw.chunks_exact(record).enumerate() {
-        let (labels, pixels) = bytes.split_at(layout.label_bytes);
-        for (at, (&label, &classes)) in labels.iter().zip(layout.ranges).enumerate() {
+        let (labels, pixels) = bytes.split_at(ranges.len());
+        for (at, (&label, &classes)) in labels.iter().zip(ranges).enumerate() {
             if usize::from(label) >= classes {
                 return Err(DataError::Label {
                     offset: ((first + i) * record + at) as u64,
@@ -127,18 +121,8 @@ fn split_records(
                 });
             }
         }
-        all_labels.push(u16::from(labels[layout.label_at]));
+        all_labels.push(u16::from(labels[ranges.len() - 1]));
         all_pixels.extend_from_slice(pixels);
-    }
-    Ok(())
-}
-
-fn check_length(path: &Path, expected: u64, found: u64) -> Result<(), DataError> {
-    if found < expected {
-        return Err(DataError::Truncated { offset: found, expected, found, path: path.to_path_buf() });
-    }
-    if found > expected {
-        return Err(DataError::Trailing { offset: expected, expected, found: Some(found), path: path.to_path_buf() });
     }
     Ok(())
 }
@@ -166,7 +150,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let a = file(dir.path(), "a", &[(&[3], 30), (&[4], 40)]);
         let b = file(dir.path(), "b", &[(&[5], 50), (&[9], 90)]);
-        let split = read_split(&[a, b], 2, &LAYOUT_10).unwrap();
+        let split = read_split(&[a, b], 2, LABELS_10).unwrap();
         assert_eq!(split.labels, [3, 4, 5, 9]);
         assert_eq!(split.image(2), [50; PIXELS]);
     }
@@ -176,12 +160,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut records = vec![(&[1u8][..], 0); BUFFERED + 3];
         let a = file(dir.path(), "a", &records);
-        let split = read_split(&[a], BUFFERED + 3, &LAYOUT_10).unwrap();
+        let split = read_split(&[a], BUFFERED + 3, LABELS_10).unwrap();
         assert_eq!(split.len(), BUFFERED + 3);
         assert_eq!(split.pixels().len(), split.len() * PIXELS);
         records[BUFFERED + 1].0 = &[11];
         let a = file(dir.path(), "a", &records);
-        let error = read_split(&[a], BUFFERED + 3, &LAYOUT_10).unwrap_err();
+        let error = read_split(&[a], BUFFERED + 3, LABELS_10).unwrap_err();
         let at = ((BUFFERED + 1) * 3073) as u64;
         assert!(matches!(error, DataError::Label { offset, .. } if offset == at));
     }
@@ -190,15 +174,15 @@ mod tests {
     fn the_fine_label_counts() {
         let dir = tempfile::tempdir().unwrap();
         let a = file(dir.path(), "a", &[(&[19, 99], 1)]);
-        assert_eq!(read_split(&[a], 1, &LAYOUT_100).unwrap().labels, [99]);
+        assert_eq!(read_split(&[a], 1, LABELS_100).unwrap().labels, [99]);
         let a = file(dir.path(), "a", &[(&[1, 2], 1), (&[1, 100], 1)]);
         assert!(matches!(
-            read_split(&[a], 2, &LAYOUT_100).unwrap_err(),
+            read_split(&[a], 2, LABELS_100).unwrap_err(),
             DataError::Label { offset: 3075, label: 100, classes: 100, .. }
         ));
         let a = file(dir.path(), "a", &[(&[20, 0], 1)]);
         assert!(matches!(
-            read_split(&[a], 1, &LAYOUT_100).unwrap_err(),
+            read_split(&[a], 1, LABELS_100).unwrap_err(),
             DataError::Label { offset: 0, label: 20, classes: 20, .. }
         ));
     }
@@ -208,11 +192,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let a = file(dir.path(), "a", &[(&[3], 0), (&[10], 0)]);
         let paths = [a];
-        let error = read_split(&paths, 3, &LAYOUT_10).unwrap_err();
+        let error = read_split(&paths, 3, LABELS_10).unwrap_err();
         assert!(matches!(error, DataError::Truncated { offset: 6146, expected: 9219, .. }));
-        let error = read_split(&paths, 1, &LAYOUT_10).unwrap_err();
+        let error = read_split(&paths, 1, LABELS_10).unwrap_err();
         assert!(matches!(error, DataError::Trailing { offset: 3073, found: Some(6146), .. }));
-        let error = read_split(&paths, 2, &LAYOUT_10).unwrap_err();
+        let error = read_split(&paths, 2, LABELS_10).unwrap_err();
         assert!(matches!(error, DataError::Label { offset: 3073, .. }));
         assert!(error.to_string().contains("expected 0 to 9"), "{error}");
     }

@@ -1,13 +1,12 @@
 //! Reader of CINIC-10: folders of PNG images, decoded once.
 
 use crate::cache;
+use crate::cifar::CLASSES_10 as CLASSES;
 use crate::dataset::{Dataset, Normalisation};
 use crate::decode::ImageForm;
 use crate::error::DataError;
 use crate::folder::{self, FolderLayout};
 use crate::request::Request;
-
-const CLASSES: [&str; 10] = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
 
 /// Reads CINIC-10 from `dir/CINIC-10`, `dir/cinic10` or `dir`: its `train` part to train on, its `test` part to test.
 pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {

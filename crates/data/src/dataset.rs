@@ -1,5 +1,7 @@
 //! A labelled set of samples in memory: images, rows of numbers or texts.
 
+use std::borrow::Borrow;
+
 use fedelity_keys::{KeyError, keys};
 
 use crate::fingerprint::Fingerprint;
@@ -123,6 +125,12 @@ impl Split {
         Self { inputs: Inputs::Bytes(pixels), labels, keys: None }
     }
 
+    /// Texts and their labels.
+    pub(crate) fn texts(rows: Vec<(u16, String)>) -> Self {
+        let (labels, texts) = rows.into_iter().unzip();
+        Self { inputs: Inputs::Texts(texts), labels, keys: None }
+    }
+
     pub fn len(&self) -> usize {
         self.labels.len()
     }
@@ -217,10 +225,10 @@ impl Split {
 }
 
 /// How many times each of the first `classes` labels occurs.
-pub fn label_counts<'a>(labels: impl IntoIterator<Item = &'a u16>, classes: usize) -> Vec<usize> {
+pub fn label_counts(labels: impl IntoIterator<Item = impl Borrow<u16>>, classes: usize) -> Vec<usize> {
     let mut counts = vec![0; classes];
-    for &label in labels {
-        if let Some(count) = counts.get_mut(usize::from(label)) {
+    for label in labels {
+        if let Some(count) = counts.get_mut(usize::from(*label.borrow())) {
             *count += 1;
         }
     }
@@ -265,16 +273,13 @@ impl Dataset {
     /// It is computed on each call: keep the result. Names, keys and normalisation do not enter.
     pub fn fingerprint(&self) -> String {
         let mut print = Fingerprint::new();
-        match self.shape {
-            Shape::Image(shape) => {
-                print.number(shape.channels);
-                print.number(shape.height);
-                print.number(shape.width);
-            }
+        let shape = match self.shape {
+            Shape::Image(ImageShape { channels, height, width }) => [channels, height, width],
             // No image has 0 channels.
-            Shape::Numbers(width) => [0, 1, width].into_iter().for_each(|number| print.number(number)),
-            Shape::Text => [0, 2, 0].into_iter().for_each(|number| print.number(number)),
-        }
+            Shape::Numbers(width) => [0, 1, width],
+            Shape::Text => [0, 2, 0],
+        };
+        shape.into_iter().for_each(|number| print.number(number));
         for split in self.splits() {
             print.labels(&split.labels);
             match &split.inputs {

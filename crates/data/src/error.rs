@@ -1,5 +1,6 @@
 //! Everything that can go wrong in this crate.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -147,6 +148,16 @@ impl DataError {
     /// What a refused action on a file becomes.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::Io { action, source, path: path.to_path_buf() }
+    }
+
+    /// Whether as many bytes were found as expected; `total` are those of the whole file, where that is known.
+    pub(crate) fn length(path: &Path, expected: u64, found: u64, total: Option<u64>) -> Result<(), Self> {
+        let path = path.to_path_buf();
+        match found.cmp(&expected) {
+            Ordering::Less => Err(Self::Truncated { offset: found, expected, found, path }),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => Err(Self::Trailing { offset: expected, expected, found: total, path }),
+        }
     }
 
     pub(crate) fn unusable(path: &Path, line: Option<u64>, reason: impl Into<String>) -> Self {

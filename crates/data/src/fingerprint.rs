@@ -20,10 +20,19 @@ impl Fingerprint {
 
     /// 32-bit words in little-endian order, with their count in front.
     pub(crate) fn words(&mut self, words: impl ExactSizeIterator<Item = u32>) {
-        self.number(words.len());
+        self.counted(words.map(u32::to_le_bytes));
+    }
+
+    /// The labels as little-endian pairs of bytes, with their count in front.
+    pub(crate) fn labels(&mut self, labels: &[u16]) {
+        self.counted(labels.iter().map(|label| label.to_le_bytes()));
+    }
+
+    fn counted<const N: usize>(&mut self, items: impl ExactSizeIterator<Item = [u8; N]>) {
+        self.number(items.len());
         let mut buffer = Vec::with_capacity(8192);
-        for word in words {
-            buffer.extend_from_slice(&word.to_le_bytes());
+        for item in items {
+            buffer.extend_from_slice(&item);
             if buffer.len() == 8192 {
                 self.0.update(&buffer);
                 buffer.clear();
@@ -32,27 +41,8 @@ impl Fingerprint {
         self.0.update(&buffer);
     }
 
-    /// The labels as little-endian pairs of bytes, with their count in front.
-    pub(crate) fn labels(&mut self, labels: &[u16]) {
-        self.number(labels.len());
-        let mut buffer = Vec::with_capacity(8192);
-        for block in labels.chunks(4096) {
-            buffer.clear();
-            for label in block {
-                buffer.extend_from_slice(&label.to_le_bytes());
-            }
-            self.0.update(&buffer);
-        }
-    }
-
     pub(crate) fn hex(self) -> String {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = String::with_capacity(64);
-        for byte in self.0.finalize() {
-            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            text.push(char::from(DIGITS[usize::from(byte & 15)]));
-        }
-        text
+        self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

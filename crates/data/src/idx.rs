@@ -152,22 +152,14 @@ fn content(
     let header = layout.header();
     let mut head = Vec::new();
     fill(input, &mut head, header, 0, path)?;
-    if let Some(&[a, b, c, d]) = head.first_chunk::<4>() {
-        let found = u32::from_be_bytes([a, b, c, d]);
+    if let Some(&magic) = head.first_chunk() {
+        let found = u32::from_be_bytes(magic);
         if found != layout.magic {
             return Err(DataError::Magic { expected: layout.magic, found, path: path.to_path_buf() });
         }
     }
-    if (head.len() as u64) < header {
-        return Err(DataError::Truncated {
-            offset: head.len() as u64,
-            expected: header,
-            found: head.len() as u64,
-            path: path.to_path_buf(),
-        });
-    }
-    let numbers: Vec<u32> =
-        head.chunks_exact(4).skip(1).map(|b| u32::from_be_bytes([b[0], b[1], b[2], b[3]])).collect();
+    DataError::length(path, header, head.len() as u64, None)?;
+    let numbers: Vec<u32> = head.as_chunks().0.iter().skip(1).map(|&bytes| u32::from_be_bytes(bytes)).collect();
     let bad = |field, place: usize, expected: String| DataError::Header {
         field,
         offset: 4 + 4 * place as u64,
@@ -197,12 +189,7 @@ fn content(
     let mut body = Vec::with_capacity(usize::try_from(bytes + 1).unwrap_or(0).min(1 << 26));
     let whole = fill(input, &mut body, bytes + 1, header, path)?;
     let found = header + body.len() as u64;
-    if found < expected {
-        return Err(DataError::Truncated { offset: found, expected, found, path: path.to_path_buf() });
-    }
-    if found > expected {
-        return Err(DataError::Trailing { offset: expected, expected, found: total, path: path.to_path_buf() });
-    }
+    DataError::length(path, expected, found, total)?;
     if !whole {
         return Err(DataError::Gzip {
             offset: found,

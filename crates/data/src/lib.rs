@@ -24,6 +24,7 @@ pub mod folder;
 mod idx;
 pub mod partition;
 mod request;
+pub mod shuffle;
 mod skipped;
 mod source;
 mod sst5;

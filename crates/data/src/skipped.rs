@@ -37,6 +37,14 @@ impl Skipped {
         Ok(())
     }
 
+    /// A row, unless it cannot be used and is left out.
+    pub(crate) fn keep<T>(&mut self, path: &Path, line: u64, row: Result<T, String>) -> Result<Option<T>, DataError> {
+        match row {
+            Ok(row) => Ok(Some(row)),
+            Err(reason) => self.bad(path, Some(line), reason).map(|()| None),
+        }
+    }
+
     /// The same as text, if anything was skipped.
     pub fn note(&self) -> Option<String> {
         let more = self.count.checked_sub(self.first.len())?;

@@ -68,26 +68,21 @@ impl DataSource {
     /// Reads the data. What cannot be used is rejected or skipped, as `skipped` says; data without test samples are
     /// rejected.
     pub fn load(&self, skipped: &mut Skipped) -> Result<Dataset, DataError> {
-        let dataset = match self {
+        let (dataset, path, key) = match self {
             Self::Named(set) => return set.name.entry().load(set.dir.as_deref(), set.size, skipped),
-            Self::Folder(folder) => folder::read(folder, skipped)?,
-            Self::Csv(table) => table::read(TableFormat::Csv, table, skipped)?,
-            Self::Jsonl(table) => table::read(TableFormat::Jsonl, table, skipped)?,
+            Self::Folder(folder) => (folder::read(folder, skipped)?, &folder.path, "folders train and test"),
+            Self::Csv(table) => (table::read(TableFormat::Csv, table, skipped)?, &table.train, "data.test"),
+            Self::Jsonl(table) => (table::read(TableFormat::Jsonl, table, skipped)?, &table.train, "data.test"),
         };
         if !dataset.test.is_empty() {
             return Ok(dataset);
         }
-        let (path, key) = match self {
-            Self::Csv(table) | Self::Jsonl(table) => (table.train.clone(), "data.test"),
-            Self::Folder(folder) => (folder.path.clone(), "folders train and test"),
-            Self::Named(_) => return Ok(dataset),
-        };
         let reason = format!(
             "there are no test samples: a class needs two samples to spare one, and none of {} has two; add samples or \
              {key}",
             dataset.classes.len()
         );
-        Err(DataError::unusable(&path, None, reason))
+        Err(DataError::unusable(path, None, reason))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::dataset::{Dataset, Inputs, Normalisation, Split};
+use crate::dataset::{Dataset, Normalisation, Split};
 use crate::error::DataError;
 use crate::files::{self, utf8};
 use crate::request::Request;
@@ -20,18 +20,12 @@ pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {
 }
 
 fn read_split(path: &Path, skipped: &mut Skipped) -> Result<Split, DataError> {
-    let (mut texts, mut labels) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
     files::lines(path, |line, text| {
-        match utf8(text).and_then(tree) {
-            Ok((label, words)) => {
-                labels.push(label);
-                texts.push(words);
-            }
-            Err(reason) => skipped.bad(path, Some(line), reason)?,
-        }
+        rows.extend(skipped.keep(path, line, utf8(text).and_then(tree))?);
         Ok(true)
     })?;
-    Ok(Split { inputs: Inputs::Texts(texts), labels, keys: None })
+    Ok(Split::texts(rows))
 }
 
 /// The label of the root and the words of the leaves.

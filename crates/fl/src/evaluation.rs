@@ -53,11 +53,8 @@ impl Evaluation {
     /// Adds what was found on other samples.
     pub fn merge(&mut self, other: &Self) {
         self.loss_sum += other.loss_sum;
-        for (sum, part) in self.correct.iter_mut().zip(&other.correct) {
-            *sum += part;
-        }
-        for (sum, part) in self.totals.iter_mut().zip(&other.totals) {
-            *sum += part;
+        for (sums, parts) in [(&mut self.correct, &other.correct), (&mut self.totals, &other.totals)] {
+            sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
         }
     }
 

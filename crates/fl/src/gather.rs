@@ -24,7 +24,10 @@ impl Mean {
             self.sums.clear();
             self.sums.extend(values.iter().map(|&value| weight * f64::from(value)));
         } else {
-            self.same_length(values.len())?;
+            let (expected, found) = (self.sums.len(), values.len());
+            if found != expected {
+                return Err(FlError::Length { what: "a vector of a mean".into(), expected, found });
+            }
             for (sum, &value) in self.sums.iter_mut().zip(values) {
                 *sum += weight * f64::from(value);
             }
@@ -62,13 +65,6 @@ impl Mean {
         self.sums.clear();
         self.weight = 0.0;
         self.added = 0;
-    }
-
-    fn same_length(&self, found: usize) -> Result<()> {
-        if found != self.sums.len() {
-            return Err(FlError::Length { what: "a vector of a mean".into(), expected: self.sums.len(), found });
-        }
-        Ok(())
     }
 }
 

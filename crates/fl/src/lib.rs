@@ -48,7 +48,7 @@ pub use rejection::Rejection;
 pub use rng::{Purpose, stream};
 pub use round::{ClientMemory, Memories, keep, round};
 pub use sample::sample_clients;
-pub use samples::{Samples, Scaling, label_counts};
+pub use samples::{Samples, Scaling};
 pub use schedule::longest_first;
 pub use server::{Held, Server, ServerData};
 pub use settings::{Training, Weighting};

@@ -142,11 +142,12 @@ pub fn change(samples: Samples<'_>, before: &[u16], after: &Portrait, counts: &[
     // A class without test samples has no accuracy and takes no part.
     let seen: Vec<usize> = (0..classes).filter(|&class| totals[class] > 0).collect();
     let own: Vec<usize> = seen.iter().map(|&class| counts[class]).collect();
-    let now: Vec<u64> = seen.iter().map(|&class| after.evaluation.correct[class]).collect();
-    let share = |correct: u64, class: usize| correct as f64 / totals[class] as f64;
-    let right = |class: usize, now: u64| now + forgot[class] - learnt[class];
-    let after: Vec<f64> = seen.iter().zip(&now).map(|(&class, &now)| share(now, class)).collect();
-    let before: Vec<f64> = seen.iter().zip(&now).map(|(&class, &now)| share(right(class, now), class)).collect();
+    let accuracies = |correct: &dyn Fn(usize) -> u64| -> Vec<f64> {
+        seen.iter().map(|&class| correct(class) as f64 / totals[class] as f64).collect()
+    };
+    let now = &after.evaluation.correct;
+    let before = accuracies(&|class| now[class] + forgot[class] - learnt[class]);
+    let after = accuracies(&|class| now[class]);
     let pair = in_out_local(&own, &before).zip(in_out_local(&own, &after));
     LocalChange {
         inside: pair.as_ref().map(|(before, after)| (before.in_accuracy, after.in_accuracy)),

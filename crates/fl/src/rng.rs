@@ -3,8 +3,9 @@
 //! Each use has its own ChaCha8 stream. The 32-byte key holds seed, purpose, round and client as they are and the
 //! 64-bit stream number holds the epoch, so different uses never share a stream and no state is handed around.
 
+pub use fedelity_data::shuffle::{below, shuffle};
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::SeedableRng;
 
 /// What random numbers are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,32 +68,10 @@ pub fn stream(seed: u64, purpose: Purpose, round: u64, client: u64, epoch: u64) 
     rng
 }
 
-/// A whole number below `bound`, each equally likely (Lemire's multiplication with rejection).
-///
-/// # Panics
-///
-/// If `bound` is 0.
-pub fn below(rng: &mut impl Rng, bound: u32) -> u32 {
-    assert!(bound > 0, "a number below 0 was asked for");
-    let reject = bound.wrapping_neg() % bound;
-    loop {
-        let product = u64::from(rng.next_u32()) * u64::from(bound);
-        if product as u32 >= reject {
-            return (product >> 32) as u32;
-        }
-    }
-}
-
-/// Puts items into random order (Fisher and Yates). The same on every machine.
-pub fn shuffle<T>(rng: &mut impl Rng, items: &mut [T]) {
-    for last in (1..items.len()).rev() {
-        items.swap(last, below(rng, last as u32 + 1) as usize);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand_chacha::rand_core::Rng;
 
     #[test]
     fn every_field_changes_the_stream() {

@@ -1,6 +1,6 @@
 //! A view of some samples of a split.
 
-use fedelity_data::{Inputs, Normalisation, Split, Tokens};
+use fedelity_data::{Inputs, Normalisation, Split, Tokens, label_counts};
 use fedelity_nn::Batch;
 
 /// What turns a pixel into the number a network sees: `pixel * scale + shift`, per channel.
@@ -19,13 +19,6 @@ impl From<&Normalisation> for Scaling {
             shift: pairs().map(|(mean, std)| (-mean / std) as f32).collect(),
         }
     }
-}
-
-/// How many labels there are of each class.
-pub fn label_counts(labels: impl Iterator<Item = u16>, classes: usize) -> Vec<usize> {
-    let mut counts = vec![0; classes];
-    labels.for_each(|label| counts[usize::from(label)] += 1);
-    counts
 }
 
 /// Some samples of a split: a client's own, or those the server holds.

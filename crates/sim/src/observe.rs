@@ -1,7 +1,8 @@
 //! What is measured on local models in a round, and how much time it may take.
 
+use fedelity_data::label_counts;
 use fedelity_fl::observe::{self, LocalChange, Portrait, alignment, change, confusion, drift};
-use fedelity_fl::{Finished, Samples, Trainer, label_counts, sample_clients};
+use fedelity_fl::{Finished, Samples, Trainer, sample_clients};
 use fedelity_keys::Choice;
 use fedelity_record::{ClientRecord, FocusRecord, LocalEvaluation, LocalRecord, Spread};
 
@@ -82,28 +83,20 @@ impl ObservationPlan {
             Metrics::Standard => (least, least.div_ceil(affordable.max(1))),
             Metrics::Fast => (0, 1),
         };
-        let indices = if samples == 0 {
-            Vec::new()
-        } else {
-            observe::subset(labels, classes, samples, experiment.federation.seed)
+        let some = |most: usize| match samples.min(most) {
+            0 => Vec::new(),
+            _ => observe::subset(labels, classes, most, experiment.federation.seed),
         };
         let kept =
             FEATURE_SAMPLES.min(FEATURE_NUMBERS / experiment.federation.model.features().max(1)).min(labels.len());
-        let features = if samples == 0 || kept == 0 {
-            Vec::new()
-        } else {
-            observe::subset(labels, classes, kept, experiment.federation.seed)
-        };
-        let focus = (samples > 0).then(|| focus(experiment)).flatten();
-        let rounds = experiment.rounds;
         Self {
             metrics: observation.metrics,
-            indices,
+            indices: some(samples),
             every,
-            rounds,
+            rounds: experiment.rounds,
             confusion: observation.confusion.clone(),
-            focus,
-            features,
+            focus: if samples > 0 { focus(experiment) } else { None },
+            features: some(kept),
         }
     }
 
@@ -167,23 +160,29 @@ fn focus(experiment: &Experiment) -> Option<(usize, usize)> {
     sampled(last).into_iter().max_by_key(one_sided).map(|client| (last, client))
 }
 
-/// What the local models of a round are compared with.
-pub(crate) struct Baseline<'a> {
-    pub(crate) samples: Samples<'a>,
-    /// What the global model predicts for them.
+/// What the global model says before a round in which local models are evaluated.
+pub(crate) struct Baseline {
+    /// Its predictions for the test samples of the plan.
     pub(crate) predictions: Vec<u16>,
     /// What its units prefer, if layers are compared.
     pub(crate) layers: Option<Portrait>,
-    /// The client to look at closely, with all test samples, what the global model predicts for them, and the samples
-    /// whose features are kept.
-    pub(crate) focus: Option<Focus<'a>>,
+    /// The client to look at closely, and the predictions for all test samples.
+    pub(crate) focus: Option<(usize, Vec<u16>)>,
 }
 
-pub(crate) struct Focus<'a> {
-    pub(crate) client: usize,
-    pub(crate) all: Samples<'a>,
-    pub(crate) predictions: Vec<u16>,
-    pub(crate) features: Samples<'a>,
+/// What local models of a round are held against.
+pub(crate) struct Observed<'a> {
+    pub(crate) plan: &'a ObservationPlan,
+    /// All test samples.
+    pub(crate) test: Samples<'a>,
+    pub(crate) baseline: &'a Baseline,
+}
+
+impl<'a> Observed<'a> {
+    /// The test samples for local models.
+    fn samples(&self) -> Samples<'a> {
+        self.test.at(&self.plan.indices)
+    }
 }
 
 /// What was measured of one client.
@@ -195,10 +194,7 @@ pub(crate) struct Seen {
 
 #[derive(Debug)]
 struct SeenLocal {
-    client: usize,
-    samples: usize,
-    accuracy: f64,
-    change: LocalChange,
+    record: ClientRecord,
     alignment: Vec<(String, f64)>,
     focus: Option<(FocusRecord, Vec<f32>)>,
 }
@@ -209,31 +205,38 @@ pub(crate) fn look(
     global: &[f32],
     done: &Finished,
     own: Samples<'_>,
-    baseline: Option<&Baseline<'_>>,
+    observed: Option<&Observed<'_>>,
 ) -> Seen {
     let upload = &done.upload;
     let model = trainer.model().clone();
     let drift = drift(global, &upload.params, model.layout().trainable());
-    let local = baseline.map(|baseline| {
-        let portrait = trainer.portrait(&upload.params, baseline.samples, baseline.layers.is_some());
+    let local = observed.map(|observed| {
+        let Observed { plan, test, baseline } = observed;
+        let portrait = trainer.portrait(&upload.params, observed.samples(), baseline.layers.is_some());
         let counts = own.label_counts(model.classes());
-        let focus = baseline.focus.as_ref().filter(|focus| focus.client == upload.client).map(|focus| {
-            let after = trainer.portrait(&upload.params, focus.all, false);
-            let matrix = |predictions: &[u16]| confusion(focus.all.labels(), predictions, model.classes());
-            let (before, after) = (matrix(&focus.predictions), matrix(&after.predictions));
-            (
-                FocusRecord { client: upload.client as u64, before, after },
-                features(trainer, &upload.params, focus.features),
-            )
+        let focus = baseline.focus.as_ref().filter(|(client, _)| *client == upload.client).map(|(_, before)| {
+            let after = trainer.portrait(&upload.params, *test, false);
+            let matrix = |predictions: &[u16]| confusion(test.labels(), predictions, model.classes());
+            let (before, after) = (matrix(before), matrix(&after.predictions));
+            let record = FocusRecord { client: upload.client as u64, before, after };
+            (record, features(trainer, &upload.params, test.at(&plan.features)))
         });
-        SeenLocal {
-            client: upload.client,
-            samples: upload.examples,
+        let LocalChange { forgot, learnt, inside, outside } =
+            change(observed.samples(), &baseline.predictions, &portrait, &counts);
+        let record = ClientRecord {
+            client: upload.client as u64,
+            samples: upload.examples as u64,
             accuracy: portrait.evaluation.accuracy(),
-            change: change(baseline.samples, &baseline.predictions, &portrait, &counts),
-            alignment: baseline.layers.as_ref().map_or(Vec::new(), |global| alignment(global, &portrait)),
-            focus,
-        }
+            drift,
+            in_before: inside.map(|(before, _)| before),
+            in_after: inside.map(|(_, after)| after),
+            out_before: outside.map(|(before, _)| before),
+            out_after: outside.map(|(_, after)| after),
+            forgot,
+            learnt,
+        };
+        let alignment = baseline.layers.as_ref().map_or(Vec::new(), |global| alignment(global, &portrait));
+        SeenLocal { record, alignment, focus }
     });
     Seen { drift, local }
 }
@@ -247,61 +250,49 @@ pub(crate) fn features(trainer: &mut Trainer, params: &[f32], samples: Samples<'
 
 /// The clients of a round together, in the order they were folded. The features are those of the client that was looked
 /// at closely.
-pub(crate) fn together(seen: Vec<Seen>, baseline: Option<&Baseline<'_>>) -> (Option<LocalRecord>, Option<Vec<f32>>) {
-    let Some(baseline) = baseline else { return (None, None) };
-    let drifts: Vec<f64> = seen.iter().map(|seen| seen.drift).collect();
-    let mut locals: Vec<(f64, SeenLocal)> =
-        seen.into_iter().zip(drifts).filter_map(|(seen, drift)| Some((drift, seen.local?))).collect();
-    locals.sort_by_key(|(_, local)| local.client);
-    let focus = locals.iter_mut().find_map(|(_, local)| local.focus.take());
-    let (focus, features) = focus.map_or((None, None), |(focus, features)| (Some(focus), Some(features)));
-    let accuracies: Vec<f64> = locals.iter().map(|(_, local)| local.accuracy).collect();
+pub(crate) fn together(seen: Vec<Seen>, observed: Option<&Observed<'_>>) -> (Option<LocalRecord>, Option<Vec<f32>>) {
+    let Some(observed) = observed else { return (None, None) };
+    let (samples, predictions) = (observed.samples(), &observed.baseline.predictions);
+    let mut locals: Vec<SeenLocal> = seen.into_iter().filter_map(|seen| seen.local).collect();
+    locals.sort_by_key(|local| local.record.client);
+    let (focus, features) = locals.iter_mut().find_map(|local| local.focus.take()).unzip();
+    let accuracies: Vec<f64> = locals.iter().map(|local| local.record.accuracy).collect();
     let Some(accuracy) = Spread::of(&accuracies) else { return (None, None) };
     let n = locals.len() as f64;
-    let classes = locals.first().map_or(0, |(_, local)| local.change.forgot.len());
-    let totals = baseline.samples.label_counts(classes);
-    let mean = |of: &dyn Fn(&SeenLocal) -> Option<f64>| {
-        let values: Option<Vec<f64>> = locals.iter().map(|(_, local)| of(local)).collect();
+    let classes = locals.first().map_or(0, |local| local.record.forgot.len());
+    let totals = samples.label_counts(classes);
+    let mean = |of: fn(&ClientRecord) -> Option<f64>| {
+        let values: Option<Vec<f64>> = locals.iter().map(|local| of(&local.record)).collect();
         values.map(|values| values.iter().sum::<f64>() / n)
     };
-    let by_class = |of: &dyn Fn(&SeenLocal, usize) -> u64| -> Vec<Option<f64>> {
+    let by_class = |of: fn(&ClientRecord) -> &[u64]| -> Vec<Option<f64>> {
         let share = |class: usize| {
-            let sum: u64 = locals.iter().map(|(_, local)| of(local, class)).sum();
+            let sum: u64 = locals.iter().map(|local| of(&local.record)[class]).sum();
             (totals[class] > 0).then(|| sum as f64 / (n * totals[class] as f64))
         };
         (0..classes).map(share).collect()
     };
-    let layers = locals.first().map_or(Vec::new(), |(_, local)| local.alignment.clone());
-    let of_layer = |layer: usize| locals.iter().map(|(_, local)| local.alignment[layer].1).sum::<f64>() / n;
-    let detailed = locals.len() * classes <= CLASS_COUNTS;
-    let right = baseline.samples.labels().zip(&baseline.predictions).filter(|(label, found)| label == *found).count();
-    let record = LocalRecord {
-        samples: baseline.samples.len() as u64,
-        accuracy_before: right as f64 / baseline.samples.len().max(1) as f64,
+    let layers = locals.first().map_or(Vec::new(), |local| local.alignment.clone());
+    let of_layer = |layer: usize| locals.iter().map(|local| local.alignment[layer].1).sum::<f64>() / n;
+    let right = samples.labels().zip(predictions).filter(|(label, found)| label == *found).count();
+    let mut record = LocalRecord {
+        samples: samples.len() as u64,
+        accuracy_before: right as f64 / samples.len().max(1) as f64,
         accuracy,
-        in_before: mean(&|local| local.change.inside.map(|(before, _)| before)),
-        in_after: mean(&|local| local.change.inside.map(|(_, after)| after)),
-        out_before: mean(&|local| local.change.outside.map(|(before, _)| before)),
-        out_after: mean(&|local| local.change.outside.map(|(_, after)| after)),
-        class_forgot: by_class(&|local, class| local.change.forgot[class]),
-        class_learnt: by_class(&|local, class| local.change.learnt[class]),
+        in_before: mean(|client| client.in_before),
+        in_after: mean(|client| client.in_after),
+        out_before: mean(|client| client.out_before),
+        out_after: mean(|client| client.out_after),
+        class_forgot: by_class(|client| &client.forgot),
+        class_learnt: by_class(|client| &client.learnt),
         alignment: layers.into_iter().enumerate().map(|(at, (name, _))| (name, of_layer(at))).collect(),
-        clients: locals
-            .iter()
-            .map(|(drift, local)| ClientRecord {
-                client: local.client as u64,
-                samples: local.samples as u64,
-                accuracy: local.accuracy,
-                drift: *drift,
-                in_before: local.change.inside.map(|(before, _)| before),
-                in_after: local.change.inside.map(|(_, after)| after),
-                out_before: local.change.outside.map(|(before, _)| before),
-                out_after: local.change.outside.map(|(_, after)| after),
-                forgot: if detailed { local.change.forgot.clone() } else { Vec::new() },
-                learnt: if detailed { local.change.learnt.clone() } else { Vec::new() },
-            })
-            .collect(),
+        clients: locals.into_iter().map(|local| local.record).collect(),
         focus,
     };
+    if record.clients.len() * classes > CLASS_COUNTS {
+        for client in &mut record.clients {
+            (client.forgot, client.learnt) = (Vec::new(), Vec::new());
+        }
+    }
     (Some(record), features)
 }

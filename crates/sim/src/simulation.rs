@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use fedelity_data::Dataset;
 use fedelity_fl::metrics::{Forgetting, class_accuracy_cosine};
 use fedelity_fl::observe::{Diversity, Portrait, alignment, confusion};
 use fedelity_fl::{
@@ -11,7 +10,7 @@ use fedelity_fl::{
 use fedelity_nn::Params;
 use fedelity_record::{LocalEvaluation, RoundRecord, Seconds, Spread};
 
-use crate::observe::{self, Baseline, Focus, ObservationPlan};
+use crate::observe::{self, Baseline, ObservationPlan, Observed};
 use crate::workers::{self, Clients};
 use crate::{Experiment, evaluate};
 
@@ -87,16 +86,18 @@ impl Simulation {
         let broadcast = self.coordinator.open(&clients)?;
         let opened = start.elapsed();
 
-        let train = Samples { split: &experiment.data.train, indices: &[], scaling: &self.scaling };
-        let baseline = baseline.as_ref().map(|known| known.on(&experiment.data, &self.scaling, &self.plan, &self.test));
-        let baseline = baseline.as_ref();
-        let all = Clients { experiment, broadcast: &broadcast, train, schedule: &schedule, baseline };
+        let scaling = &self.scaling;
+        let train = Samples { split: &experiment.data.train, indices: &[], scaling };
+        let test = Samples { split: &experiment.data.test, indices: &self.test, scaling };
+        let observed = baseline.as_ref().map(|baseline| Observed { plan: &self.plan, test, baseline });
+        let all =
+            Clients { experiment, broadcast: &broadcast, train, schedule: &schedule, observed: observed.as_ref() };
         let (trainers, coordinator, memories) = (&mut self.trainers, &mut self.coordinator, &self.memories);
         let mut tally = workers::run(&all, trainers, coordinator, memories, &mut self.spare, &mut self.diversity)?;
         let trained = start.elapsed();
         let drifts: Vec<f64> = tally.seen.iter().map(|seen| seen.drift).collect();
-        let (local, features) = observe::together(std::mem::take(&mut tally.seen), baseline);
-        let before = baseline.and_then(|baseline| baseline.layers.clone());
+        let (local, features) = observe::together(std::mem::take(&mut tally.seen), observed.as_ref());
+        let before = baseline.and_then(|baseline| baseline.layers);
         self.local_features = features.or(self.local_features.take());
 
         let refused = self.coordinator.close()?;
@@ -157,9 +158,7 @@ impl Simulation {
 
     /// The global model on the test split, now.
     pub fn evaluate(&mut self) -> Evaluation {
-        let samples = Samples { split: &self.experiment.data.test, indices: &self.test, scaling: &self.scaling };
-        let classes = self.experiment.federation.model.classes();
-        let found = evaluate::evaluate(&mut self.trainers, self.coordinator.global(), samples, classes);
+        let found = self.portrait(&self.test.clone());
         self.known = Some((self.coordinator.rounds(), found.predictions));
         found.evaluation
     }
@@ -188,7 +187,7 @@ impl Simulation {
     }
 
     /// What the global model says before this round, if local models are evaluated in it.
-    fn baseline(&mut self) -> Option<Known> {
+    fn baseline(&mut self) -> Option<Baseline> {
         let round = self.coordinator.rounds();
         if !self.plan.is_due(round) {
             return None;
@@ -196,15 +195,15 @@ impl Simulation {
         let focus = self.plan.focus.filter(|&(at, _)| at == round).map(|(_, client)| client);
         let known = self.known.take().filter(|(at, _)| *at == round).map(|(_, known)| known);
         let whole = match known {
-            None if focus.is_some() => Some(self.predict(&self.test.clone())),
+            None if focus.is_some() => Some(self.portrait(&self.test.clone()).predictions),
             known => known,
         };
         let predictions = match &whole {
             Some(whole) => self.plan.indices.iter().map(|&i| whole[i as usize]).collect(),
-            None => self.predict(&self.plan.indices.clone()),
+            None => self.portrait(&self.plan.indices.clone()).predictions,
         };
         let layers = self.plan.aligns(round).then(|| self.layers());
-        Some(Known { predictions, layers, focus: focus.zip(whole) })
+        Some(Baseline { predictions, layers, focus: focus.zip(whole) })
     }
 
     /// What the units of the global model prefer.
@@ -214,10 +213,11 @@ impl Simulation {
         self.trainers[0].portrait(self.coordinator.global(), samples, true)
     }
 
-    fn predict(&mut self, indices: &[u32]) -> Vec<u16> {
+    /// What the global model says about test samples.
+    fn portrait(&mut self, indices: &[u32]) -> Portrait {
         let samples = Samples { split: &self.experiment.data.test, indices, scaling: &self.scaling };
         let classes = self.experiment.federation.model.classes();
-        evaluate::evaluate(&mut self.trainers, self.coordinator.global(), samples, classes).predictions
+        evaluate::evaluate(&mut self.trainers, self.coordinator.global(), samples, classes)
     }
 
     fn confusion(&self) -> Option<Vec<Vec<u64>>> {
@@ -251,37 +251,6 @@ impl Simulation {
 
     pub fn state(&self) -> &Payload {
         self.coordinator.state()
-    }
-}
-
-/// What the global model says before a round.
-struct Known {
-    predictions: Vec<u16>,
-    layers: Option<Portrait>,
-    /// The client to look at closely, and the predictions for all test samples.
-    focus: Option<(usize, Vec<u16>)>,
-}
-
-impl Known {
-    fn on<'a>(
-        &self,
-        data: &'a Dataset,
-        scaling: &'a Scaling,
-        plan: &'a ObservationPlan,
-        test: &'a [u32],
-    ) -> Baseline<'a> {
-        let at = |indices| Samples { split: &data.test, indices, scaling };
-        Baseline {
-            samples: at(&plan.indices),
-            predictions: self.predictions.clone(),
-            layers: self.layers.clone(),
-            focus: self.focus.as_ref().map(|(client, predictions)| Focus {
-                client: *client,
-                all: at(test),
-                predictions: predictions.clone(),
-                features: at(&plan.features),
-            }),
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use fedelity_fl::{Broadcast, Coordinator, Finished, FlError, Memories, Payload, 
 use fedelity_nn::Params;
 
 use crate::Experiment;
-use crate::observe::{Baseline, Seen, look};
+use crate::observe::{Observed, Seen, look};
 
 /// Bytes of weights that may wait to be folded, as long as every worker has two.
 const WAITING_BYTES: usize = 64 << 20;
@@ -49,7 +49,7 @@ pub(crate) struct Clients<'a> {
     /// The clients, in the order they start and are folded.
     pub(crate) schedule: &'a [usize],
     /// What local models are held against, if they are evaluated in this round.
-    pub(crate) baseline: Option<&'a Baseline<'a>>,
+    pub(crate) observed: Option<&'a Observed<'a>>,
 }
 
 /// What workers share.
@@ -181,7 +181,7 @@ impl<'a> Shared<'a> {
             let done = client(trainer, &task, buffer);
             let trained = start.elapsed();
             let done = done.map(|done| {
-                let seen = look(trainer, &clients.broadcast.global, &done, task.samples, clients.baseline);
+                let seen = look(trainer, &clients.broadcast.global, &done, task.samples, clients.observed);
                 (done, seen)
             });
             let mut fold = self.lock();

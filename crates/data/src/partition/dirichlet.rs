@@ -11,7 +11,7 @@
 
 use super::shares::Shares;
 use super::stream::{Stream, ln};
-use super::{Made, all, by_class};
+use super::{Partition, all, by_class};
 
 /// Weights drawn in one call, at most: a few seconds of work.
 const MOST_WEIGHTS: u64 = 100_000_000;
@@ -25,7 +25,7 @@ pub(super) fn make(
     min_size: usize,
     max_draws: u32,
     stream: &mut Stream,
-) -> Made {
+) -> Partition {
     let samples = labels.len();
     let mut notes = Vec::new();
     let most = samples / clients;
@@ -57,7 +57,7 @@ pub(super) fn make(
     for class in &mut classes {
         stream.shuffle(class);
     }
-    Made { clients: shares.assign(&classes), draws: found.draws, notes, ..Made::default() }
+    Partition { clients: shares.assign(&classes), draws: found.draws, notes, ..Partition::default() }
 }
 
 /// `count` samples of `class` go to `client`.

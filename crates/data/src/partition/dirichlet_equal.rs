@@ -10,7 +10,7 @@
 
 use super::dirichlet::Search;
 use super::stream::Stream;
-use super::{Made, all, by_class, cut};
+use super::{Partition, all, by_class, cut};
 
 /// Clients per block.
 const BLOCK: usize = 10;
@@ -18,7 +18,7 @@ const BLOCK: usize = 10;
 /// Weights drawn in one call, at most. The minimum matters little after the second cut.
 const MOST_WEIGHTS: u64 = 5_000_000;
 
-pub(super) fn make(labels: &[u16], clients: usize, alpha: f64, max_draws: u32, stream: &mut Stream) -> Made {
+pub(super) fn make(labels: &[u16], clients: usize, alpha: f64, max_draws: u32, stream: &mut Stream) -> Partition {
     let samples = labels.len();
     let mut indices = all(samples);
     stream.shuffle(&mut indices);
@@ -55,5 +55,5 @@ pub(super) fn make(labels: &[u16], clients: usize, alpha: f64, max_draws: u32, s
         ));
     }
     let clients = (0..clients).map(|i| row[cut(samples, clients, i)..cut(samples, clients, i + 1)].to_vec()).collect();
-    Made { clients, draws, notes, ..Made::default() }
+    Partition { clients, draws, notes, ..Partition::default() }
 }

@@ -110,13 +110,10 @@ fn check(path: &Path, samples: usize, clients: &[Vec<u32>]) -> Result<(), DataEr
     }
     owned.sort_unstable();
     match owned.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        Some(pair) => Err(DataError::DuplicateIndex {
-            client: pair[1].1,
-            index: pair[1].0,
-            owner: pair[0].1,
-            path: path.to_path_buf(),
-        }),
-        None => Ok(()),
+        Some(&[(_, owner), (index, client)]) => {
+            Err(DataError::DuplicateIndex { client, index, owner, path: path.to_path_buf() })
+        }
+        _ => Ok(()),
     }
 }
 

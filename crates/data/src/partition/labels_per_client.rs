@@ -13,10 +13,10 @@ use std::collections::BinaryHeap;
 
 use super::shares::Shares;
 use super::stream::Stream;
-use super::{Made, all, by_class, cut, refuse};
+use super::{Partition, all, by_class, cut, refuse};
 use crate::error::DataError;
 
-pub(super) fn make(labels: &[u16], clients: usize, held: usize, stream: &mut Stream) -> Result<Made, DataError> {
+pub(super) fn make(labels: &[u16], clients: usize, held: usize, stream: &mut Stream) -> Result<Partition, DataError> {
     let mut classes = by_class(all(labels.len()), labels);
     let present = classes.len();
     if held == 0 || held > present {
@@ -56,7 +56,7 @@ pub(super) fn make(labels: &[u16], clients: usize, held: usize, stream: &mut Str
     for class in &mut classes {
         stream.shuffle(class);
     }
-    Ok(Made { clients: shares.assign(&classes), draws: 1, notes, ..Made::default() })
+    Ok(Partition { clients: shares.assign(&classes), draws: 1, notes, ..Partition::default() })
 }
 
 /// The clients of each class, in ascending order.

@@ -101,15 +101,6 @@ impl Partition {
     }
 }
 
-/// What a kind makes.
-#[derive(Default)]
-struct Made {
-    clients: Vec<Vec<u32>>,
-    draws: u32,
-    notes: Vec<String>,
-    names: Vec<String>,
-}
-
 /// Splits the training samples of a data set over clients, except those that are withheld.
 ///
 /// Without a number of clients, there is one per key; only [`Kind::Natural`] allows that.
@@ -146,14 +137,12 @@ pub fn partition(
         parameters: parameters.into_iter().filter_map(|(key, value)| Some((key, value.as_number()?.clone()))).collect(),
         spec: kind.describe(made.clients.len()),
         seed,
-        draws: made.draws,
         labels_sha256: labels_fingerprint(labels),
-        notes: made.notes,
-        names: made.names,
-        clients: made.clients,
+        ..made
     })
 }
 
+/// The clients, their names, the draws and the notes of a partition.
 fn make(
     labels: &[u16],
     classes: usize,
@@ -161,7 +150,7 @@ fn make(
     kind: &Kind,
     clients: Option<usize>,
     stream: &mut Stream,
-) -> Result<Made, DataError> {
+) -> Result<Partition, DataError> {
     let count = clients.unwrap_or(0);
     if *kind != Kind::Natural {
         check(labels, classes, kind, count)?;
@@ -217,17 +206,12 @@ fn check(labels: &[u16], classes: usize, kind: &Kind, clients: usize) -> Result<
     if let Some(index) = labels.iter().position(|&l| usize::from(l) >= classes) {
         return Err(DataError::LabelRange { index, label: labels[index], classes });
     }
-    match *kind {
-        Kind::Dirichlet { alpha, .. } | Kind::DirichletEqual { alpha } if !(alpha.is_finite() && alpha > 0.0) => {
-            Err(refuse("alpha", alpha, "a finite number above 0"))
-        }
-        Kind::Iid
-        | Kind::Dirichlet { .. }
-        | Kind::DirichletEqual { .. }
-        | Kind::Shards { .. }
-        | Kind::LabelsPerClient { .. }
-        | Kind::Natural => Ok(()),
+    if let Kind::Dirichlet { alpha, .. } | Kind::DirichletEqual { alpha } = *kind
+        && !(alpha.is_finite() && alpha > 0.0)
+    {
+        return Err(refuse("alpha", alpha, "a finite number above 0"));
     }
+    Ok(())
 }
 
 fn pick<T: Copy>(all: &[T], indices: &[u32]) -> Vec<T> {

@@ -4,13 +4,13 @@
 //! differ by at most one.
 
 use super::stream::Stream;
-use super::{Made, cut, refuse};
+use super::{Partition, cut, refuse};
 use crate::dataset::NaturalKeys;
 use crate::error::DataError;
 
 /// One client per key that has samples, in the order of the keys, or the keys in random groups where a number of clients
 /// is given.
-pub(super) fn make(keys: &NaturalKeys, clients: Option<usize>, stream: &mut Stream) -> Result<Made, DataError> {
+pub(super) fn make(keys: &NaturalKeys, clients: Option<usize>, stream: &mut Stream) -> Result<Partition, DataError> {
     let mut of_key: Vec<Vec<u32>> = vec![Vec::new(); keys.names.len()];
     for (index, &key) in (0..).zip(&keys.of) {
         let holder = of_key.get_mut(key as usize);
@@ -41,7 +41,7 @@ pub(super) fn make(keys: &NaturalKeys, clients: Option<usize>, stream: &mut Stre
             }
         }
     }
-    Ok(Made { clients: made, names, draws: 1, ..Made::default() })
+    Ok(Partition { clients: made, names, draws: 1, ..Partition::default() })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! A label may repeat, so a client has at most s classes.
 
 use super::stream::Stream;
-use super::{Made, all, by_class, refuse};
+use super::{Partition, all, by_class, refuse};
 use crate::dataset::label_counts;
 use crate::error::DataError;
 
@@ -16,7 +16,7 @@ pub(super) fn make(
     clients: usize,
     per_client: usize,
     stream: &mut Stream,
-) -> Result<Made, DataError> {
+) -> Result<Partition, DataError> {
     let samples = labels.len();
     let most = samples / clients;
     if per_client == 0 || per_client > most {
@@ -57,7 +57,7 @@ pub(super) fn make(
         .chunks(per_client)
         .map(|row| row.iter().filter_map(|&label| decks[label].pop()).flatten().collect())
         .collect();
-    Ok(Made { clients, draws: 1, ..Made::default() })
+    Ok(Partition { clients, draws: 1, ..Partition::default() })
 }
 
 fn cut_class(class: &[u32], shards: usize) -> Vec<Vec<u32>> {

@@ -6,6 +6,8 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
+use crate::shuffle;
+
 /// Keeps this stream apart from every other one with the same seed.
 const DOMAIN: &[u8; 24] = b"fedelity partition v1\0\0\0";
 
@@ -23,24 +25,12 @@ impl Stream {
         Self { rng: ChaCha8Rng::from_seed(key), spare: None }
     }
 
-    /// Uniform over `0..bound`; 0 for a bound of 0. Unbiased, by Lemire's method.
     pub(super) fn below(&mut self, bound: u32) -> u32 {
-        let mut wide = u64::from(self.rng.next_u32()) * u64::from(bound);
-        if (wide as u32) < bound {
-            let threshold = bound.wrapping_neg() % bound;
-            while (wide as u32) < threshold {
-                wide = u64::from(self.rng.next_u32()) * u64::from(bound);
-            }
-        }
-        (wide >> 32) as u32
+        shuffle::below(&mut self.rng, bound)
     }
 
-    /// A uniform permutation of the items. There are at most `u32::MAX` of them.
     pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
-        for i in (1..items.len()).rev() {
-            let j = self.below(i as u32 + 1) as usize;
-            items.swap(i, j);
-        }
+        shuffle::shuffle(&mut self.rng, items);
     }
 
     /// Uniform in (0, 1], in steps of 2^-53.

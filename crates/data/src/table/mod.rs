@@ -101,24 +101,18 @@ pub fn read(format: TableFormat, table: &TableSource, skipped: &mut Skipped) -> 
     names.iter().enumerate().for_each(|(label, (_, place))| label_of[*place as usize] = label as u16);
     let by_name: HashMap<&str, u16> =
         names.iter().enumerate().map(|(label, (name, _))| (name.as_str(), label as u16)).collect();
-    let test = match &table.test {
-        None => None,
+    let train = train.split(&label_of, columns.text);
+    let (mut train, mut test) = match &table.test {
         Some(path) => {
             let rows = read_rows(format, path, &columns, skipped)?;
             let labels = rows.classes.all.iter().zip(&rows.classes.lines).map(|(name, &line)| {
-                by_name.get(name.as_str()).copied().ok_or_else(|| DataError::Unusable {
-                    path: path.clone(),
-                    line: Some(line),
-                    reason: format!("label '{name}' has no samples in {}", table.train.display()),
-                })
+                let reason = || format!("label '{name}' has no samples in {}", table.train.display());
+                let label = by_name.get(name.as_str()).copied();
+                label.ok_or_else(|| DataError::unusable(path, Some(line), reason()))
             });
             let labels: Vec<u16> = labels.collect::<Result<_, _>>()?;
-            Some(rows.split(&labels, columns.text))
+            (train, rows.split(&labels, columns.text))
         }
-    };
-    let train = train.split(&label_of, columns.text);
-    let (mut train, mut test) = match test {
-        Some(test) => (train, test),
         None => {
             let held = hold_out(&train.labels, table.test_fraction.unwrap_or_default());
             train.divide(&held)

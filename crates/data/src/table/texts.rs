@@ -18,21 +18,18 @@ pub fn texts(path: &Path, column: &str, skipped: &mut Skipped) -> Result<Vec<(u6
         _ => None,
     };
     let mut found = Vec::new();
-    let mut add = |line: u64, text: Result<String, String>, skipped: &mut Skipped| match text {
-        Ok(text) => {
-            found.push((line, text));
-            Ok(())
-        }
-        Err(reason) => skipped.bad(path, Some(line), reason),
+    let mut add = |line: u64, text: Result<String, String>| {
+        found.extend(skipped.keep(path, line, text)?.map(|text| (line, text)));
+        Ok(true)
     };
     match format {
         Some(format) => {
             let column = column.to_string();
             each_row(format, path, &[&column], |line, row| {
-                add(line, row.and_then(|row| row.text(&column, 0)), skipped)
+                add(line, row.and_then(|row| row.text(&column, 0))).map(|_| ())
             })?;
         }
-        None => files::lines(path, |line, text| add(line, utf8(text).map(String::from), skipped).map(|()| true))?,
+        None => files::lines(path, |line, text| add(line, utf8(text).map(String::from)))?,
     }
     Ok(found)
 }
