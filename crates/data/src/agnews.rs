@@ -60,7 +60,7 @@ mod tests {
         let strict = || load("agnews", Some(dir.path()));
         let set = strict().unwrap();
         assert_eq!((set.train.labels.clone(), set.test.labels.clone()), (vec![2, 0], vec![3]));
-        let Inputs::Texts(texts) = &set.train.inputs else { panic!("no texts") };
+        let crate::Inputs::Texts(texts) = &set.train.inputs else { panic!("no texts") };
         assert_eq!(texts, &["A \"quoted\" title Words, and\nmore", "b c"]);
         fs::write(folder.join("test.csv"), "\"4\",\"x\",\"y\"\n\"5\",\"x\",\"y\"\n").unwrap();
         assert!(strict().unwrap_err().to_string().contains("test.csv:2: class '5': expected 1 to 4; --skip-bad"));

@@ -55,7 +55,7 @@ mod tests {
     fn a_full_disk_is_an_error_with_the_path() {
         // This device takes no byte.
         let path = PathBuf::from("/dev/full");
-        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         let mut full = RoundsFile { file, path, line: Vec::new() };
         let message = full.append(&RoundRecord::default()).unwrap_err().to_string();
         assert!(message.starts_with("/dev/full: cannot write: No space left"), "{message}");
