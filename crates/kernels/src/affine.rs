@@ -59,8 +59,6 @@ struct AffineForward<'a> {
 }
 
 impl Kernel for AffineForward<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
         for inputs in parts(self.sizes.inputs, FORWARD_INPUTS) {
@@ -202,8 +200,6 @@ struct Outer<'a> {
 }
 
 impl Kernel for Outer<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
         let crowded = (self.right.row * size_of::<f32>()).is_multiple_of(CROWDED_BYTES);

@@ -3,12 +3,10 @@
 //! A sequence stands by itself, with as many tokens as it has: there is no padding and no mask, and its result does not
 //! depend on others.
 
-use pulp::Simd;
-
 use crate::dropout;
 use crate::function::exp;
 use crate::matrix::{Matrix, Product};
-use crate::simd::{Isa, Kernel};
+use crate::simd::{Isa, Loops};
 
 /// Sizes of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +19,7 @@ pub struct Attention {
     pub tokens: usize,
 }
 
-/// TokenRows somewhere in a buffer: `[token][heads * size]`, a row every `step` floats.
+/// Rows somewhere in a buffer: `[token][heads * size]`, a row every `step` floats.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenRows<'a> {
     /// From the first row on.
@@ -131,7 +129,7 @@ pub fn forward(
         let p = &mut probabilities[h * area..(h + 1) * area];
         let (a, b) = (head(q, h, size), head(k, h, size).transposed());
         Product { c: p, step: tokens, add: false, scale: shape.scale(), a, b }.run((queries, tokens, size));
-        isa.run(Softmax { rows: p, width: tokens });
+        softmax(isa, p, tokens);
         let kept = match drop {
             None => &*p,
             Some(drop) => {
@@ -174,7 +172,7 @@ pub fn backward(isa: Isa, inputs: &AttentionInputs<'_>, gradient: AttentionGradi
             Product { c, step: d_kv.step, add: false, scale, a: a.transposed(), b }.run((tokens, size, queries));
         };
         to_tokens(values, 1.0, square(kept, tokens), d_out);
-        isa.run(SoftmaxBackward { d: d_p, p, width: tokens });
+        softmax_backward(isa, d_p, p, tokens);
         let (a, b, scale) = (square(d_p, tokens), head(k, h, size), shape.scale());
         Product { c: &mut d_q.data[h * size..], step: d_q.step, add: false, scale, a, b }.run((queries, size, tokens));
         to_tokens(0, scale, a, head(q, h, size));
@@ -205,49 +203,38 @@ fn fold(row: usize, start: f32, f: impl Fn(f32, usize) -> f32, join: impl Fn(f32
     (blocks..row).fold(all, f)
 }
 
-struct Softmax<'a> {
-    rows: &'a mut [f32],
-    width: usize,
-}
-
-impl Kernel for Softmax<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        for row in self.rows.chunks_exact_mut(self.width.max(1)) {
-            let larger = |a: f32, b: f32| if a < b { b } else { a };
-            let top = fold(row.len(), f32::NEG_INFINITY, |most, i| larger(most, row[i]), larger);
-            for value in row.iter_mut() {
-                *value = exp(*value - top);
+/// Each row becomes its softmax.
+fn softmax(isa: Isa, rows: &mut [f32], width: usize) {
+    isa.run(Loops(
+        #[inline(always)]
+        move || {
+            for row in rows.chunks_exact_mut(width.max(1)) {
+                let larger = |a: f32, b: f32| if a < b { b } else { a };
+                let top = fold(row.len(), f32::NEG_INFINITY, |most, i| larger(most, row[i]), larger);
+                for value in row.iter_mut() {
+                    *value = exp(*value - top);
+                }
+                let share = 1.0 / fold(row.len(), 0.0, |sum, i| sum + row[i], |a, b| a + b);
+                for value in row.iter_mut() {
+                    *value *= share;
+                }
             }
-            let sum = fold(row.len(), 0.0, |sum, i| sum + row[i], |a, b| a + b);
-            let share = 1.0 / sum;
-            for value in row.iter_mut() {
-                *value *= share;
-            }
-        }
-    }
+        },
+    ));
 }
 
 /// d = p * (d - sum(d * p)), a row at a time.
-struct SoftmaxBackward<'a> {
-    d: &'a mut [f32],
-    p: &'a [f32],
-    width: usize,
-}
-
-impl Kernel for SoftmaxBackward<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let width = self.width.max(1);
-        for (d, p) in self.d.chunks_exact_mut(width).zip(self.p.chunks_exact(width)) {
-            let mean = fold(width, 0.0, |sum, i| sum + d[i] * p[i], |a, b| a + b);
-            for (d, p) in d.iter_mut().zip(p) {
-                *d = p * (*d - mean);
+fn softmax_backward(isa: Isa, d: &mut [f32], p: &[f32], width: usize) {
+    let width = width.max(1);
+    isa.run(Loops(
+        #[inline(always)]
+        move || {
+            for (d, p) in d.chunks_exact_mut(width).zip(p.chunks_exact(width)) {
+                let mean = fold(width, 0.0, |sum, i| sum + d[i] * p[i], |a, b| a + b);
+                for (d, p) in d.iter_mut().zip(p) {
+                    *d = p * (*d - mean);
+                }
             }
-        }
-    }
+        },
+    ));
 }

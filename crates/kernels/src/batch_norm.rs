@@ -2,10 +2,8 @@
 
 use pulp::Simd;
 
-use crate::lines::{
-    Lines, SourceLines, TargetLines, clear_border, first_lanes, gradient, gradient_sums, moments, normalise,
-};
-use crate::norm::{NormGradient, Normalise};
+use crate::lines::{first_lanes, moments};
+use crate::norm::{GradientLines, NormGradient, Normalise, NormaliseLines};
 use crate::simd::{Isa, Kernel};
 
 /// What is added to the variance.
@@ -19,62 +17,50 @@ pub const MOMENTUM: f32 = 0.1;
 /// [`MOMENTUM`] towards the batch's mean and unbiased variance.
 pub fn forward_training(
     isa: Isa,
-    Normalise { y, x, gamma, beta, relu }: Normalise<'_>,
+    pass: Normalise<'_>,
     stats: &mut [f32],
     (running_mean, running_var): (&mut [f32], &mut [f32]),
     samples: usize,
 ) {
     assert!(samples > 0);
-    let (lanes, channels) = (isa.lanes(), gamma.len());
-    let groups = samples.div_ceil(lanes);
+    let (groups, channels) = (samples.div_ceil(isa.lanes()), pass.gamma.len());
     let (mean, rstd) = stats[..2 * channels].split_at_mut(channels);
     isa.run(BatchForward {
-        lines: Lines::of(&[y.plane, x.plane]),
-        y: TargetLines::new(y, groups * channels, lanes),
-        x: SourceLines::new(x, groups * channels, lanes),
-        gamma,
-        beta: &beta[..channels],
+        pass: pass.lines(isa, groups * channels, channels),
         mean,
         rstd,
         running_mean: &mut running_mean[..channels],
         running_var: &mut running_var[..channels],
         groups,
         samples,
-        relu,
     });
 }
 
 struct BatchForward<'a> {
-    y: TargetLines,
-    x: SourceLines,
-    lines: Lines,
-    gamma: &'a [f32],
-    beta: &'a [f32],
+    pass: NormaliseLines<'a>,
     mean: &'a mut [f32],
     rstd: &'a mut [f32],
     running_mean: &'a mut [f32],
     running_var: &'a mut [f32],
     groups: usize,
     samples: usize,
-    relu: bool,
 }
 
 impl Kernel for BatchForward<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let (lines, channels) = (self.lines, self.gamma.len());
+        let NormaliseLines { x, lines, gamma, .. } = self.pass;
+        let channels = gamma.len();
         let last = self.samples - (self.groups - 1) * S::F32_LANES;
         let count = (self.samples * lines.count * lines.pixels) as f64;
         for channel in 0..channels {
-            // SAFETY: the constructor of `BatchForward` checked the buffers.
+            // SAFETY: `Normalise::lines` checked the buffers.
             unsafe {
-                let first = *self.x.line(channel, 0);
+                let first = *x.line(channel, 0);
                 let shift = simd.splat_f32s(first);
                 let (mut sum, mut squares) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
                 for group in 0..self.groups {
-                    let (mut s, mut q) = moments(simd, self.x, group * channels + channel, lines, shift);
+                    let (mut s, mut q) = moments(simd, x, group * channels + channel, lines, shift);
                     if group + 1 == self.groups && last < S::F32_LANES {
                         (s, q) = (first_lanes(simd, s, last), first_lanes(simd, q, last));
                     }
@@ -89,15 +75,9 @@ impl Kernel for BatchForward<'_> {
                 (self.mean[channel], self.rstd[channel]) = (mean, rstd);
                 move_towards(&mut self.running_mean[channel], mean);
                 move_towards(&mut self.running_var[channel], unbiased);
-                let scale = simd.splat_f32s(self.gamma[channel] * rstd);
-                let with = (simd.splat_f32s(mean), scale, simd.splat_f32s(self.beta[channel]));
+                let (mean, scale) = (simd.splat_f32s(mean), simd.splat_f32s(gamma[channel] * rstd));
                 for group in 0..self.groups {
-                    let plane = group * channels + channel;
-                    if self.relu {
-                        normalise::<S, true>(simd, (self.y, self.x), plane, lines, with);
-                    } else {
-                        normalise::<S, false>(simd, (self.y, self.x), plane, lines, with);
-                    }
+                    self.pass.apply(simd, group * channels + channel, mean, scale);
                 }
             }
         }
@@ -110,130 +90,72 @@ fn move_towards(running: &mut f32, batch: f32) {
 }
 
 /// Normalises with the running mean and variance.
-pub fn forward_evaluation(
-    isa: Isa,
-    Normalise { y, x, gamma, beta, relu }: Normalise<'_>,
-    (running_mean, running_var): (&[f32], &[f32]),
-    groups: usize,
-) {
-    let (lanes, channels) = (isa.lanes(), gamma.len());
-    let planes = groups * channels;
-    isa.run(BatchEvaluate {
-        lines: Lines::of(&[y.plane, x.plane]),
-        y: TargetLines::new(y, planes, lanes),
-        x: SourceLines::new(x, planes, lanes),
-        gamma,
-        beta: &beta[..channels],
-        mean: &running_mean[..channels],
-        variance: &running_var[..channels],
-        planes,
-        relu,
-    });
+pub fn forward_evaluation(isa: Isa, pass: Normalise<'_>, (running_mean, running_var): (&[f32], &[f32]), groups: usize) {
+    let channels = pass.gamma.len();
+    let (mean, variance, planes) = (&running_mean[..channels], &running_var[..channels], groups * channels);
+    isa.run(BatchEvaluate { pass: pass.lines(isa, planes, channels), mean, variance, planes });
 }
 
 struct BatchEvaluate<'a> {
-    y: TargetLines,
-    x: SourceLines,
-    lines: Lines,
-    gamma: &'a [f32],
-    beta: &'a [f32],
+    pass: NormaliseLines<'a>,
     mean: &'a [f32],
     variance: &'a [f32],
     planes: usize,
-    relu: bool,
 }
 
 impl Kernel for BatchEvaluate<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let channels = self.gamma.len();
+        let gamma = self.pass.gamma;
         for plane in 0..self.planes {
-            let channel = plane % channels;
-            let scale = self.gamma[channel] / (self.variance[channel] + EPSILON).sqrt();
-            let mean = simd.splat_f32s(self.mean[channel]);
-            let with = (mean, simd.splat_f32s(scale), simd.splat_f32s(self.beta[channel]));
-            // SAFETY: the constructor of `BatchEvaluate` checked the buffers.
-            unsafe {
-                if self.relu {
-                    normalise::<S, true>(simd, (self.y, self.x), plane, self.lines, with);
-                } else {
-                    normalise::<S, false>(simd, (self.y, self.x), plane, self.lines, with);
-                }
-            }
+            let channel = plane % gamma.len();
+            let scale = gamma[channel] / (self.variance[channel] + EPSILON).sqrt();
+            let (mean, scale) = (simd.splat_f32s(self.mean[channel]), simd.splat_f32s(scale));
+            // SAFETY: `Normalise::lines` checked the buffers.
+            unsafe { self.pass.apply(simd, plane, mean, scale) };
         }
     }
 }
 
 /// The gradients through the batch's statistics `stats`. d_x will be zero in lanes without a sample.
-pub fn backward(
-    isa: Isa,
-    NormGradient { mut d_x, d_gamma, d_beta, d_y, relu_output, x, gamma }: NormGradient<'_>,
-    stats: &[f32],
-    samples: usize,
-) {
+pub fn backward(isa: Isa, gradient: NormGradient<'_>, stats: &[f32], samples: usize) {
     assert!(samples > 0);
-    let (lanes, channels) = (isa.lanes(), gamma.len());
-    let groups = samples.div_ceil(lanes);
-    let planes = groups * channels;
-    clear_border(isa, &mut d_x, planes);
+    let (groups, channels) = (samples.div_ceil(isa.lanes()), gradient.gamma.len());
     let (mean, rstd) = stats[..2 * channels].split_at(channels);
-    isa.run(BatchBackward {
-        lines: Lines::of(&[d_x.plane, d_y.plane, relu_output.unwrap_or(x).plane, x.plane]),
-        d_x: TargetLines::new(d_x, planes, lanes),
-        d_y: SourceLines::new(d_y, planes, lanes),
-        y: relu_output.map(|y| SourceLines::new(y, planes, lanes)),
-        x: SourceLines::new(x, planes, lanes),
-        mean,
-        rstd,
-        gamma,
-        d_gamma: &mut d_gamma[..channels],
-        d_beta: &mut d_beta[..channels],
-        groups,
-        samples,
-    });
+    let gradient = gradient.lines(isa, groups * channels, channels);
+    isa.run(BatchBackward { gradient, mean, rstd, groups, samples });
 }
 
 struct BatchBackward<'a> {
-    d_x: TargetLines,
-    d_y: SourceLines,
-    y: Option<SourceLines>,
-    x: SourceLines,
-    lines: Lines,
+    gradient: GradientLines<'a>,
     mean: &'a [f32],
     rstd: &'a [f32],
-    gamma: &'a [f32],
-    d_gamma: &'a mut [f32],
-    d_beta: &'a mut [f32],
     groups: usize,
     samples: usize,
 }
 
 impl Kernel for BatchBackward<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let (lines, channels) = (self.lines, self.gamma.len());
+        let gradient = self.gradient;
+        let (lines, channels) = (gradient.lines, gradient.gamma.len());
         let last = self.samples - (self.groups - 1) * S::F32_LANES;
         let count = (self.samples * lines.count * lines.pixels) as f32;
         for channel in 0..channels {
             let (rstd, mean) = (self.rstd[channel], simd.splat_f32s(self.mean[channel]));
-            // SAFETY: the constructor of `BatchBackward` checked the buffers.
+            // SAFETY: `NormGradient::lines` checked the buffers.
             unsafe {
                 let (mut sum, mut products) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
                 for group in 0..self.groups {
-                    let buffers = (self.d_y, self.y, self.x);
-                    let (s, p) = gradient_sums(simd, buffers, group * channels + channel, lines, mean);
+                    let (s, p) = gradient.sums(simd, group * channels + channel, mean);
                     sum = simd.add_f32s(sum, s);
                     products = simd.add_f32s(products, p);
                 }
                 let sum = simd.reduce_sum_f32s(sum);
                 let products = simd.reduce_sum_f32s(products) * rstd;
-                self.d_beta[channel] += sum;
-                self.d_gamma[channel] += products;
-                let scale = self.gamma[channel] * rstd;
+                gradient.d_beta[channel] += sum;
+                gradient.d_gamma[channel] += products;
+                let scale = gradient.gamma[channel] * rstd;
                 let mut slope = simd.splat_f32s(-scale * rstd * products / count);
                 let mut shift = simd.splat_f32s(-scale * sum / count);
                 let scale = simd.splat_f32s(scale);
@@ -241,8 +163,7 @@ impl Kernel for BatchBackward<'_> {
                     if group + 1 == self.groups {
                         (slope, shift) = (first_lanes(simd, slope, last), first_lanes(simd, shift, last));
                     }
-                    let buffers = (self.d_x, self.d_y, self.y, self.x);
-                    gradient(simd, buffers, group * channels + channel, lines, (mean, scale, slope, shift));
+                    gradient.write(simd, group * channels + channel, (mean, scale, slope, shift));
                 }
             }
         }

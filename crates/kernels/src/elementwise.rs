@@ -15,30 +15,22 @@ trait Combination {
     fn apply<S: Simd>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s;
 }
 
-struct Add;
-struct AddRelu;
-struct Mask;
+macro_rules! combination {
+    ($name:ident, |$simd:ident, $a:ident, $b:pat_param| $value:expr) => {
+        struct $name;
 
-impl Combination for Add {
-    #[inline(always)]
-    fn apply<S: Simd>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
-        simd.add_f32s(a, b)
-    }
+        impl Combination for $name {
+            #[inline(always)]
+            fn apply<S: Simd>($simd: S, $a: S::f32s, $b: S::f32s) -> S::f32s {
+                $value
+            }
+        }
+    };
 }
-
-impl Combination for AddRelu {
-    #[inline(always)]
-    fn apply<S: Simd>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
-        relu(simd, simd.add_f32s(a, b))
-    }
-}
-
-impl Combination for Mask {
-    #[inline(always)]
-    fn apply<S: Simd>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s {
-        masked(simd, a, b)
-    }
-}
+combination!(Add, |simd, a, b| simd.add_f32s(a, b));
+combination!(AddRelu, |simd, a, b| relu(simd, simd.add_f32s(a, b)));
+combination!(Mask, |simd, a, b| masked(simd, a, b));
+combination!(Relu, |simd, a, _| relu(simd, a));
 
 struct Combine<C> {
     y: TargetLines,
@@ -50,8 +42,6 @@ struct Combine<C> {
 }
 
 impl<C: Combination> Kernel for Combine<C> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         for plane in 0..self.count {
@@ -69,37 +59,9 @@ impl<C: Combination> Kernel for Combine<C> {
     }
 }
 
-struct Relu {
-    y: TargetLines,
-    x: SourceLines,
-    lines: Lines,
-    count: usize,
-}
-
-impl Kernel for Relu {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        for plane in 0..self.count {
-            for line in 0..self.lines.count {
-                // SAFETY: `SourceLines` and `TargetLines` checked the buffers.
-                unsafe {
-                    let (y, x) = (self.y.line(plane, line), self.x.line(plane, line));
-                    for at in (0..self.lines.pixels * S::F32_LANES).step_by(S::F32_LANES) {
-                        store::<S>(y.add(at), relu(simd, load::<S>(x.add(at))));
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// y = max(x, 0) for `count` planes. NaN stays NaN.
 pub fn relu_forward(isa: Isa, y: PlanesMut<'_>, x: Planes<'_>, count: usize) {
-    let lines = Lines::of(&[y.plane, x.plane]);
-    let (y, x) = (TargetLines::new(y, count, isa.lanes()), SourceLines::new(x, count, isa.lanes()));
-    isa.run(Relu { y, x, lines, count });
+    combine::<Relu>(isa, y, x, x, count);
 }
 
 /// d_x = d_y where y > 0, else 0, for `count` planes. Clears the border of d_x.

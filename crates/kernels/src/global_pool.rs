@@ -2,7 +2,7 @@
 
 use pulp::Simd;
 
-use crate::lines::{Lines, SourceLines, TargetLines, clear_border};
+use crate::lines::{Lines, SourceLines, TargetLines, clear_border, four};
 use crate::plane::{Planes, PlanesMut};
 use crate::simd::{Isa, Kernel, load, store};
 
@@ -19,8 +19,6 @@ struct GlobalForward<'a> {
 }
 
 impl Kernel for GlobalForward<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let lanes = S::F32_LANES;
@@ -44,9 +42,8 @@ impl Kernel for GlobalForward<'_> {
                     }
                 }
             }
-            let sum = simd.add_f32s(simd.add_f32s(sum[0], sum[1]), simd.add_f32s(sum[2], sum[3]));
             // SAFETY: a chunk is one vector.
-            unsafe { store::<S>(y.as_mut_ptr(), simd.mul_f32s(sum, share)) };
+            unsafe { store::<S>(y.as_mut_ptr(), simd.mul_f32s(four(simd, sum), share)) };
         }
     }
 }
@@ -65,8 +62,6 @@ struct GlobalBackward<'a> {
 }
 
 impl Kernel for GlobalBackward<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let lanes = S::F32_LANES;

@@ -2,8 +2,8 @@
 
 use pulp::Simd;
 
-use crate::lines::{Lines, SourceLines, TargetLines, clear_border, gradient, gradient_sums, moments, normalise};
-use crate::norm::{NormGradient, Normalise};
+use crate::lines::moments;
+use crate::norm::{GradientLines, NormGradient, Normalise, NormaliseLines};
 use crate::simd::{Isa, Kernel, fma, load, store};
 
 /// What is added to the variance.
@@ -37,55 +37,30 @@ impl GroupNorm {
 
 /// Normalises each sample by itself. `stats` `[group][group of channels][2][lane]` gets the mean and the reciprocal
 /// standard deviation.
-pub fn forward(
-    isa: Isa,
-    Normalise { y, x, gamma, beta, relu }: Normalise<'_>,
-    stats: &mut [f32],
-    norm: GroupNorm,
-    groups: usize,
-) {
-    let (lanes, planes) = (isa.lanes(), groups * norm.channels);
-    assert!(gamma.len() >= norm.channels && beta.len() >= norm.channels);
-    isa.run(GroupForward {
-        lines: Lines::of(&[y.plane, x.plane]),
-        y: TargetLines::new(y, planes, lanes),
-        x: SourceLines::new(x, planes, lanes),
-        stats: &mut stats[..norm.stats(groups, lanes)],
-        gamma,
-        beta,
-        width: norm.width(),
-        channel_groups: norm.groups_of_channels,
-        relu,
-    });
+pub fn forward(isa: Isa, pass: Normalise<'_>, stats: &mut [f32], norm: GroupNorm, groups: usize) {
+    let pass = pass.lines(isa, groups * norm.channels, norm.channels);
+    isa.run(GroupForward { pass, stats: &mut stats[..norm.stats(groups, isa.lanes())], width: norm.width() });
 }
 
 struct GroupForward<'a> {
-    y: TargetLines,
-    x: SourceLines,
-    lines: Lines,
+    pass: NormaliseLines<'a>,
     stats: &'a mut [f32],
-    gamma: &'a [f32],
-    beta: &'a [f32],
     width: usize,
-    channel_groups: usize,
-    relu: bool,
 }
 
 impl Kernel for GroupForward<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let lines = self.lines;
+        let NormaliseLines { x, lines, gamma, .. } = self.pass;
         let share = simd.splat_f32s(1.0 / (self.width * lines.count * lines.pixels) as f32);
         for (index, stats) in self.stats.chunks_exact_mut(2 * S::F32_LANES).enumerate() {
             let first = index * self.width;
-            // SAFETY: the constructor of `GroupForward` checked the buffers; statistics are two vectors.
+            // SAFETY: `Normalise::lines` checked the buffers; statistics are two vectors.
             unsafe {
-                let shift = load::<S>(self.x.line(first, 0));
+                let shift = load::<S>(x.line(first, 0));
                 let (mut sum, mut squares) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
                 for plane in first..first + self.width {
-                    let (s, q) = moments(simd, self.x, plane, lines, shift);
+                    let (s, q) = moments(simd, x, plane, lines, shift);
                     sum = simd.add_f32s(sum, s);
                     squares = simd.add_f32s(squares, q);
                 }
@@ -93,14 +68,8 @@ impl Kernel for GroupForward<'_> {
                 store::<S>(stats.as_mut_ptr(), mean);
                 store::<S>(stats.as_mut_ptr().add(S::F32_LANES), rstd);
                 for plane in first..first + self.width {
-                    let channel = plane % (self.channel_groups * self.width);
-                    let scale = simd.mul_f32s(simd.splat_f32s(self.gamma[channel]), rstd);
-                    let with = (mean, scale, simd.splat_f32s(self.beta[channel]));
-                    if self.relu {
-                        normalise::<S, true>(simd, (self.y, self.x), plane, lines, with);
-                    } else {
-                        normalise::<S, false>(simd, (self.y, self.x), plane, lines, with);
-                    }
+                    let scale = simd.mul_f32s(simd.splat_f32s(gamma[plane % gamma.len()]), rstd);
+                    self.pass.apply(simd, plane, mean, scale);
                 }
             }
         }
@@ -118,64 +87,36 @@ fn finish<S: Simd>(simd: S, sum: S::f32s, squares: S::f32s, share: S::f32s, shif
 }
 
 /// The gradients through the statistics `stats`.
-pub fn backward(
-    isa: Isa,
-    NormGradient { mut d_x, d_gamma, d_beta, d_y, relu_output, x, gamma }: NormGradient<'_>,
-    stats: &[f32],
-    norm: GroupNorm,
-    groups: usize,
-) {
-    let (lanes, planes) = (isa.lanes(), groups * norm.channels);
-    assert!(gamma.len() >= norm.channels);
-    clear_border(isa, &mut d_x, planes);
-    isa.run(GroupBackward {
-        lines: Lines::of(&[d_x.plane, d_y.plane, relu_output.unwrap_or(x).plane, x.plane]),
-        d_x: TargetLines::new(d_x, planes, lanes),
-        d_y: SourceLines::new(d_y, planes, lanes),
-        y: relu_output.map(|y| SourceLines::new(y, planes, lanes)),
-        x: SourceLines::new(x, planes, lanes),
-        stats: &stats[..norm.stats(groups, lanes)],
-        gamma,
-        d_gamma: &mut d_gamma[..norm.channels],
-        d_beta: &mut d_beta[..norm.channels],
-        width: norm.width(),
-    });
+pub fn backward(isa: Isa, gradient: NormGradient<'_>, stats: &[f32], norm: GroupNorm, groups: usize) {
+    let gradient = gradient.lines(isa, groups * norm.channels, norm.channels);
+    isa.run(GroupBackward { gradient, stats: &stats[..norm.stats(groups, isa.lanes())], width: norm.width() });
 }
 
 struct GroupBackward<'a> {
-    d_x: TargetLines,
-    d_y: SourceLines,
-    y: Option<SourceLines>,
-    x: SourceLines,
-    lines: Lines,
+    gradient: GradientLines<'a>,
     stats: &'a [f32],
-    gamma: &'a [f32],
-    d_gamma: &'a mut [f32],
-    d_beta: &'a mut [f32],
     width: usize,
 }
 
 impl Kernel for GroupBackward<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let lines = self.lines;
-        let channels = self.d_gamma.len();
+        let gradient = self.gradient;
+        let (lines, channels) = (gradient.lines, gradient.gamma.len());
         let share = simd.splat_f32s(-1.0 / (self.width * lines.count * lines.pixels) as f32);
         for (index, stats) in self.stats.chunks_exact(2 * S::F32_LANES).enumerate() {
             let first = index * self.width;
-            // SAFETY: the constructor of `GroupBackward` checked the buffers; statistics are two vectors.
+            // SAFETY: `NormGradient::lines` checked the buffers; statistics are two vectors.
             unsafe {
                 let (mean, rstd) = (load::<S>(stats.as_ptr()), load::<S>(stats.as_ptr().add(S::F32_LANES)));
                 let (mut sum, mut products) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
                 for plane in first..first + self.width {
-                    let (s, p) = gradient_sums(simd, (self.d_y, self.y, self.x), plane, lines, mean);
+                    let (s, p) = gradient.sums(simd, plane, mean);
                     let p = simd.mul_f32s(p, rstd);
                     let channel = plane % channels;
-                    self.d_beta[channel] += simd.reduce_sum_f32s(s);
-                    self.d_gamma[channel] += simd.reduce_sum_f32s(p);
-                    let gamma = simd.splat_f32s(self.gamma[channel]);
+                    gradient.d_beta[channel] += simd.reduce_sum_f32s(s);
+                    gradient.d_gamma[channel] += simd.reduce_sum_f32s(p);
+                    let gamma = simd.splat_f32s(gradient.gamma[channel]);
                     sum = fma(simd, s, gamma, sum);
                     products = fma(simd, p, gamma, products);
                 }
@@ -183,9 +124,8 @@ impl Kernel for GroupBackward<'_> {
                 let slope = simd.mul_f32s(simd.mul_f32s(products, rstd), share);
                 let shift = simd.mul_f32s(sum, share);
                 for plane in first..first + self.width {
-                    let scale = simd.mul_f32s(simd.splat_f32s(self.gamma[plane % channels]), rstd);
-                    let buffers = (self.d_x, self.d_y, self.y, self.x);
-                    gradient(simd, buffers, plane, lines, (mean, scale, slope, shift));
+                    let scale = simd.mul_f32s(simd.splat_f32s(gradient.gamma[plane % channels]), rstd);
+                    gradient.write(simd, plane, (mean, scale, slope, shift));
                 }
             }
         }

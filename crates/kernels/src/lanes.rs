@@ -32,8 +32,6 @@ struct GatherBytes<'a> {
 }
 
 impl Kernel for GatherBytes<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         match S::F32_LANES {
@@ -149,8 +147,6 @@ struct FromRows<'a> {
 }
 
 impl Kernel for FromRows<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         let (plane, lanes) = (self.plane, S::F32_LANES);
@@ -223,8 +219,6 @@ struct ToRows<'a> {
 }
 
 impl Kernel for ToRows<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         let (plane, lanes) = (self.plane, S::F32_LANES);

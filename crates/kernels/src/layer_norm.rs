@@ -1,8 +1,6 @@
 //! Layer normalisation on rows `[row][column]`: every row has its own mean and variance.
 
-use pulp::Simd;
-
-use crate::simd::{Isa, Kernel};
+use crate::simd::{Isa, Loops};
 
 /// Partial sums of a row. Their order is fixed, so every instruction set gives the same bits.
 const SUMS: usize = 16;
@@ -35,76 +33,33 @@ pub struct LayerNorm<'a> {
     pub eps: f32,
 }
 
-struct LayerForward<'a> {
-    norm: LayerNorm<'a>,
-    y: &'a mut [f32],
-    stats: &'a mut [f32],
-    x: &'a [f32],
-}
-
-impl Kernel for LayerForward<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let LayerNorm { gamma, beta, eps } = self.norm;
-        let width = gamma.len();
-        let (beta, share) = (&beta[..width], 1.0 / width as f32);
-        let rows = self.y.chunks_exact_mut(width).zip(self.x.chunks_exact(width));
-        for ((y, x), stats) in rows.zip(self.stats.as_chunks_mut::<2>().0) {
-            let mean = share * sum(width, |i| x[i]);
-            let variance = share * sum(width, |i| (x[i] - mean) * (x[i] - mean));
-            let rstd = 1.0 / (variance + eps).sqrt();
-            *stats = [mean, rstd];
-            for i in 0..width {
-                y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
-            }
-        }
-    }
-}
-
 /// y = gamma * (x - mean) * rstd + beta, a row at a time. The rows are as wide as gamma; `stats` `[row][2]` gets the
 /// mean and the reciprocal standard deviation.
-pub fn forward(isa: Isa, norm: LayerNorm<'_>, y: &mut [f32], stats: &mut [f32], x: &[f32]) {
-    let width = norm.gamma.len();
-    assert!(width > 0 && norm.beta.len() == width && x.len().is_multiple_of(width) && y.len() == x.len());
-    assert!(stats.len() >= 2 * (x.len() / width), "{} statistics for {} values", stats.len(), x.len());
-    isa.run(LayerForward { norm, y, stats, x });
-}
-
-struct LayerBackward<'a> {
-    d: &'a mut [f32],
-    affine: Option<(&'a mut [f32], &'a mut [f32])>,
-    x: &'a [f32],
-    stats: &'a [f32],
-    gamma: &'a [f32],
-}
-
-impl Kernel for LayerBackward<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let width = self.gamma.len();
-        let share = 1.0 / width as f32;
-        let mut affine = self.affine;
-        let rows = self.d.chunks_exact_mut(width).zip(self.x.chunks_exact(width));
-        for ((d, x), &[mean, rstd]) in rows.zip(self.stats.as_chunks::<2>().0) {
-            if let Some((d_gamma, d_beta)) = &mut affine {
-                let (d_gamma, d_beta) = (&mut d_gamma[..width], &mut d_beta[..width]);
+pub fn forward(isa: Isa, LayerNorm { gamma, beta, eps }: LayerNorm<'_>, y: &mut [f32], stats: &mut [f32], x: &[f32]) {
+    let width = gamma.len();
+    assert_eq!(beta.len(), width);
+    check(y, x, stats, width);
+    isa.run(Loops(
+        #[inline(always)]
+        move || {
+            let (beta, share) = (&beta[..width], 1.0 / width as f32);
+            let rows = y.chunks_exact_mut(width).zip(x.chunks_exact(width));
+            for ((y, x), stats) in rows.zip(stats.as_chunks_mut::<2>().0) {
+                let mean = share * sum(width, |i| x[i]);
+                let variance = share * sum(width, |i| (x[i] - mean) * (x[i] - mean));
+                let rstd = 1.0 / (variance + eps).sqrt();
+                *stats = [mean, rstd];
                 for i in 0..width {
-                    d_gamma[i] += d[i] * ((x[i] - mean) * rstd);
-                    d_beta[i] += d[i];
+                    y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
                 }
             }
-            let gamma = self.gamma;
-            let plain = share * sum(width, |i| d[i] * gamma[i]);
-            let along = share * sum(width, |i| d[i] * gamma[i] * ((x[i] - mean) * rstd));
-            for i in 0..width {
-                d[i] = rstd * (d[i] * gamma[i] - plain - (x[i] - mean) * rstd * along);
-            }
-        }
-    }
+        },
+    ));
+}
+
+fn check(y: &[f32], x: &[f32], stats: &[f32], width: usize) {
+    assert!(width > 0 && x.len().is_multiple_of(width) && y.len() == x.len());
+    assert!(stats.len() >= 2 * (x.len() / width), "{} statistics for {} values", stats.len(), x.len());
 }
 
 /// The gradient with respect to y in `d` becomes that with respect to x. Adds to the gradients of gamma and beta, where
@@ -112,16 +67,35 @@ impl Kernel for LayerBackward<'_> {
 pub fn backward(
     isa: Isa,
     d: &mut [f32],
-    affine: Option<(&mut [f32], &mut [f32])>,
+    mut affine: Option<(&mut [f32], &mut [f32])>,
     x: &[f32],
     stats: &[f32],
     gamma: &[f32],
 ) {
     let width = gamma.len();
-    assert!(width > 0 && x.len().is_multiple_of(width) && d.len() == x.len());
-    assert!(stats.len() >= 2 * (x.len() / width), "{} statistics for {} values", stats.len(), x.len());
+    check(d, x, stats, width);
     if let Some((d_gamma, d_beta)) = &affine {
         assert!(d_gamma.len() == width && d_beta.len() == width);
     }
-    isa.run(LayerBackward { d, affine, x, stats, gamma });
+    isa.run(Loops(
+        #[inline(always)]
+        move || {
+            let share = 1.0 / width as f32;
+            let rows = d.chunks_exact_mut(width).zip(x.chunks_exact(width));
+            for ((d, x), &[mean, rstd]) in rows.zip(stats.as_chunks::<2>().0) {
+                if let Some((d_gamma, d_beta)) = &mut affine {
+                    let (d_gamma, d_beta) = (&mut d_gamma[..width], &mut d_beta[..width]);
+                    for i in 0..width {
+                        d_gamma[i] += d[i] * ((x[i] - mean) * rstd);
+                        d_beta[i] += d[i];
+                    }
+                }
+                let plain = share * sum(width, |i| d[i] * gamma[i]);
+                let along = share * sum(width, |i| d[i] * gamma[i] * ((x[i] - mean) * rstd));
+                for i in 0..width {
+                    d[i] = rstd * (d[i] * gamma[i] - plain - (x[i] - mean) * rstd * along);
+                }
+            }
+        },
+    ));
 }

@@ -1,4 +1,4 @@
-//! Walking the pixels of planes whose borders differ, and the loops the normalisations share.
+//! Walking the pixels of planes whose borders differ.
 
 use pulp::Simd;
 
@@ -70,8 +70,6 @@ struct ClearBorder<'a> {
 }
 
 impl Kernel for ClearBorder<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Self { x, plane, count } = self;
@@ -210,105 +208,6 @@ pub(crate) unsafe fn moments<S: Simd>(
 }
 
 #[inline(always)]
-fn four<S: Simd>(simd: S, v: [S::f32s; 4]) -> S::f32s {
+pub(crate) fn four<S: Simd>(simd: S, v: [S::f32s; 4]) -> S::f32s {
     simd.add_f32s(simd.add_f32s(v[0], v[1]), simd.add_f32s(v[2], v[3]))
-}
-
-/// y = relu?((x - mean) * scale + shift) over one plane.
-///
-/// # Safety
-/// `x` and `y` must hold plane `plane` with these lines.
-#[inline(always)]
-pub(crate) unsafe fn normalise<S: Simd, const RELU: bool>(
-    simd: S,
-    (y, x): (TargetLines, SourceLines),
-    plane: usize,
-    lines: Lines,
-    (mean, scale, shift): (S::f32s, S::f32s, S::f32s),
-) {
-    let lanes = S::F32_LANES;
-    for line in 0..lines.count {
-        // SAFETY: by the contract; `pixel` stays inside the line.
-        unsafe {
-            let (y, x) = (y.line(plane, line), x.line(plane, line));
-            for pixel in 0..lines.pixels {
-                let v = simd.sub_f32s(load::<S>(x.add(pixel * lanes)), mean);
-                let v = fma(simd, v, scale, shift);
-                store::<S>(y.add(pixel * lanes), if RELU { relu(simd, v) } else { v });
-            }
-        }
-    }
-}
-
-/// Per lane, the sums of d and of d * (x - mean) over one plane, where d is `d_y`, or zero where `y` is not positive.
-///
-/// # Safety
-/// The buffers must hold plane `plane` with these lines.
-#[inline(always)]
-pub(crate) unsafe fn gradient_sums<S: Simd>(
-    simd: S,
-    (d_y, y, x): (SourceLines, Option<SourceLines>, SourceLines),
-    plane: usize,
-    lines: Lines,
-    mean: S::f32s,
-) -> (S::f32s, S::f32s) {
-    const UNROLL: usize = 4;
-    let lanes = S::F32_LANES;
-    let zero = simd.splat_f32s(0.0);
-    let (mut sum, mut products) = ([zero; UNROLL], [zero; UNROLL]);
-    for line in 0..lines.count {
-        // SAFETY: by the contract; `pixel` stays inside the line.
-        unsafe {
-            let (d_y, x) = (d_y.line(plane, line), x.line(plane, line));
-            let y = y.map(|y| y.line(plane, line));
-            let mut pixel = 0;
-            while pixel < lines.pixels {
-                let step = if pixel + UNROLL <= lines.pixels { UNROLL } else { 1 };
-                for i in 0..UNROLL {
-                    if i < step {
-                        let at = (pixel + i) * lanes;
-                        let mut d = load::<S>(d_y.add(at));
-                        if let Some(y) = y {
-                            d = masked(simd, d, load::<S>(y.add(at)));
-                        }
-                        sum[i] = simd.add_f32s(sum[i], d);
-                        products[i] = fma(simd, d, simd.sub_f32s(load::<S>(x.add(at)), mean), products[i]);
-                    }
-                }
-                pixel += step;
-            }
-        }
-    }
-    (four(simd, sum), four(simd, products))
-}
-
-/// d_x = d * scale + (x - mean) * slope + shift over one plane, with d as in [`gradient_sums`].
-///
-/// # Safety
-/// The buffers must hold plane `plane` with these lines.
-#[inline(always)]
-pub(crate) unsafe fn gradient<S: Simd>(
-    simd: S,
-    (d_x, d_y, y, x): (TargetLines, SourceLines, Option<SourceLines>, SourceLines),
-    plane: usize,
-    lines: Lines,
-    (mean, scale, slope, shift): (S::f32s, S::f32s, S::f32s, S::f32s),
-) {
-    let lanes = S::F32_LANES;
-    for line in 0..lines.count {
-        // SAFETY: by the contract; `pixel` stays inside the line.
-        unsafe {
-            let (d_x, d_y, x) = (d_x.line(plane, line), d_y.line(plane, line), x.line(plane, line));
-            let y = y.map(|y| y.line(plane, line));
-            for pixel in 0..lines.pixels {
-                let at = pixel * lanes;
-                let mut d = load::<S>(d_y.add(at));
-                if let Some(y) = y {
-                    d = masked(simd, d, load::<S>(y.add(at)));
-                }
-                let v = fma(simd, simd.sub_f32s(load::<S>(x.add(at)), mean), slope, shift);
-                store::<S>(d_x.add(at), fma(simd, d, scale, v));
-            }
-        }
-    }
 }

@@ -1,9 +1,7 @@
 //! The cell of a long short-term memory, PyTorch's: gates `[row][4 * hidden]` in the order i, f, g, o.
 
-use pulp::Simd;
-
 use crate::function::{logistic, tanh};
-use crate::simd::{Isa, Kernel};
+use crate::simd::{Isa, Loops};
 
 /// One step: the sums in `gates` become the gates; `cell` and `hidden` `[row][width]` get the new state, given the
 /// cell before.
@@ -16,36 +14,36 @@ pub struct LstmStep<'a> {
     pub width: usize,
 }
 
-impl Kernel for LstmStep<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let n = self.width;
-        let states = self.cell.chunks_exact_mut(n).zip(self.hidden.chunks_exact_mut(n));
-        for ((gates, (cell, hidden)), before) in
-            self.gates.chunks_exact_mut(4 * n).zip(states).zip(self.before.chunks_exact(n))
-        {
-            let (input, rest) = gates.split_at_mut(n);
-            let (forget, rest) = rest.split_at_mut(n);
-            let (new, output) = rest.split_at_mut(n);
-            for i in 0..n {
-                input[i] = logistic(input[i]);
-                forget[i] = logistic(forget[i]);
-                new[i] = tanh(new[i]);
-                output[i] = logistic(output[i]);
-                cell[i] = forget[i] * before[i] + input[i] * new[i];
-                hidden[i] = output[i] * tanh(cell[i]);
+pub fn forward(isa: Isa, LstmStep { gates, cell, hidden, before, width: n }: LstmStep<'_>) {
+    let len = cell.len();
+    assert!(n > 0 && len.is_multiple_of(n) && hidden.len() == len && before.len() == len);
+    assert_eq!(gates.len(), 4 * len);
+    isa.run(Loops(
+        #[inline(always)]
+        move || {
+            let states = cell.chunks_exact_mut(n).zip(hidden.chunks_exact_mut(n)).zip(before.chunks_exact(n));
+            for (gates, ((cell, hidden), before)) in gates.chunks_exact_mut(4 * n).zip(states) {
+                let [input, forget, new, output] = split(gates, n);
+                for i in 0..n {
+                    input[i] = logistic(input[i]);
+                    forget[i] = logistic(forget[i]);
+                    new[i] = tanh(new[i]);
+                    output[i] = logistic(output[i]);
+                    cell[i] = forget[i] * before[i] + input[i] * new[i];
+                    hidden[i] = output[i] * tanh(cell[i]);
+                }
             }
-        }
-    }
+        },
+    ));
 }
 
-pub fn forward(isa: Isa, step: LstmStep<'_>) {
-    let (LstmStep { gates, cell, hidden, before, width }, len) = (&step, step.cell.len());
-    assert!(*width > 0 && len.is_multiple_of(*width) && hidden.len() == len && before.len() == len);
-    assert_eq!(gates.len(), 4 * cell.len());
-    isa.run(step);
+/// The four gates of a row.
+#[inline(always)]
+fn split(gates: &mut [f32], n: usize) -> [&mut [f32]; 4] {
+    let (input, rest) = gates.split_at_mut(n);
+    let (forget, rest) = rest.split_at_mut(n);
+    let (new, output) = rest.split_at_mut(n);
+    [input, forget, new, output]
 }
 
 /// One step back: the gates become the gradients of their sums; `d_cell`, the gradient of the new cell from later steps,
@@ -60,35 +58,28 @@ pub struct LstmGradient<'a> {
     pub width: usize,
 }
 
-impl Kernel for LstmGradient<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let n = self.width;
-        let grads = self.d_cell.chunks_exact_mut(n).zip(self.d_hidden.chunks_exact(n));
-        let states = self.cell.chunks_exact(n).zip(self.before.chunks_exact(n));
-        for ((gates, (d_cell, d_hidden)), (cell, before)) in self.gates.chunks_exact_mut(4 * n).zip(grads).zip(states) {
-            let (input, rest) = gates.split_at_mut(n);
-            let (forget, rest) = rest.split_at_mut(n);
-            let (new, output) = rest.split_at_mut(n);
-            for i in 0..n {
-                let (x, f, g, o) = (input[i], forget[i], new[i], output[i]);
-                let squashed = tanh(cell[i]);
-                let d = d_cell[i] + d_hidden[i] * o * (1.0 - squashed * squashed);
-                input[i] = d * g * x * (1.0 - x);
-                forget[i] = d * before[i] * f * (1.0 - f);
-                new[i] = d * x * (1.0 - g * g);
-                output[i] = d_hidden[i] * squashed * o * (1.0 - o);
-                d_cell[i] = d * f;
-            }
-        }
-    }
-}
-
-pub fn backward(isa: Isa, step: LstmGradient<'_>) {
-    let (LstmGradient { gates, d_cell, d_hidden, before, width, .. }, len) = (&step, step.cell.len());
-    assert!(*width > 0 && len.is_multiple_of(*width) && before.len() == len);
+pub fn backward(isa: Isa, LstmGradient { gates, d_cell, d_hidden, cell, before, width: n }: LstmGradient<'_>) {
+    let len = cell.len();
+    assert!(n > 0 && len.is_multiple_of(n) && before.len() == len);
     assert!(d_cell.len() == len && d_hidden.len() == len && gates.len() == 4 * len);
-    isa.run(step);
+    isa.run(Loops(
+        #[inline(always)]
+        move || {
+            let grads = d_cell.chunks_exact_mut(n).zip(d_hidden.chunks_exact(n));
+            let states = cell.chunks_exact(n).zip(before.chunks_exact(n));
+            for ((gates, (d_cell, d_hidden)), (cell, before)) in gates.chunks_exact_mut(4 * n).zip(grads).zip(states) {
+                let [input, forget, new, output] = split(gates, n);
+                for i in 0..n {
+                    let (x, f, g, o) = (input[i], forget[i], new[i], output[i]);
+                    let squashed = tanh(cell[i]);
+                    let d = d_cell[i] + d_hidden[i] * o * (1.0 - squashed * squashed);
+                    input[i] = d * g * x * (1.0 - x);
+                    forget[i] = d * before[i] * f * (1.0 - f);
+                    new[i] = d * x * (1.0 - g * g);
+                    output[i] = d_hidden[i] * squashed * o * (1.0 - o);
+                    d_cell[i] = d * f;
+                }
+            }
+        },
+    ));
 }

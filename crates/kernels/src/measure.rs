@@ -29,9 +29,9 @@ pub struct CorePeak {
 pub fn peak(instruction_set: &str, seconds: f64) -> Option<CorePeak> {
     let isa = Isa::from_name(instruction_set)?;
     let run = || {
-        let (operations, sum) = isa.run(Chains { a: black_box(0.999), b: black_box(0.001) });
-        black_box(sum);
-        operations as f64
+        let mut done = (0, 0.0);
+        isa.run(Chains { a: black_box(0.999), b: black_box(0.001), done: &mut done });
+        black_box(done).0 as f64
     };
     Some(CorePeak { gflops: best(seconds, run), lanes: isa.lanes() })
 }
@@ -49,32 +49,34 @@ fn best(seconds: f64, mut run: impl FnMut() -> f64) -> f64 {
     }
 }
 
-struct Chains {
+struct Chains<'a> {
     a: f32,
     b: f32,
+    /// Operations, and a sum that keeps the compiler from dropping one.
+    done: &'a mut (usize, f32),
 }
 
-impl Kernel for Chains {
-    type Output = (usize, f32);
-
+impl Kernel for Chains<'_> {
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) -> (usize, f32) {
-        if S::REGISTER_COUNT >= 32 { chains::<S, 24>(simd, self) } else { chains::<S, 12>(simd, self) }
+    fn run<S: Simd>(self, simd: S) {
+        if S::REGISTER_COUNT >= 32 { self.chains::<S, 24>(simd) } else { self.chains::<S, 12>(simd) }
     }
 }
 
-/// Runs N chains and counts their operations. The sum keeps the compiler from dropping one.
-#[inline(always)]
-fn chains<S: Simd, const N: usize>(simd: S, Chains { a, b }: Chains) -> (usize, f32) {
-    let (a, b) = (simd.splat_f32s(a), simd.splat_f32s(b));
-    let mut v: [S::f32s; N] = std::array::from_fn(|i| simd.splat_f32s(i as f32));
-    for _ in 0..STEPS {
-        for v in &mut v {
-            *v = fma(simd, *v, a, b);
+impl Chains<'_> {
+    /// Runs N chains.
+    #[inline(always)]
+    fn chains<S: Simd, const N: usize>(self, simd: S) {
+        let (a, b) = (simd.splat_f32s(self.a), simd.splat_f32s(self.b));
+        let mut v: [S::f32s; N] = std::array::from_fn(|i| simd.splat_f32s(i as f32));
+        for _ in 0..STEPS {
+            for v in &mut v {
+                *v = fma(simd, *v, a, b);
+            }
         }
+        let sum = v.iter().fold(0.0, |sum, v| sum + simd.reduce_sum_f32s(*v));
+        *self.done = (STEPS * N * S::F32_LANES * 2, sum);
     }
-    let sum = v.iter().fold(0.0, |sum, v| sum + simd.reduce_sum_f32s(*v));
-    (STEPS * N * S::F32_LANES * 2, sum)
 }
 
 /// A convolution of a model, on square images.

@@ -1,6 +1,10 @@
-//! What normalisations read and write.
+//! What normalisations read and write, and the loops they share.
 
+use pulp::Simd;
+
+use crate::lines::{Lines, SourceLines, TargetLines, clear_border, four, masked, relu};
 use crate::plane::{Planes, PlanesMut};
+use crate::simd::{Isa, fma, load, store};
 
 /// y = relu?(gamma * the normalised x + beta).
 #[derive(Debug)]
@@ -13,6 +17,65 @@ pub struct Normalise<'a> {
     pub beta: &'a [f32],
     /// Whether a ReLU follows.
     pub relu: bool,
+}
+
+/// The same for some planes of a few channels, with buffers that were checked.
+pub(crate) struct NormaliseLines<'a> {
+    y: TargetLines,
+    pub(crate) x: SourceLines,
+    pub(crate) lines: Lines,
+    pub(crate) gamma: &'a [f32],
+    beta: &'a [f32],
+    relu: bool,
+}
+
+impl<'a> Normalise<'a> {
+    pub(crate) fn lines(self, isa: Isa, planes: usize, channels: usize) -> NormaliseLines<'a> {
+        let Self { y, x, gamma, beta, relu } = self;
+        NormaliseLines {
+            lines: Lines::of(&[y.plane, x.plane]),
+            y: TargetLines::new(y, planes, isa.lanes()),
+            x: SourceLines::new(x, planes, isa.lanes()),
+            gamma: &gamma[..channels],
+            beta: &beta[..channels],
+            relu,
+        }
+    }
+}
+
+impl NormaliseLines<'_> {
+    /// y = relu?((x - mean) * scale + beta) over one plane.
+    ///
+    /// # Safety
+    /// The plane must exist.
+    #[inline(always)]
+    pub(crate) unsafe fn apply<S: Simd>(&self, simd: S, plane: usize, mean: S::f32s, scale: S::f32s) {
+        // SAFETY: handed on.
+        unsafe {
+            if self.relu {
+                self.apply_with::<S, true>(simd, plane, mean, scale);
+            } else {
+                self.apply_with::<S, false>(simd, plane, mean, scale);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn apply_with<S: Simd, const RELU: bool>(&self, simd: S, plane: usize, mean: S::f32s, scale: S::f32s) {
+        let (lanes, lines) = (S::F32_LANES, self.lines);
+        let shift = simd.splat_f32s(self.beta[plane % self.beta.len()]);
+        for line in 0..lines.count {
+            // SAFETY: by the contract; `pixel` stays inside the line.
+            unsafe {
+                let (y, x) = (self.y.line(plane, line), self.x.line(plane, line));
+                for pixel in 0..lines.pixels {
+                    let v = simd.sub_f32s(load::<S>(x.add(pixel * lanes)), mean);
+                    let v = fma(simd, v, scale, shift);
+                    store::<S>(y.add(pixel * lanes), if RELU { relu(simd, v) } else { v });
+                }
+            }
+        }
+    }
 }
 
 /// Its gradients. The border of d_x is cleared; d_gamma and d_beta accumulate.
@@ -30,4 +93,102 @@ pub struct NormGradient<'a> {
     pub x: Planes<'a>,
     /// `[channel]`.
     pub gamma: &'a [f32],
+}
+
+/// The same for some planes of a few channels, with buffers that were checked.
+pub(crate) struct GradientLines<'a> {
+    d_x: TargetLines,
+    d_y: SourceLines,
+    y: Option<SourceLines>,
+    x: SourceLines,
+    pub(crate) lines: Lines,
+    pub(crate) gamma: &'a [f32],
+    pub(crate) d_gamma: &'a mut [f32],
+    pub(crate) d_beta: &'a mut [f32],
+}
+
+impl<'a> NormGradient<'a> {
+    /// Clears the border of d_x.
+    pub(crate) fn lines(self, isa: Isa, planes: usize, channels: usize) -> GradientLines<'a> {
+        let Self { mut d_x, d_gamma, d_beta, d_y, relu_output, x, gamma } = self;
+        clear_border(isa, &mut d_x, planes);
+        let source = |from| SourceLines::new(from, planes, isa.lanes());
+        GradientLines {
+            lines: Lines::of(&[d_x.plane, d_y.plane, relu_output.unwrap_or(x).plane, x.plane]),
+            d_x: TargetLines::new(d_x, planes, isa.lanes()),
+            d_y: source(d_y),
+            y: relu_output.map(source),
+            x: source(x),
+            gamma: &gamma[..channels],
+            d_gamma: &mut d_gamma[..channels],
+            d_beta: &mut d_beta[..channels],
+        }
+    }
+}
+
+impl GradientLines<'_> {
+    /// Per lane, the sums of d and of d * (x - mean) over one plane, where d is `d_y`, or zero where `y` is not positive.
+    ///
+    /// # Safety
+    /// The plane must exist.
+    #[inline(always)]
+    pub(crate) unsafe fn sums<S: Simd>(&self, simd: S, plane: usize, mean: S::f32s) -> (S::f32s, S::f32s) {
+        const UNROLL: usize = 4;
+        let (lanes, lines) = (S::F32_LANES, self.lines);
+        let zero = simd.splat_f32s(0.0);
+        let (mut sum, mut products) = ([zero; UNROLL], [zero; UNROLL]);
+        for line in 0..lines.count {
+            // SAFETY: by the contract; `pixel` stays inside the line.
+            unsafe {
+                let (d_y, x) = (self.d_y.line(plane, line), self.x.line(plane, line));
+                let y = self.y.map(|y| y.line(plane, line));
+                let mut pixel = 0;
+                while pixel < lines.pixels {
+                    let step = if pixel + UNROLL <= lines.pixels { UNROLL } else { 1 };
+                    for i in 0..UNROLL {
+                        if i < step {
+                            let at = (pixel + i) * lanes;
+                            let mut d = load::<S>(d_y.add(at));
+                            if let Some(y) = y {
+                                d = masked(simd, d, load::<S>(y.add(at)));
+                            }
+                            sum[i] = simd.add_f32s(sum[i], d);
+                            products[i] = fma(simd, d, simd.sub_f32s(load::<S>(x.add(at)), mean), products[i]);
+                        }
+                    }
+                    pixel += step;
+                }
+            }
+        }
+        (four(simd, sum), four(simd, products))
+    }
+
+    /// d_x = d * scale + (x - mean) * slope + shift over one plane, with d as in [`GradientLines::sums`].
+    ///
+    /// # Safety
+    /// The plane must exist.
+    #[inline(always)]
+    pub(crate) unsafe fn write<S: Simd>(
+        &self,
+        simd: S,
+        plane: usize,
+        (mean, scale, slope, shift): (S::f32s, S::f32s, S::f32s, S::f32s),
+    ) {
+        let (lanes, lines) = (S::F32_LANES, self.lines);
+        for line in 0..lines.count {
+            // SAFETY: by the contract; `pixel` stays inside the line.
+            unsafe {
+                let (d_x, d_y) = (self.d_x.line(plane, line), self.d_y.line(plane, line));
+                let (y, x) = (self.y.map(|y| y.line(plane, line)), self.x.line(plane, line));
+                for at in (0..lines.pixels * lanes).step_by(lanes) {
+                    let mut d = load::<S>(d_y.add(at));
+                    if let Some(y) = y {
+                        d = masked(simd, d, load::<S>(y.add(at)));
+                    }
+                    let v = fma(simd, simd.sub_f32s(load::<S>(x.add(at)), mean), slope, shift);
+                    store::<S>(d_x.add(at), fma(simd, d, scale, v));
+                }
+            }
+        }
+    }
 }

@@ -3,59 +3,43 @@
 //! They are plain loops that the compiler turns into vector code, with nothing fused and sums in a fixed order, so
 //! every instruction set gives the same bits.
 
-use pulp::Simd;
-
-use crate::simd::{Isa, Kernel};
+use crate::simd::{Isa, Loops};
 
 /// Partial sums of a reduction.
 const SUMS: usize = 16;
 
-struct Axpy<'a> {
-    y: &'a mut [f32],
-    a: f32,
-    x: &'a [f32],
-}
-
-impl Kernel for Axpy<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        for (y, x) in self.y.iter_mut().zip(self.x) {
-            *y += self.a * x;
-        }
-    }
-}
-
 /// y += a * x.
 pub fn axpy(isa: Isa, y: &mut [f32], a: f32, x: &[f32]) {
     assert_eq!(y.len(), x.len());
-    isa.run(Axpy { y, a, x });
-}
-
-struct SquaredNorm<'a>(&'a [f32]);
-
-impl Kernel for SquaredNorm<'_> {
-    type Output = f64;
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) -> f64 {
-        let (blocks, rest) = self.0.as_chunks::<SUMS>();
-        let mut sums = [0.0f64; SUMS];
-        for x in blocks {
-            for i in 0..SUMS {
-                sums[i] += f64::from(x[i]) * f64::from(x[i]);
+    isa.run(Loops(
+        #[inline(always)]
+        move || {
+            for (y, x) in y.iter_mut().zip(x) {
+                *y += a * x;
             }
-        }
-        let rest: f64 = rest.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-        sums.iter().sum::<f64>() + rest
-    }
+        },
+    ));
 }
 
 /// The sum of x^2, in f64.
 #[must_use]
 pub fn squared_norm(isa: Isa, x: &[f32]) -> f64 {
-    isa.run(SquaredNorm(x))
+    let mut norm = 0.0;
+    isa.run(Loops(
+        #[inline(always)]
+        || {
+            let (blocks, rest) = x.as_chunks::<SUMS>();
+            let mut sums = [0.0f64; SUMS];
+            for x in blocks {
+                for i in 0..SUMS {
+                    sums[i] += f64::from(x[i]) * f64::from(x[i]);
+                }
+            }
+            let rest: f64 = rest.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+            norm = sums.iter().sum::<f64>() + rest;
+        },
+    ));
+    norm
 }
 
 /// SGD with momentum as PyTorch does it: g += weight_decay * w; v = g in the first step, else momentum * v + g;
@@ -72,34 +56,28 @@ pub struct SgdStep<'a> {
     pub first: bool,
 }
 
-impl Kernel for SgdStep<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let Self { w, v, g, lr, momentum, weight_decay, first } = self;
-        if momentum == 0.0 {
-            for (w, g) in w.iter_mut().zip(g) {
-                *w -= lr * (g + weight_decay * *w);
+pub fn sgd_step(isa: Isa, SgdStep { w, v, g, lr, momentum, weight_decay, first }: SgdStep<'_>) {
+    assert!(w.len() == g.len() && (momentum == 0.0 || w.len() == v.len()));
+    isa.run(Loops(
+        #[inline(always)]
+        move || {
+            if momentum == 0.0 {
+                for (w, g) in w.iter_mut().zip(g) {
+                    *w -= lr * (g + weight_decay * *w);
+                }
+            } else if first {
+                for ((w, v), g) in w.iter_mut().zip(v).zip(g) {
+                    *v = g + weight_decay * *w;
+                    *w -= lr * *v;
+                }
+            } else {
+                for ((w, v), g) in w.iter_mut().zip(v).zip(g) {
+                    *v = momentum * *v + (g + weight_decay * *w);
+                    *w -= lr * *v;
+                }
             }
-        } else if first {
-            for ((w, v), g) in w.iter_mut().zip(v).zip(g) {
-                *v = g + weight_decay * *w;
-                *w -= lr * *v;
-            }
-        } else {
-            for ((w, v), g) in w.iter_mut().zip(v).zip(g) {
-                *v = momentum * *v + (g + weight_decay * *w);
-                *w -= lr * *v;
-            }
-        }
-    }
-}
-
-pub fn sgd_step(isa: Isa, step: SgdStep<'_>) {
-    let SgdStep { w, v, g, momentum, .. } = &step;
-    assert!(w.len() == g.len() && (*momentum == 0.0 || w.len() == v.len()));
-    isa.run(step);
+        },
+    ));
 }
 
 /// Adam as PyTorch does it, with the weight decay added to the gradient.
@@ -117,26 +95,21 @@ pub struct AdamStep<'a> {
     pub t: i32,
 }
 
-impl Kernel for AdamStep<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let Self { w, m, v, g, lr, betas: (beta1, beta2), eps, weight_decay, t } = self;
-        let step = (f64::from(lr) / (1.0 - f64::from(beta1).powi(t))) as f32;
-        let root_scale = (1.0 - f64::from(beta2).powi(t)).sqrt().recip() as f32;
-        for (((w, m), v), g) in w.iter_mut().zip(m).zip(v).zip(g) {
-            let g = g + weight_decay * *w;
-            *m += (1.0 - beta1) * (g - *m);
-            *v = beta2 * *v + (1.0 - beta2) * (g * g);
-            *w -= step * (*m / (v.sqrt() * root_scale + eps));
-        }
-    }
-}
-
-pub fn adam_step(isa: Isa, step: AdamStep<'_>) {
-    let AdamStep { w, m, v, g, t, .. } = &step;
-    assert!(*t >= 1, "step {t}: steps count from 1");
+pub fn adam_step(isa: Isa, AdamStep { w, m, v, g, lr, betas, eps, weight_decay, t }: AdamStep<'_>) {
+    assert!(t >= 1, "step {t}: steps count from 1");
     assert!(w.len() == g.len() && w.len() == m.len() && w.len() == v.len());
-    isa.run(step);
+    let (beta1, beta2) = betas;
+    let step = (f64::from(lr) / (1.0 - f64::from(beta1).powi(t))) as f32;
+    let root_scale = (1.0 - f64::from(beta2).powi(t)).sqrt().recip() as f32;
+    isa.run(Loops(
+        #[inline(always)]
+        move || {
+            for (((w, m), v), g) in w.iter_mut().zip(m).zip(v).zip(g) {
+                let g = g + weight_decay * *w;
+                *m += (1.0 - beta1) * (g - *m);
+                *v = beta2 * *v + (1.0 - beta2) * (g * g);
+                *w -= step * (*m / (v.sqrt() * root_scale + eps));
+            }
+        },
+    ));
 }

@@ -34,8 +34,6 @@ pub fn max_forward(isa: Isa, pool: MaxPool<'_>) {
 }
 
 impl Kernel for MaxPool<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         match (self.window.kernel, self.window.tiles(self.x.plane)) {
@@ -202,8 +200,6 @@ impl PoolGradient<'_> {
 }
 
 impl Kernel for PoolGradient<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         if self.choice.is_some() { self.kernels::<S, true>(simd) } else { self.kernels::<S, false>(simd) }
@@ -251,8 +247,6 @@ struct AverageForward<'a> {
 }
 
 impl Kernel for AverageForward<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         match self.window.kernel {

@@ -57,16 +57,7 @@ impl Isa {
 
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Portable => "portable",
-            Self::PortableWide => "portable-wide",
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => "avx2",
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => "avx512",
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon => "neon",
-        }
+        self.vectors().name
     }
 
     /// The instruction set of that name, if this machine can run it.
@@ -78,35 +69,30 @@ impl Isa {
     /// Samples that stand side by side in one vector.
     #[must_use]
     pub fn lanes(self) -> usize {
-        match self {
-            Self::Portable => pulp::Scalar256b::F32_LANES,
-            Self::PortableWide => pulp::Scalar512b::F32_LANES,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => pulp::x86::V3::F32_LANES,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => pulp::x86::V4::F32_LANES,
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon => pulp::aarch64::Neon::F32_LANES,
-        }
+        self.vectors().lanes
     }
 
     /// Whether there are 32 vector registers instead of 16.
     pub(crate) fn has_many_registers(self) -> bool {
+        self.vectors().registers >= 32
+    }
+
+    fn vectors(self) -> Vectors {
         match self {
-            Self::Portable => pulp::Scalar256b::REGISTER_COUNT >= 32,
-            Self::PortableWide => pulp::Scalar512b::REGISTER_COUNT >= 32,
+            Self::Portable => Vectors::of::<pulp::Scalar256b>("portable"),
+            Self::PortableWide => Vectors::of::<pulp::Scalar512b>("portable-wide"),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => pulp::x86::V3::REGISTER_COUNT >= 32,
+            Self::Avx2 => Vectors::of::<pulp::x86::V3>("avx2"),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => pulp::x86::V4::REGISTER_COUNT >= 32,
+            Self::Avx512 => Vectors::of::<pulp::x86::V4>("avx512"),
             #[cfg(target_arch = "aarch64")]
-            Self::Neon => pulp::aarch64::Neon::REGISTER_COUNT >= 32,
+            Self::Neon => Vectors::of::<pulp::aarch64::Neon>("neon"),
         }
     }
 
     /// Runs a kernel with this instruction set. One that the machine lacks is replaced by plain Rust of the same width.
     #[inline]
-    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+    pub(crate) fn run(self, kernel: impl Kernel) {
         let op = WithKernel(kernel);
         match self {
             Self::Portable => Simd::vectorize(pulp::Scalar256b, op),
@@ -130,20 +116,42 @@ impl Isa {
     }
 }
 
+/// What the vectors of an instruction set are like.
+struct Vectors {
+    name: &'static str,
+    lanes: usize,
+    registers: usize,
+}
+
+impl Vectors {
+    fn of<S: Simd>(name: &'static str) -> Self {
+        Self { name, lanes: S::F32_LANES, registers: S::REGISTER_COUNT }
+    }
+}
+
 /// Code that is compiled once for every instruction set. Mark `run` and all it calls `#[inline(always)]`.
 pub(crate) trait Kernel {
-    type Output;
-    fn run<S: Simd>(self, simd: S) -> Self::Output;
+    fn run<S: Simd>(self, simd: S);
+}
+
+/// Plain loops, which the compiler turns into vector code. Mark the closure `#[inline(always)]`.
+pub(crate) struct Loops<F>(pub(crate) F);
+
+impl<F: FnOnce()> Kernel for Loops<F> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        (self.0)();
+    }
 }
 
 struct WithKernel<K>(K);
 
 impl<K: Kernel> pulp::WithSimd for WithKernel<K> {
-    type Output = K::Output;
+    type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> K::Output {
-        self.0.run(simd)
+    fn with_simd<S: Simd>(self, simd: S) {
+        self.0.run(simd);
     }
 }
 

@@ -34,8 +34,6 @@ pub(super) struct Correlate<'a> {
 }
 
 impl Kernel for Correlate<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Self { pass, target, source, packed, start, groups } = self;

@@ -7,6 +7,7 @@ use pulp::Simd;
 
 use super::Conv;
 use super::pass::{blocks, walk};
+use crate::lines::four;
 use crate::plane::Plane;
 use crate::simd::{Kernel, fma, load};
 
@@ -42,8 +43,6 @@ struct Region {
 }
 
 impl Kernel for WeightGradient<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
         let plane = self.conv.output_gradient;
@@ -256,8 +255,7 @@ fn bias_sums<S: Simd>(simd: S, d_b: &mut [f32], d_y: &[f32], plane: Plane, regio
                     *sum = simd.add_f32s(*sum, v);
                 }
             }
-            let [a, b, c, d] = sums;
-            *d_b += simd.reduce_sum_f32s(simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d)));
+            *d_b += simd.reduce_sum_f32s(four(simd, sums));
         }
     }
 }
@@ -271,8 +269,6 @@ pub(super) struct BiasGradient<'a> {
 }
 
 impl Kernel for BiasGradient<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let region = Region { groups: 0..self.groups, rows: 0..self.plane.height };

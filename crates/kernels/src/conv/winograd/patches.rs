@@ -92,8 +92,6 @@ pub(super) struct InputPatches<'a> {
 }
 
 impl Kernel for InputPatches<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         with_patch!(self.strip.shape.form, self.transform(simd))
@@ -140,8 +138,6 @@ pub(super) struct GradientPatches<'a> {
 }
 
 impl Kernel for GradientPatches<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         with_patch!(self.strip.shape.form, self.transform(simd))
@@ -190,8 +186,6 @@ pub(super) struct OutputPatches<'a> {
 }
 
 impl Kernel for OutputPatches<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         with_patch!(self.strip.shape.form, self.transform(simd))

@@ -20,8 +20,6 @@ pub(super) struct Multiply<'a> {
 }
 
 impl Kernel for Multiply<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Self { m, v, w, before, after } = self;
@@ -159,8 +157,6 @@ pub(super) struct GatherProducts<'a> {
 }
 
 impl Kernel for GatherProducts<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Self { sums, u, v, before, after } = self;

@@ -247,23 +247,22 @@ mod tests {
     use crate::simd::{Isa, Kernel};
 
     /// Runs every transform over plain numbers held in a vector's first lane.
-    struct SchemeOutputs<F, const P: usize, const M: usize, const K: usize>(
-        [f32; P],
-        [f32; K],
-        std::marker::PhantomData<F>,
-    );
+    struct SchemeOutputs<'a, F, const P: usize, const M: usize, const K: usize> {
+        inputs: [f32; P],
+        weights: [f32; K],
+        found: &'a mut [f32; M],
+        scheme: std::marker::PhantomData<F>,
+    }
 
-    impl<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize> Kernel for SchemeOutputs<F, P, M, K> {
-        type Output = [f32; M];
-
-        fn run<S: Simd>(self, simd: S) -> [f32; M] {
-            let weights = F::WEIGHTS.map(|row| row.iter().zip(&self.1).map(|(g, w)| g * w).sum::<f32>());
-            let inputs = F::input(simd, self.0.map(|d| simd.splat_f32s(d)));
+    impl<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize> Kernel for SchemeOutputs<'_, F, P, M, K> {
+        fn run<S: Simd>(self, simd: S) {
+            let weights = F::WEIGHTS.map(|row| row.iter().zip(&self.weights).map(|(g, w)| g * w).sum::<f32>());
+            let inputs = F::input(simd, self.inputs.map(|d| simd.splat_f32s(d)));
             let mut products = inputs;
             for (product, weight) in products.iter_mut().zip(weights) {
                 *product = simd.mul_f32s(*product, simd.splat_f32s(weight));
             }
-            F::output(simd, products).map(|y| simd.reduce_sum_f32s(y) / S::F32_LANES as f32)
+            *self.found = F::output(simd, products).map(|y| simd.reduce_sum_f32s(y) / S::F32_LANES as f32);
         }
     }
 
@@ -271,7 +270,9 @@ mod tests {
         let d: [f32; P] = std::array::from_fn(|i| (i as f32 * 1.7).sin());
         let g: [f32; K] = std::array::from_fn(|i| (i as f32 * 2.3 + 1.0).cos());
         for isa in Isa::available() {
-            let found = isa.run(SchemeOutputs::<F, P, M, K>(d, g, std::marker::PhantomData));
+            let mut found = [0.0; M];
+            let scheme = std::marker::PhantomData::<F>;
+            isa.run(SchemeOutputs { inputs: d, weights: g, found: &mut found, scheme });
             for (i, y) in found.into_iter().enumerate() {
                 let wanted: f32 = (0..K).map(|k| d[i + k] * g[k]).sum();
                 assert!((y - wanted).abs() < 2e-6, "output {i} of {M}: {y} instead of {wanted}");

@@ -20,8 +20,6 @@ pub(in crate::conv) struct Pack<'a> {
 }
 
 impl Kernel for Pack<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         with_patch!(self.patches.form, self.pack(simd))
@@ -67,8 +65,6 @@ pub(in crate::conv) struct Settle<'a> {
 }
 
 impl Kernel for Settle<'_> {
-    type Output = ();
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         with_patch!(self.patches.form, self.settle(simd))
