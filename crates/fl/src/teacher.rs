@@ -55,7 +55,7 @@ pub struct Frozen<'a> {
     pub features: bool,
 }
 
-/// TeacherRows of one teacher.
+/// Rows of one teacher.
 #[derive(Debug, Default)]
 struct TeacherRows {
     logits: Vec<f32>,
