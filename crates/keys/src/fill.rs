@@ -81,13 +81,14 @@ impl Schema {
         });
         for name in strangers.cloned().collect::<Vec<String>>() {
             let full = path(at, &name);
-            let owner = chosen.iter().find(|(selector, ..)| selector.owns(&name));
+            let owner = chosen.iter().find(|(selector, ..)| !selector.words_with(&name).is_empty());
             let Some((selector, word, own)) = owner else {
                 let place = if at.is_empty() { "here".to_string() } else { format!("in [{at}]") };
                 let mut names: Vec<&str> = self.selectors.iter().map(|selector| selector.name).collect();
                 names.extend(allowed.iter().map(|key| key.name));
                 return Err(KeyError::new(&full, unknown(&full, &name, &names, &place)));
             };
+            let others: Vec<&str> = selector.words_with(&name);
             let selector = path(at, selector.name);
             if context.leave_out(&full, &selector, word) {
                 given.remove(&name);
@@ -95,7 +96,10 @@ impl Schema {
             }
             let own: Vec<&str> = own.iter().map(|key| key.name).collect();
             let own = if own.is_empty() { "none".to_string() } else { own.join(", ") };
-            let message = format!("{full}: not a key of {selector} = \"{word}\" (its keys: {own})");
+            let message = format!(
+                "{full}: not a key of {selector} = \"{word}\" (its keys: {own}); it goes with {}",
+                others.join(", ")
+            );
             return Err(KeyError::new(&full, message));
         }
         for key in allowed.into_iter().filter(|key| chosen.iter().all(|(selector, ..)| selector.name != key.name)) {
@@ -150,9 +154,10 @@ impl Selector {
         words.iter().find(|known| **known == word).copied().ok_or_else(|| no_such_word(&full, &word, &words))
     }
 
-    /// Whether some variant has this key.
-    fn owns(&self, name: &str) -> bool {
-        self.variants.iter().flat_map(|variant| variant.keys).any(|key| key.name == name)
+    /// What it must say for a key to be there.
+    fn words_with(&self, name: &str) -> Vec<&'static str> {
+        let with = self.variants.iter().filter(|variant| variant.keys.iter().any(|key| key.name == name));
+        with.flat_map(|variant| variant.words).copied().collect()
     }
 }
 

@@ -116,7 +116,10 @@ fn a_selector_has_its_own_keys() {
     let known = section("kind = \"very-loud\"\ncopies = 2").unwrap().0.kind;
     assert_eq!(known, Split::Known(Known { kind: Volume::VeryLoud, copies: Some(2) }));
     assert_eq!(section("kind = \"11\"").unwrap().0.kind, Split::Known(Known { kind: Volume::Eleven, copies: None }));
-    assert_eq!(message("kind = \"iid\"\nalpha = 1.0"), "part.alpha: not a key of part.kind = \"iid\" (its keys: none)");
+    assert_eq!(
+        message("kind = \"iid\"\nalpha = 1.0"),
+        "part.alpha: not a key of part.kind = \"iid\" (its keys: none); it goes with dirichlet"
+    );
     assert_eq!(message("kind = \"file\""), "part.kind = \"file\" needs part.path");
     assert_eq!(
         message("kind = \"dirichlett\""),

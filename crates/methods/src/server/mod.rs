@@ -170,7 +170,7 @@ mod tests {
         let refused = |text: &str| section(text).unwrap_err().to_string();
         assert_eq!(
             refused("optimizer = \"fedavgm\"\nbeta1 = 0.9"),
-            "server.beta1: not a key of server.optimizer = \"fedavgm\" (its keys: lr, momentum)"
+            "server.beta1: not a key of server.optimizer = \"fedavgm\" (its keys: lr, momentum); it goes with fedadam, fedyogi"
         );
         for text in [
             "byzantine = 1",
