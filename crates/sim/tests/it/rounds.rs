@@ -439,7 +439,7 @@ fn what_cannot_run_is_refused() {
     }
     assert_eq!(
         refused(|e| e.federation.method = Arc::new(Needy)),
-        "the method 'needy' needs labelled auxiliary samples on the server, and none was given"
+        "the method 'needy' needs labelled auxiliary samples on the server, but there are none"
     );
 }
 
