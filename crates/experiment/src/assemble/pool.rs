@@ -52,7 +52,7 @@ impl Pool {
                 if nobodys > 0 {
                     let all = labels.len();
                     notes
-                        .push(format!("{nobodys} training samples of {all} belong to no client of the partition file"));
+                        .push(format!("{nobodys} of {all} training samples belong to no client of the partition file"));
                 }
                 if removed > 0 {
                     notes.push(format!(
