@@ -53,6 +53,7 @@ impl Kernel for BatchForward<'_> {
         let channels = gamma.len();
         let last = self.samples - (self.groups - 1) * S::F32_LANES;
         let count = (self.samples * lines.count * lines.pixels) as f64;
+        #[allow(clippy::needless_range_loop, reason = "four buffers are indexed by it")]
         for channel in 0..channels {
             // SAFETY: `Normalise::lines` checked the buffers.
             unsafe {
