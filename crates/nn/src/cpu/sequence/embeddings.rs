@@ -3,7 +3,7 @@
 use fedelity_kernels::{Buffer, dropout, embedding, layer_norm};
 
 use super::plan::EmbeddingPlan;
-use super::{Packed, SequenceWeights, TokenPass, affine_gradients, fit};
+use super::{SequenceWeights, TokenPass, affine_gradients, fit};
 
 /// The number of the embeddings among the places that drop.
 const PLACE: usize = 0;
@@ -22,11 +22,11 @@ impl EmbeddingTape {
         &mut self,
         plan: &EmbeddingPlan,
         weights: SequenceWeights<'_>,
-        packed: &Packed,
-        pass: TokenPass,
+        pass: TokenPass<'_>,
         y: &mut [f32],
     ) {
-        let (weights, width, tokens) = (weights.of(plan.frozen), plan.width, packed.tokens());
+        let (weights, width, packed) = (weights.of(plan.frozen), plan.width, pass.packed);
+        let tokens = packed.tokens();
         let len = tokens * width;
         let Some(rest) = &plan.rest else {
             return embedding::gather(&mut y[..len], &weights[plan.word.clone()], &packed.ids, width);
@@ -56,12 +56,12 @@ impl EmbeddingTape {
         &mut self,
         plan: &EmbeddingPlan,
         params: &[f32],
-        packed: &Packed,
-        pass: TokenPass,
+        pass: TokenPass<'_>,
         d: &mut [f32],
         grad: &mut [f32],
     ) {
-        let (width, len) = (plan.width, packed.tokens() * plan.width);
+        let (width, packed) = (plan.width, pass.packed);
+        let len = packed.tokens() * width;
         let d = &mut d[..len];
         if let Some(rest) = &plan.rest {
             if let Some((p, key)) = pass.drop(rest.dropout, PLACE) {

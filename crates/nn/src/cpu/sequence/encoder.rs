@@ -43,6 +43,16 @@ pub(super) struct EncoderBuffers {
     d_key_value: Buffer,
 }
 
+/// One block in one pass.
+#[derive(Clone, Copy)]
+struct BlockRun<'a> {
+    block: &'a Block,
+    weights: &'a [f32],
+    pass: TokenPass<'a>,
+    /// The first of the block's dropout places.
+    place: usize,
+}
+
 /// Which of the shared buffers a block uses.
 struct Route {
     from: usize,
@@ -51,7 +61,7 @@ struct Route {
 }
 
 /// Blocks at the bottom whose gradient nobody wants, in this pass.
-fn untrained(blocks: &[Block], pass: TokenPass) -> usize {
+fn untrained(blocks: &[Block], pass: TokenPass<'_>) -> usize {
     if pass.key.is_none() { blocks.len() } else { blocks.iter().take_while(|b| b.frozen).count() }
 }
 
@@ -62,7 +72,8 @@ fn route(block: usize, untrained: usize) -> Route {
 
 impl EncoderBuffers {
     /// Makes room; returns where the embeddings go.
-    pub(super) fn start(&mut self, blocks: &[Block], packed: &Packed, pass: TokenPass) -> &mut [f32] {
+    pub(super) fn start(&mut self, blocks: &[Block], pass: TokenPass<'_>) -> &mut [f32] {
+        let packed = pass.packed;
         let untrained = untrained(blocks, pass);
         let trained = blocks.len() - untrained;
         if self.flow.len() < 3 + trained {
@@ -91,8 +102,7 @@ impl EncoderBuffers {
         &mut self,
         blocks: &[Block],
         weights: SequenceWeights<'_>,
-        packed: &Packed,
-        pass: TokenPass,
+        pass: TokenPass<'_>,
         rows: &mut [f32],
     ) {
         let untrained = untrained(blocks, pass);
@@ -102,7 +112,8 @@ impl EncoderBuffers {
             let mut y = std::mem::take(&mut self.flow[to]);
             let x = &self.flow[from];
             let scratch = BlockScratch { thin: &mut self.thin, wide: &mut self.wide, squares: &mut self.squares };
-            self.tapes[tape].forward(block, weights.of(block.frozen), packed, pass, PLACES * i + 1, x, &mut y, scratch);
+            let run = BlockRun { block, weights: weights.of(block.frozen), pass, place: PLACES * i + 1 };
+            self.tapes[tape].forward(run, x, &mut y, scratch);
             self.flow[to] = y;
             end = to;
         }
@@ -112,17 +123,16 @@ impl EncoderBuffers {
 
     /// Adds the gradients of all trained blocks. Returns that of the embeddings if `below` wants it and no block is
     /// frozen.
-    #[allow(clippy::too_many_arguments, reason = "an encoder's gradient reads and writes a lot")]
     pub(super) fn backward(
         &mut self,
         blocks: &[Block],
         params: &[f32],
-        packed: &Packed,
-        pass: TokenPass,
+        pass: TokenPass<'_>,
         d_rows: &[f32],
         grad: &mut [f32],
         below: bool,
     ) -> Option<&mut [f32]> {
+        let packed = pass.packed;
         let untrained = untrained(blocks, pass);
         let (tokens, width) = (packed.tokens(), blocks.first().map_or(0, |b| b.width));
         for buffer in self.d.iter_mut().chain([&mut self.d_context, &mut self.d_query]) {
@@ -134,25 +144,22 @@ impl EncoderBuffers {
         for (i, block) in blocks.iter().enumerate().skip(untrained).rev() {
             let Route { from, tape, .. } = route(i, untrained);
             let wanted = i > untrained || (below && untrained == 0);
-            self.block_backward(block, params, packed, pass, PLACES * i + 1, (from, tape), grad, wanted);
+            let run = BlockRun { block, weights: params, pass, place: PLACES * i + 1 };
+            self.block_backward(run, (from, tape), grad, wanted);
         }
         (below && untrained == 0).then(|| &mut self.d[0][..])
     }
 
     /// The gradient of the block's output in `d[0]` becomes that of its input, if it is wanted.
-    #[allow(clippy::too_many_arguments, reason = "a block's gradient reads and writes a lot")]
     fn block_backward(
         &mut self,
-        block: &Block,
-        params: &[f32],
-        packed: &Packed,
-        pass: TokenPass,
-        place: usize,
+        BlockRun { block, weights: params, pass, place }: BlockRun<'_>,
         (from, tape): (usize, usize),
         grad: &mut [f32],
         wanted: bool,
     ) {
-        let (isa, width, tokens) = (pass.isa, block.width, packed.tokens());
+        let (isa, packed, width) = (pass.isa, pass.packed, block.width);
+        let tokens = packed.tokens();
         let rows = if block.first_token { packed.samples() } else { tokens };
         let (thin, wide) = (rows * width, rows * block.hidden);
         let tape = &mut self.tapes[tape];
@@ -235,19 +242,15 @@ impl BlockTape {
         fit(&mut self.probabilities, probabilities, 1);
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a block reads and writes a lot")]
     fn forward(
         &mut self,
-        block: &Block,
-        weights: &[f32],
-        packed: &Packed,
-        pass: TokenPass,
-        place: usize,
+        BlockRun { block, weights, pass, place }: BlockRun<'_>,
         x: &[f32],
         y: &mut [f32],
         scratch: BlockScratch<'_>,
     ) {
-        let (isa, width, tokens) = (pass.isa, block.width, packed.tokens());
+        let (isa, packed, width) = (pass.isa, pass.packed, block.width);
+        let tokens = packed.tokens();
         let rows = if block.first_token { packed.samples() } else { tokens };
         let (thin, wide) = (rows * width, rows * block.hidden);
         if block.first_token {

@@ -58,10 +58,10 @@ impl LstmBuffers {
         plan: &Lstm,
         table: &EmbeddingPlan,
         weights: SequenceWeights<'_>,
-        packed: &Packed,
-        pass: TokenPass,
+        pass: TokenPass<'_>,
         rows: &mut [f32],
     ) {
+        let packed = pass.packed;
         self.sort(packed);
         let (tokens, n, h) = (self.ids.len(), self.order.len(), plan.hidden);
         // The last step's product may read a block of rows past the end.
@@ -116,7 +116,7 @@ impl LstmBuffers {
         plan: &Lstm,
         table: &EmbeddingPlan,
         params: &[f32],
-        pass: TokenPass,
+        pass: TokenPass<'_>,
         d_rows: &[f32],
         grad: &mut [f32],
     ) {

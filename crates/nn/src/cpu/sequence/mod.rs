@@ -89,15 +89,16 @@ impl Packed {
     }
 }
 
-/// How a forward pass behaves.
+/// One pass over some tokens.
 #[derive(Clone, Copy)]
-struct TokenPass {
+struct TokenPass<'a> {
     isa: Isa,
+    packed: &'a Packed,
     /// The key of dropout; `None` in evaluation mode.
     key: Option<u64>,
 }
 
-impl TokenPass {
+impl TokenPass<'_> {
     /// What to drop at this place of the model, if anything.
     fn drop(&self, p: f32, place: usize) -> Option<(f32, u64)> {
         // Places start behind the row operations, which count from 0.
@@ -176,7 +177,7 @@ impl Sequence {
     pub(crate) fn train(&mut self, plan: &SequencePlan, params: &[f32], texts: Texts<'_>, key: u64, rows: &mut [f32]) {
         self.key = key;
         self.packed.load(texts.indices.iter().map(|&i| texts.sample(i)));
-        self.forward(plan, params, TokenPass { isa: self.isa, key: Some(key) }, rows);
+        self.forward(plan, params, Some(key), rows);
     }
 
     /// Forward in evaluation mode.
@@ -192,33 +193,33 @@ impl Sequence {
                 last += 1;
             }
             self.packed.load(texts.indices[first..last].iter().map(|&i| texts.sample(i)));
-            let pass = TokenPass { isa: self.isa, key: None };
-            self.forward(plan, params, pass, &mut rows[first * plan.width..last * plan.width]);
+            self.forward(plan, params, None, &mut rows[first * plan.width..last * plan.width]);
             first = last;
         }
     }
 
-    fn forward(&mut self, plan: &SequencePlan, params: &[f32], pass: TokenPass, rows: &mut [f32]) {
+    fn forward(&mut self, plan: &SequencePlan, params: &[f32], key: Option<u64>, rows: &mut [f32]) {
+        let pass = TokenPass { isa: self.isa, packed: &self.packed, key };
         let frozen = Arc::clone(&self.frozen);
         let weights = SequenceWeights { params, frozen: &frozen };
         match &plan.body {
             Body::Encoder(blocks) => {
-                let x = self.encoder.start(blocks, &self.packed, pass);
-                self.embeddings.forward(&plan.embeddings, weights, &self.packed, pass, x);
-                self.encoder.forward(blocks, weights, &self.packed, pass, rows);
+                let x = self.encoder.start(blocks, pass);
+                self.embeddings.forward(&plan.embeddings, weights, pass, x);
+                self.encoder.forward(blocks, weights, pass, rows);
             }
-            Body::Lstm(lstm) => self.lstm.forward(lstm, &plan.embeddings, weights, &self.packed, pass, rows),
+            Body::Lstm(lstm) => self.lstm.forward(lstm, &plan.embeddings, weights, pass, rows),
         }
     }
 
     /// After [`Sequence::train`]: adds the gradient, given that of the rows.
     pub(crate) fn backward(&mut self, plan: &SequencePlan, params: &[f32], d_rows: &[f32], grad: &mut [f32]) {
-        let pass = TokenPass { isa: self.isa, key: Some(self.key) };
+        let pass = TokenPass { isa: self.isa, packed: &self.packed, key: Some(self.key) };
         match &plan.body {
             Body::Encoder(blocks) => {
                 let below = !plan.embeddings.frozen;
-                if let Some(d) = self.encoder.backward(blocks, params, &self.packed, pass, d_rows, grad, below) {
-                    self.embeddings.backward(&plan.embeddings, params, &self.packed, pass, d, grad);
+                if let Some(d) = self.encoder.backward(blocks, params, pass, d_rows, grad, below) {
+                    self.embeddings.backward(&plan.embeddings, params, pass, d, grad);
                 }
             }
             Body::Lstm(lstm) => self.lstm.backward(lstm, &plan.embeddings, params, pass, d_rows, grad),
