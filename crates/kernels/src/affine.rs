@@ -1,7 +1,7 @@
-//! Dense layers of a batch, on rows: x `[sample][input]`, y `[sample][output]`, weights `[output][input]`.
+//! Dense layers on small batches of rows: x `[sample][input]`, y `[sample][output]`, weights `[output][input]`.
 //!
-//! Made for few samples and large weights, where repacking the weights as a general matrix product does would cost more
-//! than it saves: each kernel reads them where they stand. A sample's outputs are the same bits in any batch.
+//! For few samples and large weights, where repacking the weights for a general matrix product would cost more than it
+//! saves: each kernel reads them in place. A sample's outputs are bit-identical in any batch.
 
 #![allow(clippy::needless_range_loop, reason = "tiles are indexed by row and vector, in registers")]
 
@@ -11,15 +11,14 @@ use pulp::Simd;
 
 use crate::simd::{Isa, Kernel, fma, load, store};
 
-/// Inputs that a tile sums before its lanes are added up: the rows of a tile then fit into the first-level cache.
+/// Inputs that a tile sums before reducing its lanes; the rows of a tile then fit into the L1 cache.
 const FORWARD_INPUTS: usize = 1024;
-/// Columns and depth of the right side of a product that are worked on at a time and stay in the cache.
+/// Block of the right-hand matrix (columns and depth) that stays in the cache.
 const BLOCK_COLUMNS: usize = 128;
 const BLOCK_DEPTH: usize = 128;
-/// Rows a multiple of this many bytes apart share a few places of the cache; such a block is copied first.
+/// Rows spaced by a multiple of this many bytes compete for a few cache sets; such a block is copied first.
 const CROWDED_BYTES: usize = 512;
 
-/// The three sizes of a dense layer.
 #[derive(Clone, Copy, Debug)]
 pub struct DenseSizes {
     pub samples: usize,
@@ -36,7 +35,7 @@ impl DenseSizes {
     }
 }
 
-/// Parts of `0..len` of at most `size`.
+/// Splits `0..len` into ranges of at most `size`.
 fn parts(len: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(size).map(move |start| start..(start + size).min(len))
 }
@@ -65,7 +64,7 @@ impl Kernel for AffineForward<'_> {
             for outputs in parts(self.sizes.outputs, 3) {
                 for samples in parts(self.sizes.samples, 4) {
                     let at = (samples.start, outputs.start);
-                    // SAFETY: `forward` compared the lengths, and a tile's rows exist.
+                    // SAFETY: `forward` checked the lengths, and a tile's rows exist.
                     unsafe {
                         match outputs.len() {
                             3 => self.samples::<S, 3>(simd, at, samples.len(), &inputs),
@@ -88,7 +87,7 @@ impl AffineForward<'_> {
         samples: usize,
         inputs: &Range<usize>,
     ) {
-        // SAFETY: handed on.
+        // SAFETY: the caller's contract.
         unsafe {
             match samples {
                 4 => self.tile::<S, 4, O>(simd, at, inputs),
@@ -99,7 +98,7 @@ impl AffineForward<'_> {
         }
     }
 
-    /// N samples by O outputs: products along the inputs, added to y.
+    /// N samples by O outputs: dot products along the inputs, added to y.
     #[inline(always)]
     unsafe fn tile<S: Simd, const N: usize, const O: usize>(
         &mut self,
@@ -180,7 +179,7 @@ pub fn bias_gradient(d_b: &mut [f32], d_y: &[f32], samples: usize, outputs: usiz
     }
 }
 
-/// A matrix of a product: the floats from one row to the next, and along the depth.
+/// An operand of a product: the strides between rows and along the depth, in floats.
 #[derive(Clone, Copy)]
 struct Factor<'a> {
     x: &'a [f32],
@@ -188,8 +187,8 @@ struct Factor<'a> {
     step: usize,
 }
 
-/// to `[row][column]` += left `[row][depth]` * right `[depth][column]`: one number of `left` times neighbouring numbers of
-/// `right`.
+/// to `[row][column]` += left `[row][depth]` * right `[depth][column]`: each element of `left` is broadcast and
+/// multiplied by neighbouring elements of `right`.
 struct Outer<'a> {
     to: &'a mut [f32],
     left: Factor<'a>,
@@ -218,7 +217,7 @@ impl Kernel for Outer<'_> {
                     None => Factor { x: first, ..self.right },
                 };
                 for rows in parts(self.rows, 6) {
-                    // SAFETY: the callers compared the lengths; the rows exist, and `right` starts at the block.
+                    // SAFETY: the callers checked the lengths; the rows exist, and `right` starts at the block.
                     unsafe {
                         match rows.len() {
                             6 => self.sweep::<S, 6>(simd, right, rows.start, &columns, &depth),
@@ -263,7 +262,7 @@ impl Outer<'_> {
         }
     }
 
-    /// R rows by V vectors of columns, of which the last has `valid` lanes.
+    /// R rows by V vectors of columns; the last vector has `valid` lanes.
     #[inline(always)]
     unsafe fn tile<S: Simd, const R: usize, const V: usize>(
         &mut self,
@@ -311,12 +310,12 @@ impl Outer<'_> {
     }
 }
 
-/// The first `valid` floats at `p`, and zeros.
+/// The first `valid` floats at `p`, padded with zeros.
 ///
 /// # Safety
 /// `p` must be valid for reading `valid` floats.
 #[inline(always)]
 unsafe fn part<S: Simd>(simd: S, p: *const f32, valid: usize) -> S::f32s {
-    // SAFETY: by the contract.
+    // SAFETY: the caller's contract.
     simd.partial_load_f32s(unsafe { std::slice::from_raw_parts(p, valid) })
 }

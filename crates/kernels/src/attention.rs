@@ -1,59 +1,58 @@
 //! Scaled dot-product attention of one sequence, all heads: softmax(Q K^T / sqrt(size)) V.
 //!
-//! A sequence stands by itself, with as many tokens as it has: there is no padding and no mask, and its result does not
-//! depend on others.
+//! Sequences are processed one at a time at their own length: there is no padding and no mask, and a result does not
+//! depend on other sequences.
 
 use crate::dropout;
 use crate::function::exp;
 use crate::matrix::{Matrix, Product};
 use crate::simd::{Isa, Loops};
 
-/// Sizes of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attention {
     pub heads: usize,
     pub size: usize,
-    /// Tokens that ask.
+    /// Number of tokens that attend.
     pub queries: usize,
-    /// Tokens that are looked at.
+    /// Number of tokens attended to.
     pub tokens: usize,
 }
 
-/// Rows somewhere in a buffer: `[token][heads * size]`, a row every `step` floats.
+/// Rows in a buffer, `[token][heads * size]`, one every `step` floats.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenRows<'a> {
-    /// From the first row on.
+    /// Starts at the first row.
     pub data: &'a [f32],
-    /// From one row to the next.
+    /// Floats from one row to the next.
     pub step: usize,
 }
 
-/// The same, to be written.
+/// Mutable [`TokenRows`].
 #[derive(Debug)]
 pub struct TokenRowsMut<'a> {
-    /// From the first row on.
+    /// Starts at the first row.
     pub data: &'a mut [f32],
-    /// From one row to the next.
+    /// Floats from one row to the next.
     pub step: usize,
 }
 
-/// Which probabilities are dropped while training.
+/// Dropout of the attention probabilities during training.
 #[derive(Clone, Copy, Debug)]
 pub struct Drop {
-    /// The share, below 1.
+    /// Dropout probability, below 1.
     pub p: f32,
-    /// Chooses them.
+    /// Selects the dropped elements.
     pub key: u64,
 }
 
 impl Attention {
-    /// Floats of the probabilities: `[head][query][token]`.
+    /// Length in floats of the probabilities, `[head][query][token]`.
     #[must_use]
     pub fn probabilities(self) -> usize {
         self.heads * self.queries * self.tokens
     }
 
-    /// Floats of scratch that [`backward`] needs; [`forward`] needs half of them when it drops.
+    /// Scratch floats that [`backward`] needs; [`forward`] with dropout needs half as many.
     #[must_use]
     pub fn scratch(self) -> usize {
         2 * self.queries * self.tokens
@@ -73,7 +72,7 @@ impl Attention {
     }
 }
 
-/// What an attention reads.
+/// Inputs of an attention.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionInputs<'a> {
     pub shape: Attention,
@@ -91,7 +90,7 @@ impl AttentionInputs<'_> {
     }
 }
 
-/// The gradients of queries, keys and values, which are written, and what they come from.
+/// Output buffers for the gradients of queries, keys and values, and the inputs of the backward pass.
 #[derive(Debug)]
 pub struct AttentionGradient<'a> {
     pub d_q: TokenRowsMut<'a>,
@@ -100,7 +99,7 @@ pub struct AttentionGradient<'a> {
     /// Floats from a token's keys to its values.
     pub values: usize,
     pub d_context: &'a [f32],
-    /// What [`forward`] kept.
+    /// As stored by [`forward`].
     pub probabilities: &'a [f32],
 }
 
@@ -112,7 +111,8 @@ fn square(data: &[f32], tokens: usize) -> Matrix<'_> {
     Matrix { data, row: tokens, column: 1 }
 }
 
-/// context `[query][heads * size]` = the attention's output. Keeps the probabilities, `[head][query][token]`.
+/// Writes the attention's output to context `[query][heads * size]` and stores the probabilities,
+/// `[head][query][token]`.
 pub fn forward(
     isa: Isa,
     inputs: &AttentionInputs<'_>,
@@ -142,7 +142,7 @@ pub fn forward(
     }
 }
 
-/// The gradients of what [`forward`] did.
+/// The gradients of [`forward`].
 pub fn backward(isa: Isa, inputs: &AttentionInputs<'_>, gradient: AttentionGradient<'_>, scratch: &mut [f32]) {
     let AttentionInputs { shape, q, k, v, drop } = *inputs;
     let Attention { heads, size, queries, tokens } = shape;
@@ -160,7 +160,7 @@ pub fn backward(isa: Isa, inputs: &AttentionInputs<'_>, gradient: AttentionGradi
             None => p,
             Some(drop) => {
                 let key = key(drop.key, h);
-                // The same factors for the gradient as for the probabilities.
+                // The gradient is scaled by the same factors as the probabilities.
                 dropout::forward(kept, d_p, drop.p, key);
                 d_p.copy_from_slice(kept);
                 dropout::forward(kept, p, drop.p, key);
@@ -179,7 +179,7 @@ pub fn backward(isa: Isa, inputs: &AttentionInputs<'_>, gradient: AttentionGradi
     }
 }
 
-/// A key of its own for each head.
+/// Derives a separate key for each head.
 fn key(key: u64, head: usize) -> u64 {
     key.wrapping_add((head as u64).wrapping_mul(0xd1b5_4a32_d192_ed03))
 }
@@ -203,7 +203,7 @@ fn fold(row: usize, start: f32, f: impl Fn(f32, usize) -> f32, join: impl Fn(f32
     (blocks..row).fold(all, f)
 }
 
-/// Each row becomes its softmax.
+/// Replaces each row by its softmax.
 fn softmax(isa: Isa, rows: &mut [f32], width: usize) {
     isa.run(Loops(
         #[inline(always)]
@@ -223,7 +223,7 @@ fn softmax(isa: Isa, rows: &mut [f32], width: usize) {
     ));
 }
 
-/// d = p * (d - sum(d * p)), a row at a time.
+/// d = p * (d - sum(d * p)), row by row.
 fn softmax_backward(isa: Isa, d: &mut [f32], p: &[f32], width: usize) {
     let width = width.max(1);
     isa.run(Loops(

@@ -6,15 +6,15 @@ use crate::lines::{first_lanes, moments};
 use crate::norm::{GradientLines, NormGradient, Normalise, NormaliseLines};
 use crate::simd::{Isa, Kernel};
 
-/// What is added to the variance.
+/// Added to the variance.
 pub const EPSILON: f32 = 1e-5;
-/// How much of a batch's statistics goes into the running ones.
+/// Weight of a batch's statistics in the update of the running ones.
 pub const MOMENTUM: f32 = 0.1;
 
 /// Normalises with the statistics of the `samples` samples in x.
 ///
-/// `stats` `[2][channel]` gets the mean and the reciprocal standard deviation. The running mean and variance move by
-/// [`MOMENTUM`] towards the batch's mean and unbiased variance.
+/// `stats` `[2][channel]` receives the mean and the reciprocal standard deviation. The running mean and variance move
+/// by [`MOMENTUM`] towards the batch's mean and unbiased variance.
 pub fn forward_training(
     isa: Isa,
     pass: Normalise<'_>,
@@ -118,7 +118,7 @@ impl Kernel for BatchEvaluate<'_> {
     }
 }
 
-/// The gradients through the batch's statistics `stats`. d_x will be zero in lanes without a sample.
+/// The gradients through the batch statistics `stats`. d_x is zero in lanes without a sample.
 pub fn backward(isa: Isa, gradient: NormGradient<'_>, stats: &[f32], samples: usize) {
     assert!(samples > 0);
     let (groups, channels) = (samples.div_ceil(isa.lanes()), gradient.gamma.len());

@@ -1,4 +1,4 @@
-//! Memory for activations, aligned to a cache line: a vector load then never touches two lines.
+//! Memory for activations, aligned to cache lines so that no vector load straddles two lines.
 
 use std::ops::{Deref, DerefMut};
 
@@ -8,7 +8,7 @@ const LINE: usize = 16;
 #[repr(C, align(64))]
 struct CacheLine([f32; LINE]);
 
-/// A slice of floats that starts at a cache line.
+/// A slice of floats aligned to a cache line.
 #[derive(Clone, Debug, Default)]
 pub struct Buffer {
     lines: Vec<CacheLine>,
@@ -16,7 +16,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// `len` zeros.
+    /// A buffer of `len` zeros.
     #[must_use]
     pub fn zeros(len: usize) -> Self {
         Self { lines: vec![CacheLine([0.0; LINE]); len.div_ceil(LINE)], len }

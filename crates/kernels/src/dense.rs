@@ -1,4 +1,5 @@
-//! Dense layers of many rows, as general matrix products: x `[sample][input]`, y `[sample][output]`, weights `[output][input]`.
+//! Dense layers on large batches of rows, as general matrix products: x `[sample][input]`, y `[sample][output]`,
+//! weights `[output][input]`.
 
 use crate::matrix::{Matrix, Product};
 

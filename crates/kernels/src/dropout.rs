@@ -1,14 +1,14 @@
-//! Dropout on rows. Which elements stay is a function of a key and the element's number, so nothing is stored.
+//! Dropout on rows. Whether an element is kept is a function of a key and the element's index, so no mask is stored.
 
-/// y = x / (1 - p) where the element stays, else 0. The same `key` drops the same elements.
+/// y = x / (1 - p) where the element is kept, else 0. The same `key` drops the same elements.
 pub fn forward(y: &mut [f32], x: &[f32], p: f32, key: u64) {
     assert_eq!(y.len(), x.len());
     assert!((0.0..1.0).contains(&p), "cannot drop a share of {p}");
     let scale = (1.0 / (1.0 - p)).to_bits();
-    // An element stays if its 32 random bits are at least p of their range.
+    // An element is kept if its 32 random bits, as a fraction of their range, are at least p.
     let limit = (f64::from(p) * 4_294_967_296.0) as u64;
     let start = finish(key ^ 0x6a09_e667_f3bc_c908);
-    // Without a branch, as half of the guesses would be wrong.
+    // Branchless: a random branch would be mispredicted often.
     let factor = |own: u64| f32::from_bits(scale & u32::from(own >= limit).wrapping_neg());
     let ((pairs, rest), (x_pairs, x_rest)) = (y.as_chunks_mut::<2>(), x.as_chunks::<2>());
     let mut counter = start;
@@ -22,12 +22,12 @@ pub fn forward(y: &mut [f32], x: &[f32], p: f32, key: u64) {
     }
 }
 
-/// d_x = d_y / (1 - p) where the element stayed, else 0.
+/// d_x = d_y / (1 - p) where the element was kept, else 0.
 pub fn backward(d_x: &mut [f32], d_y: &[f32], p: f32, key: u64) {
     forward(d_x, d_y, p, key);
 }
 
-/// Step of the counter, as in SplitMix64.
+/// Counter increment of SplitMix64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// SplitMix64's mixing function.

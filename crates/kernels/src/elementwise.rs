@@ -1,4 +1,4 @@
-//! Operations on one element at a time: ReLU, sums of activations, and what optimisers need.
+//! Elementwise operations: ReLU, sums of activations, and optimiser steps.
 
 use std::marker::PhantomData;
 

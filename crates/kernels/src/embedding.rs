@@ -1,6 +1,6 @@
-//! Rows of a table picked by number, and the gradient back into the table.
+//! Lookup of table rows by index, and the gradient of the table.
 
-/// y `[token][width]` = the rows of `table` with these numbers.
+/// y `[token][width]` = the rows `ids` of `table`.
 pub fn gather(y: &mut [f32], table: &[f32], ids: &[u32], width: usize) {
     assert_eq!(y.len(), ids.len() * width);
     for (y, &id) in y.chunks_exact_mut(width.max(1)).zip(ids) {
@@ -8,7 +8,7 @@ pub fn gather(y: &mut [f32], table: &[f32], ids: &[u32], width: usize) {
     }
 }
 
-/// y `[token][width]` += the rows of `table` with these numbers.
+/// y `[token][width]` += the rows `ids` of `table`.
 pub fn add(y: &mut [f32], table: &[f32], ids: impl Iterator<Item = u32>, width: usize) {
     for (y, id) in y.chunks_exact_mut(width.max(1)).zip(ids) {
         for (y, x) in y.iter_mut().zip(row(table, id, width)) {
@@ -17,7 +17,7 @@ pub fn add(y: &mut [f32], table: &[f32], ids: impl Iterator<Item = u32>, width: 
     }
 }
 
-/// Adds the rows of d_y `[token][width]` to those of `d_table` with these numbers, in the order of the tokens.
+/// Adds the rows of d_y `[token][width]` to the rows `ids` of `d_table`, in token order.
 pub fn scatter(d_table: &mut [f32], d_y: &[f32], ids: impl Iterator<Item = u32>, width: usize) {
     for (d_y, id) in d_y.chunks_exact(width.max(1)).zip(ids) {
         let at = id as usize * width;

@@ -1,19 +1,19 @@
-//! The functions of one number that text models need: exp, erf, tanh and the logistic function.
+//! Scalar functions that text models need: exp, erf, tanh and the logistic function.
 //!
-//! Plain arithmetic without branches, so that a loop over them becomes vector code, and nothing fused, so that every
-//! instruction set gives the same bits. An element's result does not depend on where in a slice it stands.
+//! Branchless arithmetic, so that loops vectorise, and nothing fused, so that every instruction set gives the same
+//! bits. An element's result does not depend on its position in a slice.
 
-/// Adding and subtracting it rounds to a whole number, which its last bits then hold.
+/// Adding and subtracting this rounds to an integer; after the addition, the low bits of the sum hold that integer.
 const ROUND: f32 = 12_582_912.0;
 
-/// e^x, to two units in the last place. Below -87 it is e^-87, above 88 it is e^88; NaN stays NaN.
+/// e^x, accurate to two units in the last place. Clamped to e^-87 below -87 and to e^88 above 88; NaN stays NaN.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     let x = if x < -87.0 { -87.0 } else { x };
     let x = if x > 88.0 { 88.0 } else { x };
     let shifted = x * std::f32::consts::LOG2_E + ROUND;
     let whole = shifted - ROUND;
-    // ln 2 in two parts, the first one short enough for exact products.
+    // ln 2 split in two; the first part is short enough for exact products.
     let rest = (x - whole * 0.693_359_4) + whole * 2.121_944_4e-4;
     let mut sum = 1.987_569_2e-4;
     for term in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 0.166_666_66, 0.5] {
@@ -23,7 +23,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     (sum * rest * rest + rest + 1.0) * power
 }
 
-/// The error function, to 4e-7: a quotient of polynomials, for |x| up to 4, where it is 1.
+/// The error function, accurate to 4e-7: a quotient of polynomials for |x| up to 4, and 1 beyond.
 #[inline(always)]
 pub(crate) fn erf(x: f32) -> f32 {
     let x = if x < -4.0 { -4.0 } else { x };

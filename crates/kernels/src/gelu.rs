@@ -26,8 +26,8 @@ pub fn forward(isa: Isa, y: &mut [f32], x: &[f32]) {
     ));
 }
 
-/// The gradient with respect to gelu(x) in `d` becomes that with respect to x, and x becomes gelu(x), which the layer
-/// after it needs for its own gradient: so the forward pass keeps x alone.
+/// Turns the gradient with respect to gelu(x), in `d`, into that with respect to x, and x into gelu(x), which the next
+/// layer needs for its own gradient. The forward pass therefore stores only x.
 pub fn backward(isa: Isa, x: &mut [f32], d: &mut [f32]) {
     assert_eq!(x.len(), d.len());
     isa.run(Loops(

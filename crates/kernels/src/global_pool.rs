@@ -1,4 +1,4 @@
-//! The average over all pixels of a channel.
+//! Global average pooling.
 
 use pulp::Simd;
 

@@ -1,4 +1,4 @@
-//! Group normalisation over `[group][channel][row][column][lane]`, statistics per sample.
+//! Group normalisation over `[group][channel][row][column][lane]`, with statistics per sample.
 
 use pulp::Simd;
 
@@ -6,20 +6,18 @@ use crate::lines::moments;
 use crate::norm::{GradientLines, NormGradient, Normalise, NormaliseLines};
 use crate::simd::{Isa, Kernel, fma, load, store};
 
-/// What is added to the variance.
+/// Added to the variance.
 pub const EPSILON: f32 = 1e-5;
 
-/// How the channels are grouped.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupNorm {
-    /// Channels of the activation.
     pub channels: usize,
-    /// Groups of neighbouring channels that share a mean and a variance. Divides `channels`.
+    /// Number of groups of neighbouring channels that share a mean and a variance. Divides `channels`.
     pub groups_of_channels: usize,
 }
 
 impl GroupNorm {
-    /// Channels that share statistics.
+    /// Channels per group.
     fn width(self) -> usize {
         assert!(
             self.groups_of_channels > 0 && self.channels.is_multiple_of(self.groups_of_channels),
@@ -28,15 +26,15 @@ impl GroupNorm {
         self.channels / self.groups_of_channels
     }
 
-    /// Floats of the statistics of that many sample groups: `[group][group of channels][2][lane]`.
+    /// Length in floats of the statistics for this many sample groups: `[group][group of channels][2][lane]`.
     #[must_use]
     pub fn stats(self, groups: usize, lanes: usize) -> usize {
         groups * self.groups_of_channels * 2 * lanes
     }
 }
 
-/// Normalises each sample by itself. `stats` `[group][group of channels][2][lane]` gets the mean and the reciprocal
-/// standard deviation.
+/// Normalises each sample separately. `stats` `[group][group of channels][2][lane]` receives the mean and the
+/// reciprocal standard deviation.
 pub fn forward(isa: Isa, pass: Normalise<'_>, stats: &mut [f32], norm: GroupNorm, groups: usize) {
     let pass = pass.lines(isa, groups * norm.channels, norm.channels);
     isa.run(GroupForward { pass, stats: &mut stats[..norm.stats(groups, isa.lanes())], width: norm.width() });

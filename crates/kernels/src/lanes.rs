@@ -1,4 +1,4 @@
-//! Between rows of plain samples and `[group][channel][row][column][lane]`.
+//! Conversion between rows of samples and `[group][channel][row][column][lane]`.
 
 use pulp::Simd;
 
@@ -6,18 +6,18 @@ use crate::lines::{Lines, Steps, check};
 use crate::plane::{Plane, Planes, PlanesMut};
 use crate::simd::{Isa, Kernel};
 
-/// Images as bytes, of which some are picked: a value is `pixel * scale[channel] + shift[channel]`.
+/// A selection of byte images. A value is `pixel * scale[channel] + shift[channel]`.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteImages<'a> {
     /// `[image][channel][row][column]`
     pub pixels: &'a [u8],
     pub indices: &'a [u32],
-    /// As many as there are channels.
+    /// One per channel.
     pub scale: &'a [f32],
     pub shift: &'a [f32],
 }
 
-/// x = the values of the picked images. Lanes past the last sample become zero, and the border stays as it is.
+/// x = the values of the picked images. Lanes past the last sample become zero; the border is left unchanged.
 pub fn gather_u8(isa: Isa, x: PlanesMut<'_>, images: ByteImages<'_>) {
     let channels = images.scale.len();
     assert_eq!(images.shift.len(), channels);
@@ -73,7 +73,7 @@ impl GatherBytes<'_> {
     }
 }
 
-/// One row of all lanes: a word holds four pixels of a lane.
+/// One row of all lanes. A word holds four pixels of a lane.
 ///
 /// # Safety
 /// Each line must hold `width` bytes, and `to` must hold `width` pixels.
@@ -131,7 +131,7 @@ pub fn gather_u8_rows(rows: &mut [f32], images: ByteImages<'_>, pixels_per_chann
 
 /// x `[group][channel][row][column][lane]` = rows `[sample][channel][row][column]`.
 ///
-/// Lanes past the last sample become zero, and the border stays as it is.
+/// Lanes past the last sample become zero; the border is left unchanged.
 pub fn from_rows(isa: Isa, PlanesMut { data: x, plane }: PlanesMut<'_>, channels: usize, rows: &[f32], samples: usize) {
     check(x, plane, samples.div_ceil(isa.lanes()) * channels, isa.lanes());
     let rows = &rows[..samples * channels * plane.pixels()];
@@ -169,10 +169,10 @@ impl Kernel for FromRows<'_> {
     }
 }
 
-/// to[column][row] = from[row][column], with the steps from one first index to the next.
+/// to[column][row] = from[row][column]. Each pointer comes with the stride of its first index.
 ///
 /// # Safety
-/// Both matrices must exist, and must not overlap.
+/// Both matrices must be valid and must not overlap.
 #[inline(always)]
 unsafe fn transpose(
     (to, to_step): (*mut f32, usize),
@@ -181,7 +181,7 @@ unsafe fn transpose(
 ) {
     const SIDE: usize = 4;
     let (whole_rows, whole_columns) = (rows / SIDE * SIDE, columns / SIDE * SIDE);
-    // SAFETY: by the contract; every index is below `rows` or `columns`.
+    // SAFETY: the caller's contract; every index is below `rows` or `columns`.
     unsafe {
         for column in (0..whole_columns).step_by(SIDE) {
             for row in (0..whole_rows).step_by(SIDE) {

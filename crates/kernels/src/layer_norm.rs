@@ -1,4 +1,4 @@
-//! Layer normalisation on rows `[row][column]`: every row has its own mean and variance.
+//! Layer normalisation on rows `[row][column]`: each row has its own mean and variance.
 
 use crate::simd::{Isa, Loops};
 
@@ -25,7 +25,7 @@ fn sum(width: usize, f: impl Fn(usize) -> f32) -> f32 {
     (blocks..width).fold(sums[0], |sum, i| sum + f(i))
 }
 
-/// Scale, shift and what is added to the variance.
+/// Scale, shift, and the epsilon added to the variance.
 #[derive(Clone, Copy, Debug)]
 pub struct LayerNorm<'a> {
     pub gamma: &'a [f32],
@@ -33,7 +33,7 @@ pub struct LayerNorm<'a> {
     pub eps: f32,
 }
 
-/// y = gamma * (x - mean) * rstd + beta, a row at a time. The rows are as wide as gamma; `stats` `[row][2]` gets the
+/// y = gamma * (x - mean) * rstd + beta, row by row. The rows are as wide as gamma; `stats` `[row][2]` receives the
 /// mean and the reciprocal standard deviation.
 pub fn forward(isa: Isa, LayerNorm { gamma, beta, eps }: LayerNorm<'_>, y: &mut [f32], stats: &mut [f32], x: &[f32]) {
     let width = gamma.len();
@@ -62,8 +62,8 @@ fn check(y: &[f32], x: &[f32], stats: &[f32], width: usize) {
     assert!(stats.len() >= 2 * (x.len() / width), "{} statistics for {} values", stats.len(), x.len());
 }
 
-/// The gradient with respect to y in `d` becomes that with respect to x. Adds to the gradients of gamma and beta, where
-/// they are wanted.
+/// Turns the gradient with respect to y, in `d`, into that with respect to x. Adds to the gradients of gamma and beta
+/// if they are wanted.
 pub fn backward(
     isa: Isa,
     d: &mut [f32],

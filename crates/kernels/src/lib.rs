@@ -1,6 +1,6 @@
-//! f32 kernels in forward and backward pairs, on activations that keep a vector's worth of samples side by side.
+//! f32 kernels in forward and backward pairs, on activations that interleave one vector's worth of samples.
 //!
-//! The only crate with unsafe code. Every fast kernel has a plain one in `tests/it/reference` as its oracle.
+//! The only crate with unsafe code. Every fast kernel is tested against a plain one in `tests/it/reference`.
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn)]
 

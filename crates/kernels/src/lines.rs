@@ -1,21 +1,21 @@
-//! Walking the pixels of planes whose borders differ.
+//! Iteration over the pixels of planes with different borders.
 
 use pulp::Simd;
 
 use crate::plane::{Plane, Planes, PlanesMut};
 use crate::simd::{Isa, Kernel, fma, load, store};
 
-/// Stretches of pixels that lie side by side in every plane of a kernel.
+/// Runs of pixels that are contiguous in every plane of a kernel.
 #[derive(Clone, Copy)]
 pub(crate) struct Lines {
-    /// Stretches in a plane.
+    /// Runs per plane.
     pub(crate) count: usize,
-    /// Pixels in a stretch.
+    /// Pixels per run.
     pub(crate) pixels: usize,
 }
 
 impl Lines {
-    /// The whole plane where no plane has a border, else one row. All planes must have the same size.
+    /// A run is the whole plane if no plane has a border, else one row. All planes must have the same size.
     pub(crate) fn of(planes: &[Plane]) -> Self {
         let first = planes[0];
         assert!(
@@ -30,7 +30,7 @@ impl Lines {
     }
 }
 
-/// Where the stretches of a buffer's planes stand, in floats.
+/// Offsets of the runs in a buffer, in floats.
 #[derive(Clone, Copy)]
 pub(crate) struct Steps {
     base: usize,
@@ -43,19 +43,19 @@ impl Steps {
         Self { base: plane.origin() * lanes, plane: plane.area() * lanes, line: plane.row() * lanes }
     }
 
-    /// Where line `line` of plane `plane` of the buffer starts.
+    /// The offset of line `line` of plane `plane`.
     #[inline(always)]
     pub(crate) fn at(self, plane: usize, line: usize) -> usize {
         self.base + plane * self.plane + line * self.line
     }
 }
 
-/// Panics unless `x` holds that many planes.
+/// Panics if `x` is too short for `planes` planes.
 pub(crate) fn check(x: &[f32], plane: Plane, planes: usize, lanes: usize) {
     assert!(x.len() >= planes * plane.area() * lanes, "buffer of {} floats too small for {planes} {plane:?}", x.len());
 }
 
-/// Writes zeros into the border of `count` planes, with vector stores: the runs are too short for `fill`.
+/// Zeroes the border of `count` planes with vector stores: the runs are too short for `fill`.
 pub fn clear_border(isa: Isa, to: &mut PlanesMut<'_>, count: usize) {
     check(to.data, to.plane, count, isa.lanes());
     if to.plane.halo > 0 {
@@ -76,7 +76,7 @@ impl Kernel for ClearBorder<'_> {
         let zero = simd.splat_f32s(0.0);
         let (lanes, area) = (S::F32_LANES, plane.area());
         for index in 0..count {
-            // A run ends where a row of pixels starts: rows above, then both edges, then rows below.
+            // A run ends where a row's interior starts: the rows above, then both edges together, then the rows below.
             let mut start = 0;
             for row in 0..=plane.height {
                 let end = if row < plane.height { plane.origin() + row * plane.row() } else { area };
@@ -90,14 +90,14 @@ impl Kernel for ClearBorder<'_> {
     }
 }
 
-/// A buffer's pointer with the steps of its planes. Who makes one vouches for the buffer's length.
+/// A pointer to a buffer with the offsets of its planes. The constructor checks the buffer's length.
 #[derive(Clone, Copy)]
 pub(crate) struct SourceLines {
     pub(crate) x: *const f32,
     pub(crate) steps: Steps,
 }
 
-/// The same for a buffer that is written.
+/// Mutable [`SourceLines`].
 #[derive(Clone, Copy)]
 pub(crate) struct TargetLines {
     pub(crate) x: *mut f32,
@@ -114,7 +114,7 @@ impl SourceLines {
     /// The plane and the line must exist.
     #[inline(always)]
     pub(crate) unsafe fn line(self, plane: usize, line: usize) -> *const f32 {
-        // SAFETY: by the contract.
+        // SAFETY: the caller's contract.
         unsafe { self.x.add(self.steps.at(plane, line)) }
     }
 }
@@ -129,12 +129,12 @@ impl TargetLines {
     /// The plane and the line must exist.
     #[inline(always)]
     pub(crate) unsafe fn line(self, plane: usize, line: usize) -> *mut f32 {
-        // SAFETY: by the contract.
+        // SAFETY: the caller's contract.
         unsafe { self.x.add(self.steps.at(plane, line)) }
     }
 }
 
-/// max(x, 0), where NaN stays NaN.
+/// max(x, 0); NaN stays NaN.
 #[inline(always)]
 pub(crate) fn relu<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let zero = simd.splat_f32s(0.0);
@@ -148,7 +148,7 @@ pub(crate) fn masked<S: Simd>(simd: S, d: S::f32s, y: S::f32s) -> S::f32s {
     simd.select_f32s(simd.greater_than_f32s(y, zero), d, zero)
 }
 
-/// The first `valid` lanes of `x`, zero in the others.
+/// The first `valid` lanes of `x`, and zero in the others.
 #[inline(always)]
 pub(crate) fn first_lanes<S: Simd>(simd: S, x: S::f32s, valid: usize) -> S::f32s {
     const WIDEST: usize = 64;
@@ -170,7 +170,7 @@ pub(crate) fn first_lanes<S: Simd>(simd: S, x: S::f32s, valid: usize) -> S::f32s
 /// Per lane, the sum and the sum of squares of x - shift over one plane.
 ///
 /// # Safety
-/// `x` must hold plane `plane` with these lines.
+/// `x` must have plane `plane` with these lines.
 #[inline(always)]
 pub(crate) unsafe fn moments<S: Simd>(
     simd: S,
@@ -184,7 +184,7 @@ pub(crate) unsafe fn moments<S: Simd>(
     let zero = simd.splat_f32s(0.0);
     let (mut sum, mut squares) = ([zero; UNROLL], [zero; UNROLL]);
     for line in 0..lines.count {
-        // SAFETY: by the contract; `pixel` stays inside the line.
+        // SAFETY: the caller's contract; `pixel` stays inside the line.
         unsafe {
             let x = x.line(plane, line);
             let mut pixel = 0;

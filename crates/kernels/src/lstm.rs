@@ -1,10 +1,10 @@
-//! The cell of a long short-term memory, PyTorch's: gates `[row][4 * hidden]` in the order i, f, g, o.
+//! The cell of an LSTM, as in PyTorch: gates `[row][4 * hidden]` in the order i, f, g, o.
 
 use crate::function::{logistic, tanh};
 use crate::simd::{Isa, Loops};
 
-/// One step: the sums in `gates` become the gates; `cell` and `hidden` `[row][width]` get the new state, given the
-/// cell before.
+/// One step: replaces the pre-activations in `gates` by the gates and writes the new state to `cell` and `hidden`
+/// `[row][width]`, given the previous cell.
 #[derive(Debug)]
 pub struct LstmStep<'a> {
     pub gates: &'a mut [f32],
@@ -46,8 +46,8 @@ fn split(gates: &mut [f32], n: usize) -> [&mut [f32]; 4] {
     [input, forget, new, output]
 }
 
-/// One step back: the gates become the gradients of their sums; `d_cell`, the gradient of the new cell from later steps,
-/// becomes that of the cell before.
+/// One backward step: replaces the gates by the gradients of their pre-activations, and `d_cell`, the gradient of the
+/// new cell from later steps, by that of the previous cell.
 #[derive(Debug)]
 pub struct LstmGradient<'a> {
     pub gates: &'a mut [f32],

@@ -1,6 +1,6 @@
 //! General matrix products.
 
-/// A matrix in memory: its first element, and the steps to the next row and column.
+/// A matrix in memory: its elements, and the strides between rows and between columns.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a> {
     pub(crate) data: &'a [f32],
@@ -18,7 +18,7 @@ impl Matrix<'_> {
     }
 }
 
-/// c `[rows][columns]`, a row every `step` floats, = scale * a `[rows][depth]` * b `[depth][columns]`, or c += it.
+/// c `[rows][columns]`, with a row every `step` floats, = scale * a `[rows][depth]` * b `[depth][columns]`, or c += it.
 pub(crate) struct Product<'a> {
     pub(crate) c: &'a mut [f32],
     pub(crate) step: usize,
@@ -36,14 +36,14 @@ impl Product<'_> {
         }
         assert!(step >= columns && (rows - 1) * step + columns <= c.len());
         assert!(a.holds(rows, depth) && b.holds(depth, columns));
-        // The kernel of the crate runs along the columns of its result.
+        // The gemm kernel runs along the columns of its result.
         let (m, n, (across, down), left, right) = if step > 1 {
             (columns, rows, (step, 1), b.transposed(), a.transposed())
         } else {
             (rows, columns, (1, step), a, b)
         };
         let product = gemm_f32::gemm::f32::get_gemm_fn();
-        // SAFETY: all three matrices are inside their slices, by the lines above.
+        // SAFETY: all three matrices lie inside their slices, as checked above.
         unsafe {
             product(
                 m,

@@ -1,4 +1,4 @@
-//! How fast one core is: at its peak, and in the convolutions of the models.
+//! Speed of one core: its peak, and in the convolutions of the models.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,21 +9,21 @@ use crate::pool::Window;
 use crate::simd::{Isa, Kernel, fma};
 use crate::{Buffer, Conv, Plane};
 
-/// Multiply-adds of one chain in a run, which takes a few milliseconds on a slow core.
+/// Multiply-adds per chain and run; a run takes a few milliseconds on a slow core.
 const STEPS: usize = 500_000;
 
-/// Samples of a run, a multiple of every vector's length.
+/// Samples per run, a multiple of every vector length.
 pub const SAMPLES: usize = 16;
 
-/// What one core can do.
+/// The peak speed of one core.
 #[derive(Clone, Copy, Debug)]
 pub struct CorePeak {
     pub gflops: f64,
-    /// Numbers in a vector.
+    /// Floats per vector.
     pub lanes: usize,
 }
 
-/// The best of many short runs of independent multiply-adds, for about `seconds`; `None` if this machine lacks the
+/// The best of many short runs of independent multiply-adds, for about `seconds`. `None` if this machine lacks the
 /// instruction set.
 #[must_use]
 pub fn peak(instruction_set: &str, seconds: f64) -> Option<CorePeak> {
@@ -36,7 +36,7 @@ pub fn peak(instruction_set: &str, seconds: f64) -> Option<CorePeak> {
     Some(CorePeak { gflops: best(seconds, run), lanes: isa.lanes() })
 }
 
-/// GFLOP/s of the fastest of repeated runs, each of which says how many operations it took.
+/// GFLOP/s of the fastest of repeated runs, each of which returns its number of operations.
 fn best(seconds: f64, mut run: impl FnMut() -> f64) -> f64 {
     let (start, mut best) = (Instant::now(), 0.0f64);
     loop {
@@ -52,7 +52,7 @@ fn best(seconds: f64, mut run: impl FnMut() -> f64) -> f64 {
 struct Chains<'a> {
     a: f32,
     b: f32,
-    /// Operations, and a sum that keeps the compiler from dropping one.
+    /// Operations, and a sum that keeps the compiler from optimising the chains away.
     done: &'a mut (usize, f32),
 }
 
@@ -64,7 +64,6 @@ impl Kernel for Chains<'_> {
 }
 
 impl Chains<'_> {
-    /// Runs N chains.
     #[inline(always)]
     fn chains<S: Simd, const N: usize>(self, simd: S) {
         let (a, b) = (simd.splat_f32s(self.a), simd.splat_f32s(self.b));
@@ -97,7 +96,7 @@ const fn shape(
     ConvShape { model, channels, side, window: Window { kernel, stride, pad } }
 }
 
-/// The convolutions of the models, for images of 3x32x32.
+/// The convolutions of the models, for 3x32x32 images.
 pub const CONVOLUTIONS: [ConvShape; 13] = [
     shape("simple-cnn", (3, 6), 32, (5, 1, 0)),
     shape("simple-cnn", (6, 16), 14, (5, 1, 0)),
@@ -114,7 +113,7 @@ pub const CONVOLUTIONS: [ConvShape; 13] = [
     shape("(large)", (512, 512), 4, (3, 1, 1)),
 ];
 
-/// The speed of a convolution, in GFLOP/s. The operations of the plain sum are counted.
+/// The speed of a convolution in GFLOP/s, counting the operations of the direct sum.
 #[derive(Clone, Copy, Debug)]
 pub struct ConvSpeed {
     pub forward: f64,
@@ -123,7 +122,7 @@ pub struct ConvSpeed {
 }
 
 impl ConvShape {
-    /// The best of repeated runs of each pass, for about `seconds` each; `None` if this machine lacks the instruction
+    /// The best of repeated runs of each pass, for about `seconds` each. `None` if this machine lacks the instruction
     /// set.
     #[must_use]
     pub fn speed(&self, instruction_set: &str, seconds: f64) -> Option<ConvSpeed> {

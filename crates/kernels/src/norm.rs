@@ -1,4 +1,4 @@
-//! What normalisations read and write, and the loops they share.
+//! Inputs and outputs of normalisations, and the loops they share.
 
 use pulp::Simd;
 
@@ -6,7 +6,7 @@ use crate::lines::{Lines, SourceLines, TargetLines, clear_border, four, masked, 
 use crate::plane::{Planes, PlanesMut};
 use crate::simd::{Isa, fma, load, store};
 
-/// y = relu?(gamma * the normalised x + beta).
+/// y = relu?(gamma * normalised x + beta).
 #[derive(Debug)]
 pub struct Normalise<'a> {
     pub y: PlanesMut<'a>,
@@ -19,7 +19,7 @@ pub struct Normalise<'a> {
     pub relu: bool,
 }
 
-/// The same for some planes of a few channels, with buffers that were checked.
+/// [`Normalise`] with checked buffers.
 pub(crate) struct NormaliseLines<'a> {
     y: TargetLines,
     pub(crate) x: SourceLines,
@@ -47,10 +47,10 @@ impl NormaliseLines<'_> {
     /// y = relu?((x - mean) * scale + beta) over one plane.
     ///
     /// # Safety
-    /// The plane must exist.
+    /// The plane must be in range.
     #[inline(always)]
     pub(crate) unsafe fn apply<S: Simd>(&self, simd: S, plane: usize, mean: S::f32s, scale: S::f32s) {
-        // SAFETY: handed on.
+        // SAFETY: the caller's contract.
         unsafe {
             if self.relu {
                 self.apply_with::<S, true>(simd, plane, mean, scale);
@@ -65,7 +65,7 @@ impl NormaliseLines<'_> {
         let (lanes, lines) = (S::F32_LANES, self.lines);
         let shift = simd.splat_f32s(self.beta[plane % self.beta.len()]);
         for line in 0..lines.count {
-            // SAFETY: by the contract; `pixel` stays inside the line.
+            // SAFETY: the caller's contract; `pixel` stays inside the line.
             unsafe {
                 let (y, x) = (self.y.line(plane, line), self.x.line(plane, line));
                 for pixel in 0..lines.pixels {
@@ -78,7 +78,7 @@ impl NormaliseLines<'_> {
     }
 }
 
-/// Its gradients. The border of d_x is cleared; d_gamma and d_beta accumulate.
+/// The gradients of [`Normalise`]. Clears the border of d_x and accumulates d_gamma and d_beta.
 #[derive(Debug)]
 pub struct NormGradient<'a> {
     pub d_x: PlanesMut<'a>,
@@ -88,14 +88,14 @@ pub struct NormGradient<'a> {
     pub d_beta: &'a mut [f32],
     /// The gradient of the output: zero in lanes without a sample.
     pub d_y: Planes<'a>,
-    /// The output, if a ReLU followed: the gradient counts only where it is positive.
+    /// The output, if a ReLU followed: the gradient passes only where it is positive.
     pub relu_output: Option<Planes<'a>>,
     pub x: Planes<'a>,
     /// `[channel]`.
     pub gamma: &'a [f32],
 }
 
-/// The same for some planes of a few channels, with buffers that were checked.
+/// [`NormGradient`] with checked buffers.
 pub(crate) struct GradientLines<'a> {
     d_x: TargetLines,
     d_y: SourceLines,
@@ -127,10 +127,11 @@ impl<'a> NormGradient<'a> {
 }
 
 impl GradientLines<'_> {
-    /// Per lane, the sums of d and of d * (x - mean) over one plane, where d is `d_y`, or zero where `y` is not positive.
+    /// Per lane, the sums of d and of d * (x - mean) over one plane, where d is `d_y`, or zero where `y` is not
+    /// positive.
     ///
     /// # Safety
-    /// The plane must exist.
+    /// The plane must be in range.
     #[inline(always)]
     pub(crate) unsafe fn sums<S: Simd>(&self, simd: S, plane: usize, mean: S::f32s) -> (S::f32s, S::f32s) {
         const UNROLL: usize = 4;
@@ -138,7 +139,7 @@ impl GradientLines<'_> {
         let zero = simd.splat_f32s(0.0);
         let (mut sum, mut products) = ([zero; UNROLL], [zero; UNROLL]);
         for line in 0..lines.count {
-            // SAFETY: by the contract; `pixel` stays inside the line.
+            // SAFETY: the caller's contract; `pixel` stays inside the line.
             unsafe {
                 let (d_y, x) = (self.d_y.line(plane, line), self.x.line(plane, line));
                 let y = self.y.map(|y| y.line(plane, line));
@@ -166,7 +167,7 @@ impl GradientLines<'_> {
     /// d_x = d * scale + (x - mean) * slope + shift over one plane, with d as in [`GradientLines::sums`].
     ///
     /// # Safety
-    /// The plane must exist.
+    /// The plane must be in range.
     #[inline(always)]
     pub(crate) unsafe fn write<S: Simd>(
         &self,
@@ -176,7 +177,7 @@ impl GradientLines<'_> {
     ) {
         let (lanes, lines) = (S::F32_LANES, self.lines);
         for line in 0..lines.count {
-            // SAFETY: by the contract; `pixel` stays inside the line.
+            // SAFETY: the caller's contract; `pixel` stays inside the line.
             unsafe {
                 let (d_x, d_y) = (self.d_x.line(plane, line), self.d_y.line(plane, line));
                 let (y, x) = (self.y.map(|y| y.line(plane, line)), self.x.line(plane, line));

@@ -1,7 +1,7 @@
 //! Passes over whole parameter vectors: optimiser steps and norms.
 //!
-//! They are plain loops that the compiler turns into vector code, with nothing fused and sums in a fixed order, so
-//! every instruction set gives the same bits.
+//! Plain loops that the compiler vectorises, with nothing fused and sums in a fixed order, so every instruction set
+//! gives the same bits.
 
 use crate::simd::{Isa, Loops};
 
@@ -42,12 +42,11 @@ pub fn squared_norm(isa: Isa, x: &[f32]) -> f64 {
     norm
 }
 
-/// SGD with momentum as PyTorch does it: g += weight_decay * w; v = g in the first step, else momentum * v + g;
-/// w -= lr * v.
+/// SGD with momentum as in PyTorch: g += weight_decay * w; v = g in the first step, else momentum * v + g; w -= lr * v.
 #[derive(Debug)]
 pub struct SgdStep<'a> {
     pub w: &'a mut [f32],
-    /// Neither read nor written without momentum, and may then be empty.
+    /// Unused without momentum; may then be empty.
     pub v: &'a mut [f32],
     pub g: &'a [f32],
     pub lr: f32,
@@ -80,7 +79,7 @@ pub fn sgd_step(isa: Isa, SgdStep { w, v, g, lr, momentum, weight_decay, first }
     ));
 }
 
-/// Adam as PyTorch does it, with the weight decay added to the gradient.
+/// Adam as in PyTorch, with weight decay added to the gradient.
 #[derive(Debug)]
 pub struct AdamStep<'a> {
     pub w: &'a mut [f32],
@@ -91,7 +90,7 @@ pub struct AdamStep<'a> {
     pub betas: (f32, f32),
     pub eps: f32,
     pub weight_decay: f32,
-    /// The steps so far, this one included.
+    /// Number of steps so far, including this one.
     pub t: i32,
 }
 

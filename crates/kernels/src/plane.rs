@@ -1,8 +1,8 @@
 //! The memory layout of activations.
 //!
-//! A spatial activation is `[group][channel][row][column][lane]`: as many samples as a vector has lanes stand side by
-//! side, so that every operation on pixels is one vector operation, whatever the channel count or the image size.
-//! Rows and columns carry a border of zeros (`halo`) as wide as the convolution that reads the activation needs.
+//! A spatial activation is `[group][channel][row][column][lane]`: a group interleaves one sample per vector lane, so
+//! that every operation on pixels is one vector operation, whatever the channel count or the image size. Rows and
+//! columns carry a border of zeros (`halo`) as wide as the convolution reading the activation needs.
 
 /// Rows and columns of one channel, with the border of zeros around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Plane {
         Self { halo, ..self }
     }
 
-    /// Pixels without the border.
+    /// Pixels, excluding the border.
     #[must_use]
     pub fn pixels(self) -> usize {
         self.height * self.width
@@ -38,13 +38,13 @@ impl Plane {
         self.width + 2 * self.halo
     }
 
-    /// Pixels with the border: the distance from one channel to the next.
+    /// Pixels including the border: the distance from one channel to the next.
     #[must_use]
     pub fn area(self) -> usize {
         self.row() * (self.height + 2 * self.halo)
     }
 
-    /// Where the first pixel stands.
+    /// The offset of the first pixel inside the border.
     #[must_use]
     pub fn origin(self) -> usize {
         self.halo * self.row() + self.halo
@@ -58,7 +58,7 @@ pub struct Planes<'a> {
     pub plane: Plane,
 }
 
-/// The same, to be written.
+/// Mutable [`Planes`].
 #[derive(Debug)]
 pub struct PlanesMut<'a> {
     pub data: &'a mut [f32],

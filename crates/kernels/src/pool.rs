@@ -12,8 +12,8 @@ pub use crate::window::Window;
 
 /// y = the maximum over each window of x, or of relu(x), for `count` planes.
 ///
-/// `choice` (no border) gets the number of the tap that won, row by row, or -1 where relu cut the maximum off. Padding
-/// never wins. The first of equals wins. NaN wins over everything.
+/// `choice` (no border) receives the index of the winning tap, row by row, or -1 where ReLU clipped the maximum.
+/// Padding never wins. Ties go to the first. NaN wins over everything.
 #[derive(Debug)]
 pub struct MaxPool<'a> {
     pub y: PlanesMut<'a>,
@@ -46,7 +46,8 @@ impl Kernel for MaxPool<'_> {
 }
 
 impl MaxPool<'_> {
-    /// All windows. `K` is the kernel if it is not 0, and so is `TILE` if windows tile the image.
+    /// All windows. `K` is the kernel size, and `TILE` too if the windows tile the image; 0 if not known at compile
+    /// time.
     #[inline(always)]
     fn sweep<S: Simd, const K: usize, const TILE: usize>(self, simd: S) {
         let (lanes, window) = (S::F32_LANES, self.window);
@@ -58,7 +59,7 @@ impl MaxPool<'_> {
                 let rows = window.taps_in::<TILE>(row, from.plane.height);
                 for column in 0..to.plane.width {
                     let columns = window.taps_in::<TILE>(column, from.plane.width);
-                    // SAFETY: the planes were checked; taps lie inside the image; choices are taken one by one.
+                    // SAFETY: the planes were checked; taps lie inside the image; each choice has its own element.
                     unsafe {
                         let corner = from.base + plane * from.area + rows.pixel * from.row + columns.pixel * lanes;
                         let x = self.x.data.as_ptr().add(corner);
@@ -94,7 +95,7 @@ struct Taken {
     row_step: usize,
 }
 
-/// The maximum over some taps, and its tap. `x` is the first of them.
+/// The maximum over some taps, and the winning tap. `x` points to the first tap.
 #[inline(always)]
 unsafe fn winner<S: Simd>(
     simd: S,
@@ -107,10 +108,10 @@ unsafe fn winner<S: Simd>(
         let mut tap = simd.splat_f32s((rows.first * kernel + columns.first) as f32);
         for row in rows.first..rows.end {
             let line = x.add((row - rows.first) * row_step);
-            // The first tap has won already.
+            // The initial best is the first tap.
             for column in columns.first + usize::from(row == rows.first)..columns.end {
                 let v = load::<S>(line.add((column - columns.first) * S::F32_LANES));
-                // Later NaNs win too, as in PyTorch; nothing wins over a NaN but another one.
+                // Later NaNs win too, as in PyTorch; only another NaN wins over a NaN.
                 let wins = simd.or_m32s(simd.greater_than_f32s(v, best), simd.not_m32s(simd.equal_f32s(v, v)));
                 best = simd.select_f32s(wins, v, best);
                 tap = simd.select_f32s(wins, simd.splat_f32s((row * kernel + column) as f32), tap);
@@ -120,8 +121,9 @@ unsafe fn winner<S: Simd>(
     }
 }
 
-/// d_x = the gradient of the input of [`max_forward`], given its choices, or of [`average_forward`] without any: spread over
-/// windows, to the chosen tap or evenly. Writes every pixel, zero where nothing flows, and clears the border.
+/// d_x = the gradient of the input of [`max_forward`] given its choices, or of [`average_forward`] without choices:
+/// each window passes its gradient to the chosen tap, or evenly to all. Writes every pixel, including zeros, and clears
+/// the border.
 #[derive(Debug)]
 pub struct PoolGradient<'a> {
     pub d_x: PlanesMut<'a>,
@@ -148,7 +150,8 @@ pub fn backward(isa: Isa, mut gradient: PoolGradient<'_>) {
 }
 
 impl PoolGradient<'_> {
-    /// All windows. `K` is the kernel if it is not 0, and so is `TILE` if windows tile the image.
+    /// All windows. `K` is the kernel size, and `TILE` too if the windows tile the image; 0 if not known at compile
+    /// time.
     #[inline(always)]
     fn sweep<S: Simd, const K: usize, const TILE: usize, const CHOICE: bool, const ADD: bool>(self, simd: S) {
         let (lanes, window) = (S::F32_LANES, self.window);
@@ -160,7 +163,7 @@ impl PoolGradient<'_> {
                 let rows = window.taps_in::<TILE>(row, to.plane.height);
                 for column in 0..from.plane.width {
                     let columns = window.taps_in::<TILE>(column, to.plane.width);
-                    // SAFETY: the planes were checked; taps lie inside the image; choices are taken one by one.
+                    // SAFETY: the planes were checked; taps lie inside the image; each choice has its own element.
                     unsafe {
                         let d_y = from.base + plane * from.area + row * from.row + column * lanes;
                         let d = load::<S>(self.d_y.data.as_ptr().add(d_y));
@@ -206,7 +209,7 @@ impl Kernel for PoolGradient<'_> {
     }
 }
 
-/// Writes or adds `d` to some taps, or only to the tap that was chosen. `d_x` is the first of them.
+/// Writes or adds `d` to some taps, or only to the chosen one. `d_x` points to the first tap.
 #[inline(always)]
 unsafe fn spread<S: Simd, const CHOICE: bool, const ADD: bool>(
     simd: S,
@@ -258,7 +261,7 @@ impl Kernel for AverageForward<'_> {
 }
 
 impl AverageForward<'_> {
-    /// All windows. `K` is the kernel if it is not 0.
+    /// All windows. `K` is the kernel size, or 0 if not known at compile time.
     #[inline(always)]
     fn sweep<S: Simd, const K: usize>(self, simd: S) {
         let (lanes, window) = (S::F32_LANES, self.window);
@@ -287,7 +290,7 @@ impl AverageForward<'_> {
     }
 }
 
-/// The sum over some rows and columns. `x` is the first of their pixels.
+/// The sum over some rows and columns. `x` points to the first pixel.
 #[inline(always)]
 unsafe fn total<S: Simd>(simd: S, x: *const f32, row_step: usize, rows: usize, columns: usize) -> S::f32s {
     let mut sum = simd.splat_f32s(0.0);

@@ -1,4 +1,4 @@
-//! Which instruction set runs, and the few vector operations the kernels are written in.
+//! Selection of the instruction set, and the few vector operations the kernels are written in.
 //!
 //! A kernel is a value that implements [`Kernel`]; [`Isa::run`] calls it inside a function compiled for the chosen
 //! instruction set. The vector operations come from `pulp`, so the same kernel source serves AVX2, AVX-512, NEON and
@@ -8,13 +8,13 @@ use std::any::TypeId;
 
 use pulp::Simd;
 
-/// An instruction set this program can run on. Its vector width is also the number of samples side by side in memory.
+/// An instruction set. Its vector width is also the number of samples interleaved in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Isa {
     /// Plain Rust, eight lanes. Runs everywhere.
     Portable,
-    /// Plain Rust, sixteen lanes: the shape of AVX-512 without its instructions.
+    /// Plain Rust, sixteen lanes: the vector width of AVX-512 without its instructions.
     PortableWide,
     /// x86-64 with AVX2 and FMA.
     #[cfg(target_arch = "x86_64")]
@@ -60,13 +60,13 @@ impl Isa {
         self.vectors().name
     }
 
-    /// The instruction set of that name, if this machine can run it.
+    /// The instruction set with this name, if this machine supports it.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::available().into_iter().find(|isa| isa.name() == name)
     }
 
-    /// Samples that stand side by side in one vector.
+    /// Samples per vector.
     #[must_use]
     pub fn lanes(self) -> usize {
         self.vectors().lanes
@@ -90,7 +90,7 @@ impl Isa {
         }
     }
 
-    /// Runs a kernel with this instruction set. One that the machine lacks is replaced by plain Rust of the same width.
+    /// Runs a kernel with this instruction set, or with plain Rust of the same width if the machine lacks it.
     #[inline]
     pub(crate) fn run(self, kernel: impl Kernel) {
         let op = WithKernel(kernel);
@@ -116,7 +116,7 @@ impl Isa {
     }
 }
 
-/// What the vectors of an instruction set are like.
+/// Properties of an instruction set's vectors.
 struct Vectors {
     name: &'static str,
     lanes: usize,
@@ -129,12 +129,12 @@ impl Vectors {
     }
 }
 
-/// Code that is compiled once for every instruction set. Mark `run` and all it calls `#[inline(always)]`.
+/// Code compiled once per instruction set. Mark `run` and everything it calls `#[inline(always)]`.
 pub(crate) trait Kernel {
     fn run<S: Simd>(self, simd: S);
 }
 
-/// Plain loops, which the compiler turns into vector code. Mark the closure `#[inline(always)]`.
+/// Plain loops that the compiler vectorises. Mark the closure `#[inline(always)]`.
 pub(crate) struct Loops<F>(pub(crate) F);
 
 impl<F: FnOnce()> Kernel for Loops<F> {
@@ -155,13 +155,13 @@ impl<K: Kernel> pulp::WithSimd for WithKernel<K> {
     }
 }
 
-/// a * b + c, fused where the instruction set has it. Plain Rust rounds twice: a fused call there costs a library call.
+/// a * b + c, fused if the instruction set supports it. Plain Rust rounds twice: fusing would cost a library call.
 #[inline(always)]
 pub(crate) fn fma<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
     if is_portable::<S>() { simd.add_f32s(simd.mul_f32s(a, b), c) } else { simd.mul_add_e_f32s(a, b, c) }
 }
 
-/// Whether `S` is plain Rust. Known when compiling.
+/// Whether `S` is plain Rust. Known at compile time.
 #[inline(always)]
 pub(crate) fn is_portable<S: Simd>() -> bool {
     let own = TypeId::of::<S>();
@@ -174,7 +174,7 @@ pub(crate) fn is_portable<S: Simd>() -> bool {
 /// `p` must be valid for reading `S::F32_LANES` floats.
 #[inline(always)]
 pub(crate) unsafe fn load<S: Simd>(p: *const f32) -> S::f32s {
-    // SAFETY: by the contract; a vector is plain floats, and no alignment is asked for.
+    // SAFETY: the caller's contract; a vector is plain floats, and no alignment is required.
     unsafe { p.cast::<S::f32s>().read_unaligned() }
 }
 

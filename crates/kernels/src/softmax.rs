@@ -55,7 +55,7 @@ pub fn log_softmax_rows(out: &mut [f32], z: &[f32], classes: usize, temperature:
     }
 }
 
-/// The largest entry. A NaN does not count, and comes back out of the subtraction.
+/// The largest entry. NaNs are ignored here, but propagate through the subtraction.
 fn maximum(z: &[f32]) -> f32 {
     z.iter().copied().fold(f32::NEG_INFINITY, f32::max)
 }

@@ -1,20 +1,20 @@
-//! Where a pooling window lies.
+//! Geometry of pooling windows.
 
 use crate::plane::Plane;
 
-/// A square window that walks over an image.
+/// A square window that slides over an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Rows and columns of the window.
     pub kernel: usize,
     /// Pixels from one position to the next.
     pub stride: usize,
-    /// Rows and columns around the image. At most half the kernel.
+    /// Padding on each side of the image. At most half the kernel.
     pub pad: usize,
 }
 
 impl Window {
-    /// Rows and columns of the result, without partial windows at the far edges. `None` if there are none.
+    /// Rows and columns of the output, without partial windows at the far edges. `None` if it is empty.
     #[must_use]
     pub fn output(self, input: Plane) -> Option<(usize, usize)> {
         if self.kernel == 0 || self.stride == 0 || self.pad > self.kernel / 2 || input.pixels() == 0 {
@@ -24,7 +24,7 @@ impl Window {
         Some((side(input.height)?, side(input.width)?))
     }
 
-    /// The taps of output `out` that lie inside an image of `size` pixels, and the pixel of the first of them.
+    /// The taps of output `out` that lie inside an image of `size` pixels, and the pixel of the first one.
     #[inline(always)]
     pub(crate) fn taps(self, out: usize, size: usize) -> WindowTaps {
         let corner = out * self.stride;
@@ -33,8 +33,8 @@ impl Window {
         WindowTaps { first, end, pixel: corner + first - self.pad }
     }
 
-    /// The same, where `TILE` may say that the image is tiled by windows of that many rows and columns: then nothing is
-    /// left to work out.
+    /// Like [`Window::taps`]. A nonzero `TILE` states that windows of that size tile the image, so that nothing needs
+    /// computing.
     #[inline(always)]
     pub(crate) fn taps_in<const TILE: usize>(self, out: usize, size: usize) -> WindowTaps {
         if TILE > 0 { WindowTaps { first: 0, end: TILE, pixel: out * TILE } } else { self.taps(out, size) }
@@ -58,7 +58,7 @@ impl Window {
     }
 }
 
-/// The part of a window's rows, or columns, that lies inside the image.
+/// The part of a window's rows or columns that lies inside the image.
 #[derive(Clone, Copy)]
 pub(crate) struct WindowTaps {
     pub(crate) first: usize,
@@ -73,7 +73,7 @@ impl WindowTaps {
     }
 }
 
-/// One side of a pooling pass: where its planes, rows and pixels stand, in floats.
+/// The strides of one side of a pooling pass, in floats.
 #[derive(Clone, Copy)]
 pub(crate) struct PoolSide {
     pub(crate) plane: Plane,

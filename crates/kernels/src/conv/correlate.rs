@@ -8,15 +8,15 @@ use pulp::Simd;
 use super::pass::{Pass, blocks};
 use crate::simd::{Isa, Kernel, fma, load, store};
 
-/// Bytes of input that are worked on at a time, so that they stay in the second-level cache.
+/// Bytes of input per block, chosen to stay in the L2 cache.
 const SOURCE_BYTES: usize = 200_000;
-/// Packed weights above this many bytes are walked once for several groups instead of once a group, and source channels
-/// are taken in parts that stay in the second-level cache with all these groups.
+/// Packed weights larger than this are read once for several groups instead of once per group, and source channels are
+/// split into parts that stay in the L2 cache for all these groups.
 const LARGE_WEIGHTS_BYTES: usize = 384 << 10;
-/// Source channels of such a part, at least.
+/// Minimum number of source channels in such a part.
 const LEAST_CHANNELS: usize = 32;
 
-/// What a tile starts from.
+/// The initial values of a tile.
 #[derive(Clone, Copy)]
 pub(super) enum Start<'a> {
     Zero,
@@ -39,7 +39,7 @@ impl Kernel for Correlate<'_> {
         let Self { pass, target, source, packed, start, groups } = self;
         let fitting = |bytes: usize, most: usize| (SOURCE_BYTES / bytes.max(1)).clamp(1, most.max(1));
         let taps = pass.row_taps.count * pass.column_taps.count;
-        // A phase without taps writes what it starts from.
+        // A phase without taps writes only its initial values.
         let source_channels = if taps == 0 { 0 } else { pass.source_channels };
         let row_bytes = pass.source.row * pass.source_channels * size_of::<f32>();
         let channel_bytes = pass.source.channel * size_of::<f32>();
@@ -94,7 +94,7 @@ impl Kernel for Correlate<'_> {
     }
 }
 
-/// Where a tile writes and reads, and what it starts from.
+/// A tile's source, target and initial values.
 #[derive(Clone, Copy)]
 struct Tile<'a> {
     to: *mut f32,
@@ -103,7 +103,7 @@ struct Tile<'a> {
     start: Start<'a>,
 }
 
-/// Pixels of a tile with this many channels.
+/// Width in pixels of a tile with this many channels.
 pub(super) fn tile_width(isa: Isa, channels: usize) -> usize {
     match (isa.has_many_registers(), channels <= 3, channels <= 4) {
         (true, _, true) => 6,
@@ -113,10 +113,11 @@ pub(super) fn tile_width(isa: Isa, channels: usize) -> usize {
     }
 }
 
-/// Some rows of one block of target channels over some source channels, with tiles as wide as the registers allow: see [`tile_width`].
+/// Some rows of one block of target channels over some source channels, with tiles as wide as the registers allow (see
+/// [`tile_width`]).
 #[inline(always)]
 unsafe fn sweep<S: Simd, const OC: usize>(simd: S, pass: &Pass, at: Tile<'_>, rows: Range<usize>) {
-    // SAFETY: handed on.
+    // SAFETY: the caller's contract.
     unsafe {
         if S::REGISTER_COUNT >= 32 {
             if OC <= 4 {
@@ -167,7 +168,7 @@ unsafe fn sweep_rows<S: Simd, const OC: usize, const PX: usize>(
     }
 }
 
-/// OC target channels by PX pixels, in registers over some source channels and all taps.
+/// OC target channels by PX pixels, accumulated in registers over some source channels and all taps.
 #[inline(always)]
 unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
     simd: S,
@@ -196,7 +197,7 @@ unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
         let pixel = pass.source.pixel;
         let (tap_rows, tap_columns) = (pass.row_taps.count, pass.column_taps.count);
         if tap_rows * tap_columns == 1 && !row_taps.is_empty() && !column_taps.is_empty() {
-            // A single tap: the channels are the only loop.
+            // A single tap: loop over the channels only.
             for channel in 0..pass.source_channels {
                 let from = from.add(channel * pass.source.channel);
                 let x: [S::f32s; PX] = std::array::from_fn(|p| load::<S>(from.add(p * pixel)));
@@ -233,7 +234,6 @@ unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
     }
 }
 
-/// Writes a tile's sums.
 #[inline(always)]
 unsafe fn finish_tile<S: Simd, const OC: usize, const PX: usize>(pass: &Pass, to: *mut f32, sum: &[[S::f32s; PX]; OC]) {
     for o in 0..OC {

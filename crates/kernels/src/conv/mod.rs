@@ -1,13 +1,13 @@
 //! Direct convolution: output, input gradient and weight gradient.
 //!
-//! There is no unfolded copy of the input. A tile of output channels by neighbouring pixels stays in registers while the
-//! loop walks the input channels and the kernel's taps; one vector holds the same pixel of several samples.
+//! The input is never unfolded (no im2col). A tile of output channels by neighbouring pixels stays in registers while
+//! the loop runs over input channels and kernel taps; one vector holds the same pixel of several samples.
 //!
-//! The input gradient of a strided convolution is split by phase: the input pixels whose row and column leave the same
+//! The input gradient of a strided convolution is split by phase: input pixels whose row and column have the same
 //! remainder modulo the stride see the same subset of taps, so each phase is a dense correlation over the output
-//! gradient and no work is spent on the zeros between its pixels.
+//! gradient, and no work is spent on the zeros between its pixels.
 //!
-//! Most 3x3 and 5x5 convolutions are done by patches instead, with fewer multiplications (`winograd/`).
+//! Most 3x3 and 5x5 convolutions use Winograd instead, with fewer multiplications (`winograd/`).
 
 mod correlate;
 mod pass;
@@ -24,7 +24,7 @@ use winograd::{PatchTask, Winograd};
 
 const PAGE_BYTES: usize = 4096;
 
-/// One convolution: its geometry and the tables its kernels walk.
+/// A convolution: its geometry and the tables its kernels use.
 #[derive(Clone, Debug)]
 pub struct Conv {
     isa: Isa,
@@ -43,15 +43,15 @@ pub struct Conv {
     backward: Vec<Pass>,
     /// The kernel's taps, row by row.
     taps: Vec<Tap>,
-    /// Present if the output and the weight gradient are done by patches.
+    /// Set if the output and the weight gradient use Winograd.
     patches: Option<Winograd>,
-    /// Present if the input gradient is.
+    /// Set if the input gradient uses Winograd.
     backward_patches: Option<Winograd>,
 }
 
 impl Conv {
-    /// A convolution with a square kernel. `input` must have a halo of at least `pad`, and the kernel must fit into the
-    /// padded input; `None` otherwise. `output_halo` is what the readers of the output need.
+    /// A convolution with a square kernel. Returns `None` unless `input` has a halo of at least `pad` and the kernel
+    /// fits into the padded input. `output_halo` is the halo the readers of the output need.
     #[must_use]
     pub fn new(
         isa: Isa,
@@ -66,7 +66,8 @@ impl Conv {
         }
         let lanes = isa.lanes();
         let output = Plane { height, width, halo: output_halo };
-        // A tile skips the taps that no pixel of it needs; what is left reaches over the edge by less than its width.
+        // A tile skips taps that none of its pixels needs; the remaining ones reach past the edge by less than its
+        // width.
         let reach = blocks(in_channels, 6).map(|block| tile_width(isa, block) - 1).max().unwrap_or(0);
         let multiply_adds = in_channels * out_channels * kernel * kernel * output.pixels();
         let patches = |channels, target, source_rows| {
@@ -140,20 +141,20 @@ impl Conv {
         Some(conv)
     }
 
-    /// The same convolution without an input gradient, whose output gradient then needs no halo.
+    /// The same convolution without an input gradient; its output gradient needs no halo.
     #[must_use]
     pub fn without_input_gradient(mut self) -> Self {
         self.backward.clear();
         self.backward_patches = None;
         self.output_gradient.halo = 0;
         if (self.output_gradient.area() * self.isa.lanes() * size_of::<f32>()).is_multiple_of(PAGE_BYTES) {
-            // Channels a multiple of a page apart would share the same few places of the first-level cache.
+            // Channels spaced by a multiple of a page would compete for a few sets of the L1 cache.
             self.output_gradient.halo = 1;
         }
         self
     }
 
-    /// The same convolution writing its input gradient into planes with this halo.
+    /// The same convolution, writing its input gradient into planes with this halo.
     #[must_use]
     pub fn with_input_gradient_halo(mut self, halo: usize) -> Self {
         let target = self.input.with_halo(halo);
@@ -163,7 +164,7 @@ impl Conv {
         self
     }
 
-    /// The correlation that gives the input gradient at rows and columns of one remainder modulo the stride.
+    /// The correlation that gives the input gradient at rows and columns of one phase (remainder modulo the stride).
     fn phase(&self, row_phase: usize, column_phase: usize, target: Plane) -> Option<Pass> {
         let (s, pad, lanes) = (self.stride, self.pad, self.isa.lanes());
         let rows = phase_range(row_phase, s, pad, self.input.height);
@@ -204,13 +205,13 @@ impl Conv {
         })
     }
 
-    /// Where the output goes.
+    /// The plane of the output.
     #[must_use]
     pub fn output(&self) -> Plane {
         self.output
     }
 
-    /// The plane the output's gradient must be in: its halo must hold zeros.
+    /// The plane of the output gradient. Its halo must hold zeros.
     #[must_use]
     pub fn output_gradient(&self) -> Plane {
         self.output_gradient
@@ -222,19 +223,19 @@ impl Conv {
         self.out_channels * self.in_channels * self.kernel * self.kernel
     }
 
-    /// Multiply-adds of the forward pass for one sample. The two gradients take as many each.
+    /// Multiply-adds of the forward pass for one sample. Each of the two gradients takes the same number.
     #[must_use]
     pub fn multiply_adds(&self) -> usize {
         self.weights() * self.output.pixels()
     }
 
-    /// Floats of the weights as [`Conv::pack_forward`] and [`Conv::pack_backward`] write them.
+    /// Length in floats of the weights packed by [`Conv::pack_forward`] and [`Conv::pack_backward`].
     #[must_use]
     pub fn packed(&self) -> usize {
         self.all_patches().map(|patches| patches.weights()).fold(self.weights(), usize::max)
     }
 
-    /// Floats of memory that every pass needs to work in.
+    /// Scratch floats that every pass needs.
     #[must_use]
     pub fn scratch(&self) -> usize {
         self.all_patches().map(|patches| patches.scratch()).max().unwrap_or(0)
@@ -244,7 +245,7 @@ impl Conv {
         self.patches.iter().chain(&self.backward_patches)
     }
 
-    /// Floats in which [`Conv::weight_gradient`] sums up.
+    /// Length in floats of the accumulator of [`Conv::weight_gradient`].
     #[must_use]
     pub fn sums(&self) -> usize {
         self.patches.map_or(0, |patches| patches.weights())
@@ -314,8 +315,8 @@ impl Conv {
         }
     }
 
-    /// dx = the gradient of the input, or dx += it. The halo of `d_y` must hold zeros; `dx` has the halo that was asked
-    /// for. `packed` comes from [`Conv::pack_backward`].
+    /// dx = the gradient of the input, or dx += it. The halo of `d_y` must hold zeros; `dx` has the halo set by
+    /// [`Conv::with_input_gradient_halo`]. `packed` comes from [`Conv::pack_backward`].
     pub fn input_gradient(
         &self,
         d_x: &mut [f32],
@@ -355,8 +356,8 @@ impl Conv {
         }
     }
 
-    /// dw += the gradient of the weights, over all groups, once [`Conv::settle`] has added `sums` to it; db += the sum of
-    /// the output gradient over samples and pixels. `sums` must hold zeros the first time.
+    /// Accumulates the gradient of the weights over all groups in dw and `sums`; [`Conv::settle`] completes dw. db +=
+    /// the sum of the output gradient over samples and pixels. `sums` must initially hold zeros.
     pub fn weight_gradient(
         &self,
         d_w: &mut [f32],
@@ -380,7 +381,7 @@ impl Conv {
         }
     }
 
-    /// Adds to dw what [`Conv::weight_gradient`] left in `sums`, and clears them.
+    /// Adds the accumulator `sums` of [`Conv::weight_gradient`] to dw and clears it.
     pub fn settle(&self, d_w: &mut [f32], sums: &mut [f32]) {
         assert!(d_w.len() >= self.weights() && sums.len() >= self.sums());
         if let Some(patches) = &self.patches {
@@ -389,7 +390,7 @@ impl Conv {
         }
     }
 
-    /// The output gradient from the first pixel of the border that patches read.
+    /// The output gradient, starting at the first border pixel that Winograd patches read.
     fn gradient_corner(&self) -> Walk {
         let mut walk = walk(self.output_gradient, self.out_channels, self.isa.lanes());
         walk.base -= (self.kernel - 1 - self.pad) * (walk.row + walk.pixel);
@@ -403,7 +404,7 @@ impl Conv {
     }
 }
 
-/// Rows and columns of the output, if there are any.
+/// Rows and columns of the output; `None` if it is empty.
 fn output_size(input: Plane, kernel: usize, stride: usize, pad: usize) -> Option<(usize, usize)> {
     if kernel == 0 || stride == 0 {
         return None;
@@ -412,7 +413,7 @@ fn output_size(input: Plane, kernel: usize, stride: usize, pad: usize) -> Option
     Some((side(input.height)?, side(input.width)?))
 }
 
-/// How far the input gradient reaches over the edge of the output gradient.
+/// How far the input gradient reaches past the edge of the output gradient.
 fn gradient_halo(input: Plane, output: Plane, kernel: usize, stride: usize, pad: usize) -> usize {
     let side = |size: usize, out: usize| {
         let before = (kernel - 1) / stride;

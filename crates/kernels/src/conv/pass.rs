@@ -1,10 +1,10 @@
-//! What a convolution walks: taps, correlations over one source, and the order of the weights for them.
+//! The building blocks of a convolution: taps, correlations over one source, and their weight order.
 
 use std::ops::Range;
 
 use crate::plane::Plane;
 
-/// One tap of the kernel: where it reads, and the outputs for which it reads inside the input.
+/// One tap of the kernel: its offset, and the outputs for which it reads inside the input.
 #[derive(Clone, Debug)]
 pub(super) struct Tap {
     pub(super) offset: usize,
@@ -12,7 +12,7 @@ pub(super) struct Tap {
     pub(super) columns: Range<usize>,
 }
 
-/// One dense correlation over a source with a border of zeros, all offsets in floats.
+/// A dense correlation over a source with a zero border. All offsets are in floats.
 #[derive(Clone, Debug)]
 pub(super) struct Pass {
     pub(super) row_taps: Taps,
@@ -29,13 +29,13 @@ pub(super) struct Pass {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taps {
     pub(super) count: usize,
-    /// Which tap of the kernel tap 0 is, and how far apart they are: the rows of a phase are every stride-th.
+    /// The kernel index of tap 0, and the step to the next: a phase uses every stride-th tap.
     pub(super) kernel_first: usize,
     pub(super) kernel_step: usize,
     pub(super) step: isize,
     pub(super) sign: isize,
     pub(super) first: isize,
-    /// Source positions outside `0..limit` are the border.
+    /// Source positions outside `0..limit` are in the border.
     pub(super) limit: isize,
     /// Floats from one tap to the next.
     pub(super) offset: isize,
@@ -56,7 +56,7 @@ impl Taps {
     }
 }
 
-/// How one side of a pass is walked.
+/// The strides of one side of a pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
     pub(super) base: usize,
@@ -96,16 +96,16 @@ pub(super) fn covered(tap: usize, stride: usize, pad: usize, size: usize, output
     first..end.max(first)
 }
 
-/// Channels are taken in even blocks of at most `most`, chosen so that a tile has ten or twelve sums: enough to hide the
-/// latency of a multiply-add and few enough for sixteen registers.
+/// Splits channels into even blocks of at most `most`, chosen so that a tile has ten or twelve accumulators: enough to
+/// hide the latency of a multiply-add, few enough for sixteen registers.
 pub(super) fn blocks(channels: usize, most: usize) -> impl Iterator<Item = usize> {
     let count = channels.div_ceil(most);
     let (size, larger) = (channels / count, channels % count);
     (0..count).map(move |i| size + usize::from(i < larger))
 }
 
-/// Packed order: block of target channels, source channel, tap, target channel within the block. `steps` are the weights
-/// from one source, and from one target, to the next.
+/// Packed order: block of target channels, source channel, tap, target channel within the block. `steps` are the
+/// distances in weights from one source channel to the next, and from one target channel to the next.
 pub(super) fn pack(packed: &mut [f32], pass: &Pass, kernel: usize, w: &[f32], steps: (usize, usize)) {
     let (mut at, mut first) = (0, 0);
     for block in blocks(pass.target_channels, 6) {

@@ -11,11 +11,11 @@ use crate::lines::four;
 use crate::plane::Plane;
 use crate::simd::{Kernel, fma, load};
 
-/// Pixels summed by a tile before its lanes are added up: what a tile reads then fits into the first-level cache.
+/// Pixels that a tile sums before reducing its lanes; its operands then fit into the L1 cache.
 const SUM_PIXELS: usize = 128;
-/// Bytes of input that are worked on at a time, so that they stay in the second-level cache for all output channels.
+/// Bytes of input per block, chosen to stay in the L2 cache for all output channels.
 const SOURCE_BYTES: usize = 128 << 10;
-/// Input channels go together in multiples of this: whole tiles of three and of four.
+/// Input channels are blocked in multiples of this: whole tiles of three and of four.
 const CHANNELS: usize = 12;
 
 pub(super) struct WeightGradient<'a> {
@@ -27,7 +27,7 @@ pub(super) struct WeightGradient<'a> {
     pub(super) groups: usize,
 }
 
-/// What every tile reads.
+/// The inputs shared by all tiles.
 #[derive(Clone, Copy)]
 struct Operands<'a> {
     conv: &'a Conv,
@@ -35,7 +35,7 @@ struct Operands<'a> {
     d_y: &'a [f32],
 }
 
-/// The part of the batch a tile sums over.
+/// The part of the batch that a tile sums over.
 #[derive(Clone)]
 struct Region {
     groups: Range<usize>,
@@ -46,7 +46,7 @@ impl Kernel for WeightGradient<'_> {
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
         let plane = self.conv.output_gradient;
-        // Small images are summed over several groups, large ones over some rows.
+        // Small images are summed over several groups, large ones over a few rows at a time.
         let pixels = SUM_PIXELS / self.conv.stride;
         let group_step = pixels.div_ceil(plane.pixels());
         let row_parts = (plane.pixels() / pixels).clamp(1, plane.height);
@@ -66,7 +66,7 @@ impl Kernel for WeightGradient<'_> {
     }
 }
 
-/// Every tile, over one region.
+/// All tiles over one region.
 #[inline(always)]
 fn all_blocks<S: Simd>(simd: S, of: Operands<'_>, d_w: *mut f32, region: &Region) {
     let (conv, row) = (of.conv, of.conv.forward.source.row);
@@ -90,7 +90,7 @@ fn all_blocks<S: Simd>(simd: S, of: Operands<'_>, d_w: *mut f32, region: &Region
     }
 }
 
-/// The weights of some input channels for one block of output channels, TAPS at a time.
+/// The weights of some input channels for one block of output channels, TAPS per tile.
 #[inline(always)]
 unsafe fn tiles<S: Simd, const OC: usize, const TAPS: usize>(
     simd: S,
@@ -101,19 +101,19 @@ unsafe fn tiles<S: Simd, const OC: usize, const TAPS: usize>(
     region: &Region,
 ) {
     let per_channel = of.conv.taps.len();
-    // The same tap of neighbouring channels goes together: all read inside the input for the same outputs. Without
-    // padding every tap does, and neighbouring taps share what they read; with strides they share cache lines.
+    // Group the same tap of neighbouring channels: all read inside the input for the same outputs. Without padding
+    // every tap does, so group neighbouring taps, which share reads; with strides they share cache lines.
     let by_taps = of.conv.pad == 0 || of.conv.stride > 1;
     let even = if by_taps { 0 } else { channels.len() / TAPS * TAPS };
     for channel in channels.clone().take(even).step_by(TAPS) {
         for tap in 0..per_channel {
             let mut at = [(channel, tap); TAPS];
             (0..TAPS).for_each(|i| at[i].0 += i);
-            // SAFETY: handed on; the weights exist.
+            // SAFETY: the caller's contract; the weights exist.
             unsafe { tile::<S, OC, TAPS>(simd, of, d_w, at, first, region) };
         }
     }
-    // What is left goes by neighbouring taps.
+    // The remainder is grouped by neighbouring taps.
     let (mut left, mut at) = ((channels.len() - even) * per_channel, (channels.start + even, 0));
     while left > 0 {
         let n = left.min(TAPS);
@@ -142,7 +142,7 @@ fn advance((mut channel, mut tap): (usize, usize), n: usize, per_channel: usize)
     (channel, tap)
 }
 
-/// The weight `at` and those after it.
+/// The weight `at` and those following it.
 #[inline(always)]
 fn run<const TAPS: usize>(at: (usize, usize), per_channel: usize) -> [(usize, usize); TAPS] {
     let mut all = [at; TAPS];
@@ -152,7 +152,7 @@ fn run<const TAPS: usize>(at: (usize, usize), per_channel: usize) -> [(usize, us
     all
 }
 
-/// OC output channels by TAPS weights, added to the gradient.
+/// Adds OC output channels by TAPS weights to the gradient.
 #[inline(always)]
 unsafe fn tile<S: Simd, const OC: usize, const TAPS: usize>(
     simd: S,
@@ -187,7 +187,7 @@ unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
     let conv = of.conv;
     let (plane, source) = (conv.output_gradient, conv.forward.source);
     let gradient = walk(plane, conv.out_channels, S::F32_LANES);
-    // Only output pixels for which one of the taps reads inside the input.
+    // Only output pixels for which at least one tap reads inside the input.
     let (mut rows, mut columns) = (plane.height..0, plane.width..0);
     let mut offsets = [0; TAPS];
     for i in 0..TAPS {
@@ -234,13 +234,13 @@ unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
     sum
 }
 
-/// Adds the sums of `d_y` over a region, while it is in the cache.
+/// Adds the sums of `d_y` over a region while it is in the cache.
 #[inline(always)]
 fn bias_sums<S: Simd>(simd: S, d_b: &mut [f32], d_y: &[f32], plane: Plane, region: &Region) {
     let walk = walk(plane, d_b.len(), S::F32_LANES);
     for group in region.groups.clone() {
         for (channel, d_b) in d_b.iter_mut().enumerate() {
-            // Four sums, so that one addition need not wait for the one before.
+            // Four accumulators, so that additions do not wait for one another.
             let mut sums = [simd.splat_f32s(0.0); 4];
             for row in region.rows.clone() {
                 let start = group * walk.group + channel * walk.channel + walk.base + row * walk.row;

@@ -1,4 +1,4 @@
-//! What the property tests share: random data, planes and comparisons.
+//! Shared by the property tests: random data, planes and comparisons.
 
 use fedelity_kernels::{Isa, Plane, Planes, PlanesMut};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::test_runner::RngSeed;
 
 use crate::reference::{Shape, from_lanes, to_lanes};
 
-/// Numbers with as many bits as an f32 holds, so that oracle and kernel see the same ones.
+/// Numbers exactly representable as f32, so that oracle and kernel see the same values.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -40,7 +40,7 @@ pub(crate) fn double(x: &[f32]) -> Vec<f64> {
     x.iter().copied().map(f64::from).collect()
 }
 
-/// What tests put into borders and lanes that nobody may read, or write.
+/// Placed in borders and lanes that must not be read or written.
 pub(crate) const CANARY: f32 = 1234.5;
 
 /// A buffer in lanes whose border must not be read.
@@ -79,7 +79,7 @@ pub(crate) fn groups(shape: Shape, isa: Isa) -> usize {
     shape.samples.div_ceil(isa.lanes())
 }
 
-/// Compares plain data, relative to the largest entry of what is expected.
+/// Compares plain data, relative to the largest expected entry.
 pub(crate) fn close(found: &[f64], expected: &[f64], what: &str) -> Result<(), TestCaseError> {
     prop_assert_eq!(found.len(), expected.len(), "{}: lengths", what);
     let scale = expected.iter().fold(1e-3f64, |a, b| a.max(b.abs()));
@@ -102,7 +102,7 @@ pub(crate) fn close_lanes(
     border_is(found, *plane, isa, border, what)
 }
 
-/// Checks every pixel of the border.
+/// Checks every border pixel.
 pub(crate) fn border_is(x: &[f32], plane: Plane, isa: Isa, border: f32, what: &str) -> Result<(), TestCaseError> {
     let lanes = isa.lanes();
     for (at, v) in x.iter().enumerate() {
@@ -131,7 +131,7 @@ pub(crate) fn missing_are_zero(
     Ok(())
 }
 
-/// Odd shapes, no larger than `limit` elements a sample.
+/// Odd shapes with at most `limit` elements per sample.
 pub(crate) fn shapes(limit: usize) -> impl Strategy<Value = Shape> {
     (1usize..=19, 1usize..=70, sides()).prop_map(move |(samples, channels, (height, width))| {
         let channels = channels.min((limit / (height * width)).max(1));
@@ -139,12 +139,12 @@ pub(crate) fn shapes(limit: usize) -> impl Strategy<Value = Shape> {
     })
 }
 
-/// Rows and columns, often few.
+/// Rows and columns, often small.
 pub(crate) fn sides() -> impl Strategy<Value = (usize, usize)> {
     prop::sample::select(vec![3usize, 9, 33]).prop_flat_map(|largest| (1..=largest, 1..=largest))
 }
 
-/// The cases of one property: the same every time, unless PROPTEST_RNG_SEED asks for others or PROPTEST_CASES for fewer.
+/// A fixed seed and `cases` cases, unless PROPTEST_RNG_SEED or PROPTEST_CASES override them.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     let rng_seed = match default.rng_seed {

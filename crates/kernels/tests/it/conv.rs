@@ -11,7 +11,7 @@ fn convolutions() -> impl Strategy<Value = Convolution> {
     let kernels = prop::sample::select(vec![1usize, 3, 5, 7]).prop_flat_map(|k| (Just(k), 0..=k / 2));
     (1usize..=19, 1usize..=70, 1usize..=70, sides(), kernels, 1usize..=2)
         .prop_map(|(samples, input, out_channels, (height, width), (kernel, pad), stride)| {
-            // Bounds the work: the plain version is slow.
+            // Bounds the work, as the plain version is slow.
             let budget = 2_000_000 / (samples * height * width * kernel * kernel);
             let out_channels = out_channels.min((budget / 2).max(1));
             let channels = input.min((budget / out_channels).max(1));
@@ -21,7 +21,7 @@ fn convolutions() -> impl Strategy<Value = Convolution> {
         .prop_filter("the kernel must fit", |conv| conv.output().is_some())
 }
 
-/// Those that are done by squares: 3x3 or 5x5, stride 1, even sides, many channels.
+/// Convolutions that use square patches: 3x3 or 5x5, stride 1, even sides, many channels.
 fn squares() -> impl Strategy<Value = Convolution> {
     (1usize..=11, 6usize..=30, 12usize..=30, 1usize..=4, 1usize..=8, any::<bool>(), any::<bool>(), 0usize..=1).prop_map(
         |(samples, channels, out, rows, columns, twice, five, less)| {
@@ -34,7 +34,7 @@ fn squares() -> impl Strategy<Value = Convolution> {
     )
 }
 
-/// Those that are done by lines: 5x5, stride 1, any sides, few channels.
+/// Convolutions that use line patches: 5x5, stride 1, any sides, few channels.
 fn lines() -> impl Strategy<Value = Convolution> {
     (1usize..=19, 1usize..=12, 3usize..=12, 5usize..=33, 5usize..=33, 0usize..=4).prop_map(
         |(samples, channels, out_channels, height, width, pad)| {
@@ -77,7 +77,7 @@ proptest! {
                 .with_input_gradient_halo(dx_halo);
             prop_assert_eq!((fast.output().height, fast.output().width), (output.height, output.width));
             prop_assert_eq!(fast.weights(), weights);
-            // Only patches have sums of their own.
+            // Only Winograd has an accumulator.
             prop_assert!(fast.sums() == 0 || conv.stride == 1 && matches!(conv.kernel, 3 | 5));
             let weights = single(&w);
             let mut packed = vec![0.0; fast.packed()];

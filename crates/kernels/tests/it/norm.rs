@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::common::*;
 use crate::reference::{self, Shape, Sharing};
 
-/// What both normalisations are tested with.
+/// Input data for both normalisations.
 struct Case {
     x: Vec<f64>,
     gamma: Vec<f64>,
@@ -19,7 +19,7 @@ struct Case {
     d_beta: Vec<f64>,
 }
 
-/// Gradients accumulate onto this.
+/// Initial value of the accumulated gradients.
 const OLD: f32 = 0.5;
 
 impl Case {
@@ -39,7 +39,7 @@ impl Case {
         Self { x, gamma, beta, d_y, y, d_x, d_gamma, d_beta }
     }
 
-    /// The oracle's output, so that kernel and oracle agree about what relu cuts off.
+    /// The oracle's output, so that kernel and oracle agree on what ReLU clips.
     fn output(&self, shape: Shape, halo: usize, isa: Isa) -> (Vec<f32>, fedelity_kernels::Plane) {
         laid(&self.y, shape, halo, isa)
     }
@@ -49,7 +49,7 @@ fn halos() -> impl Strategy<Value = [usize; 5]> {
     prop_oneof![Just([0; 5]), [0usize..=2, 0usize..=2, 0usize..=2, 0usize..=2, 0usize..=2]]
 }
 
-/// Where all values of a set are nearly equal, rounding errors of the mean are blown up: every set needs some variance.
+/// Nearly equal values in a set magnify rounding errors of the mean: every set needs some variance.
 fn has_spread(statistics: &[(f64, f64)]) -> bool {
     statistics.iter().all(|(_, variance)| *variance > 0.02)
 }
@@ -190,7 +190,7 @@ proptest! {
 fn a_large_common_mean_does_not_cancel() {
     let shape = Shape { samples: 3, channels: 4, height: 5, width: 7 };
     let mut random = Random::new(5);
-    // At 3e4 the spacing of f32 is 0.002: the values must be on that grid, for the oracle too.
+    // At 3e4 the spacing of f32 is 0.002: the oracle must use values on that grid too.
     let x: Vec<f64> = random.vector(shape.len()).iter().map(|v| f64::from((3e4 + v) as f32)).collect();
     let (ones, zeros) = (vec![1.0; 4], vec![0.0; 4]);
     for isa in Isa::available() {
@@ -215,7 +215,6 @@ fn a_large_common_mean_does_not_cancel() {
     }
 }
 
-/// The plain gradients are what the plain output's differences say.
 #[test]
 fn the_oracle_agrees_with_finite_differences() {
     let shape = Shape { samples: 3, channels: 4, height: 2, width: 3 };

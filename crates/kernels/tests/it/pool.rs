@@ -14,7 +14,7 @@ fn windows() -> impl Strategy<Value = (Shape, Window)> {
         .prop_filter("the window must fit", |(shape, window)| window.output(shape.plane()).is_some())
 }
 
-/// Few values, so that there are ties.
+/// Few distinct values, to produce ties.
 fn coarse(random: &mut Random, len: usize, fine: bool) -> Vec<f64> {
     (0..len).map(|_| if fine { random.next() } else { (random.bits() % 5) as f64 - 3.0 }).collect()
 }

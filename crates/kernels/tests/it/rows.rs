@@ -1,4 +1,4 @@
-//! Layout changes, elementwise kernels and what works on rows, against plain formulas.
+//! Layout conversions, elementwise kernels and kernels on rows, against plain formulas.
 
 use fedelity_kernels::affine::DenseSizes;
 use fedelity_kernels::lanes::ByteImages;
@@ -181,7 +181,7 @@ proptest! {
             prop_assert!(d[i] == 0.0 || d[i] == 1.0 / (1.0 - p), "{i}: {}", d[i]);
             prop_assert_eq!(y[i], x[i] * d[i]);
         }
-        // Five standard deviations: one case in a million fails by chance, and the cases are the same every time.
+        // Five standard deviations: one case in a million fails by chance, and the cases are fixed.
         let (kept, n) = (d.iter().filter(|d| **d > 0.0).count() as f64, len as f64);
         let (p, q) = (f64::from(p), 1.0 - f64::from(p));
         prop_assert!((kept - n * q).abs() <= 5.0 * (n * p * q).sqrt() + 1.0, "{kept} of {n} kept at {p}");

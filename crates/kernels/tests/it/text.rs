@@ -1,4 +1,4 @@
-//! The kernels of text models, against plain formulas and differences.
+//! The kernels of text models, against plain formulas and finite differences.
 
 use fedelity_kernels::attention::{self, Attention, AttentionGradient, AttentionInputs, Drop, TokenRows, TokenRowsMut};
 use fedelity_kernels::layer_norm::LayerNorm;
@@ -40,7 +40,7 @@ proptest! {
         prop_assert_eq!(&both[..len], &y[..]);
         let slope = |(x, d): (&f32, &f32)| f64::from(*d) * reference::gelu_derivative(f64::from(*x));
         close(&double(&both[len..]), &x.iter().zip(&d).map(slope).collect::<Vec<_>>(), "gradient of gelu")?;
-        // An element's result does not depend on its place.
+        // An element's result does not depend on its position.
         let mut alone = [CANARY];
         gelu::forward(Isa::detect(), &mut alone, &x[len - 1..]);
         prop_assert_eq!(alone[0], y[len - 1]);
@@ -65,7 +65,7 @@ proptest! {
         });
         let expected: Vec<f64> =
             x.chunks(width).flat_map(|x| reference::layer_norm(x, &gamma, &beta, f64::from(eps32))).collect();
-        // A row of one value, or of nearly equal ones, has no meaningful direction.
+        // Very narrow rows often have nearly equal values, which have no meaningful direction.
         prop_assume!(width > 2);
         close(&double(&y), &expected, "layer norm")?;
         let (mut d_x, mut d_gamma, mut d_beta) = (Vec::new(), old_gamma.clone(), old_beta.clone());
@@ -96,7 +96,7 @@ proptest! {
         let tokens = queries + more;
         let shape = Attention { heads, size, queries, tokens };
         let width = heads * size;
-        // Queries stand alone; keys and values side by side, with a gap.
+        // Queries have their own buffer; keys and values share rows, with a gap.
         let (q, kv) = (random.vector(queries * width), random.vector(tokens * (2 * width + 3)));
         let (qs, kvs, step) = (single(&q), single(&kv), 2 * width + 3);
         let drop = p.map(|p| Drop { p, key: seed ^ 5 });
@@ -109,7 +109,7 @@ proptest! {
         let inputs = AttentionInputs { shape, q: rows(&qs, width), k, v, drop };
         attention::forward(isa, &inputs, &mut context, &mut probabilities, &mut scratch);
 
-        // The dropped probabilities are those that become 0; finite differences below use the same ones.
+        // Dropped probabilities are those that become 0; the finite differences below drop the same ones.
         let keep: Vec<Vec<f64>> = (0..heads)
             .map(|h| match drop {
                 None => vec![1.0; queries * tokens],

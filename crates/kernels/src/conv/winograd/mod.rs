@@ -1,12 +1,12 @@
-//! 3x3 and 5x5 convolutions with fewer multiplications (Lavin and Gray 2016).
+//! 3x3 and 5x5 Winograd convolutions, with fewer multiplications (Lavin and Gray 2016).
 //!
-//! A square of M x M neighbouring outputs comes from a patch of P x P inputs: y = A' [(G g G') * (B' d B)] A, with P x P
-//! products where the plain sum has (M K)^2: 36 instead of 144 for four by four outputs of a 3x3 kernel. The same patches
-//! give the gradient of the weights: G' [sum over patches of (A dy A') * (B' d B)] G.
+//! A tile of M x M neighbouring outputs is computed from a patch of P x P inputs: y = A' [(G g G') * (B' d B)] A. This
+//! takes P x P products where the direct sum takes (M K)^2: 36 instead of 144 for 4x4 outputs of a 3x3 kernel. The same
+//! patches give the gradient of the weights: G' [sum over patches of (A dy A') * (B' d B)] G.
 //!
-//! With few channels there is too little to multiply for so much to transform. Then only the columns are transformed: M
-//! neighbours of one row come from P inputs of each of K rows, y = A' sum over rows of (G g) * (B' d), with P K products
-//! instead of M K^2: 40 instead of 100 for four outputs of a 5x5 kernel.
+//! With few channels, the products saved do not pay for the transforms. Then only the columns are transformed: M
+//! neighbours in one row are computed from P inputs in each of K rows, y = A' sum over rows of (G g) * (B' d), with P K
+//! products instead of M K^2: 40 instead of 100 for four outputs of a 5x5 kernel.
 
 mod patch;
 mod patches;
@@ -22,17 +22,17 @@ use patches::{GradientPatches, InputPatches, OutputPatches, SKEW, Strip};
 use product::{GatherProducts, Multiply};
 pub(super) use weights::{Pack, Settle};
 
-/// Bytes of transformed patches that are worked on at a time, and how many patches at least. The weight gradient takes
-/// more at a time: whatever the number of patches, each sum over lanes ends once a strip.
+/// Bytes of transformed patches per strip, and the minimum number of patches. The weight gradient uses larger strips:
+/// it reduces its lanes once per strip, however many patches the strip has.
 const STRIP_BYTES: usize = 640 << 10;
 const GRADIENT_BYTES: usize = 1400 << 10;
 const STRIP_PATCHES: usize = 4;
-/// What patches must save to be worth it.
+/// Minimum speedup for Winograd to be used.
 const GAIN: f64 = 1.15;
-/// Above this many transformed weights they would come from memory, for too few patches.
+/// More transformed weights than this would be read from memory, for too few patches.
 const MAX_WEIGHTS: usize = 256 * 256 * 36;
 
-/// Which outputs come from which patch.
+/// Sizes of the output tiles and kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PatchForm {
     /// F(2x2, 3x3)
@@ -45,7 +45,7 @@ pub(super) enum PatchForm {
     FourInLine,
 }
 
-/// Calls a generic function with the patch of a form.
+/// Calls a generic function with the [`Patch`] type of a form.
 macro_rules! with_patch {
     ($form:expr, $object:ident . $function:ident ( $($argument:expr),* )) => {{
         use $crate::conv::winograd::{PatchForm, patch};
@@ -59,16 +59,16 @@ macro_rules! with_patch {
 }
 use with_patch;
 
-/// The sides of a form's patches.
+/// The dimensions of a form's patches.
 #[derive(Clone, Copy, Debug)]
 struct Sides {
     /// Rows and columns of the outputs.
     outputs: (usize, usize),
     /// Rows and columns of the inputs.
     inputs: (usize, usize),
-    /// Rows of the kernel that are left to sum over.
+    /// Kernel rows that remain to be summed over.
     taps: usize,
-    /// What it costs to transform one number of a patch, in multiply-adds.
+    /// Cost of transforming one element of a patch, in multiply-adds.
     transform: usize,
 }
 
@@ -90,7 +90,7 @@ impl PatchForm {
         }
     }
 
-    /// Whether it does a correlation with such a kernel and such a target.
+    /// Whether this form supports such a kernel and target.
     fn fits(self, kernel: usize, (height, width): (usize, usize)) -> bool {
         let Sides { outputs, inputs, .. } = self.sides();
         let whole = height.is_multiple_of(outputs.0) && width.is_multiple_of(outputs.1);
@@ -103,39 +103,39 @@ impl PatchForm {
     }
 }
 
-/// What is correlated, for [`Winograd::fastest`].
+/// The correlation for which [`Winograd::fastest`] picks a form.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PatchTask {
-    /// Channels that are read, and that are made.
+    /// Source and target channels.
     pub(super) channels: (usize, usize),
     pub(super) kernel: usize,
-    /// Rows and columns that are made.
+    /// Rows and columns of the target.
     pub(super) target: (usize, usize),
     /// Rows of zeros above the source, and rows of the source.
     pub(super) source_rows: (usize, usize),
-    /// Of the plain sum.
+    /// Multiply-adds of the direct sum.
     pub(super) multiply_adds: usize,
 }
 
-/// A correlation of stride 1 that is done by patches.
+/// A Winograd correlation of stride 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Winograd {
     form: PatchForm,
     /// Rows and columns of patches.
     rows: usize,
     columns: usize,
-    /// Columns of the target. The last patch begins early if they are no multiple of a patch's.
+    /// Columns of the target. If they are not a multiple of a patch's, the last patch starts early and overlaps.
     width: usize,
-    /// The first source row that is no border, and the one after the last.
+    /// The range of source rows outside the border: first, and one past the last.
     inside: (usize, usize),
     lanes: usize,
-    /// Channels that are read, and that are made.
+    /// Source and target channels.
     sources: usize,
     targets: usize,
 }
 
 impl Winograd {
-    /// The fastest way, if one is faster than the plain sum.
+    /// The fastest form, if one is faster than the direct sum.
     pub(super) fn fastest(task: PatchTask, lanes: usize) -> Option<Self> {
         let fitting = PatchForm::ALL.into_iter().filter(|form| form.fits(task.kernel, task.target));
         let found = fitting.map(|form| Self::new(form, task, lanes)).filter(|found| found.weights() <= MAX_WEIGHTS);
@@ -148,13 +148,13 @@ impl Winograd {
         let (height, width) = task.target;
         let (rows, columns) = (height / outputs.0, width.div_ceil(outputs.1));
         let (above, source) = task.source_rows;
-        // Only where rows are left to sum over can those of the border be left out.
+        // Border rows can be skipped only if kernel rows remain to be summed over.
         let inside = if taps > 1 { (above, above + source) } else { (0, usize::MAX) };
         let (sources, targets) = task.channels;
         Self { form, rows, columns, width, inside, lanes, sources, targets }
     }
 
-    /// Multiply-adds, about.
+    /// Approximate number of multiply-adds.
     fn work(&self) -> usize {
         let Sides { taps, transform, .. } = self.form.sides();
         let rows_of_taps = if taps == 1 {
@@ -175,26 +175,26 @@ impl Winograd {
         self.form.sides().taps
     }
 
-    /// Floats of the transformed weights, and of the sums of their gradient.
+    /// Length in floats of the transformed weights, and of the accumulator of their gradient.
     pub(super) fn weights(&self) -> usize {
         self.parts() * self.taps() * self.sources * self.targets
     }
 
-    /// Floats of memory that a pass works in.
+    /// Scratch floats that a pass needs.
     pub(super) fn scratch(&self) -> usize {
         let rows = self.strip_rows(STRIP_BYTES).max(self.strip_rows(GRADIENT_BYTES));
         let patches = (self.sources * (rows + self.taps() - 1) + self.targets * rows) * self.columns;
         self.parts() * (patches * self.lanes + 2 * SKEW)
     }
 
-    /// Rows of patches that are worked on at a time; those of squares may belong to several groups.
+    /// Rows of patches per strip. With square patches, a strip may span several groups.
     fn strip_rows(&self, bytes: usize) -> usize {
         let patch = self.parts() * (self.sources + self.targets) * self.lanes * size_of::<f32>();
         let rows = (bytes / patch).max(STRIP_PATCHES).div_ceil(self.columns).max(1);
         if self.taps() == 1 { rows } else { self.rows.div_ceil(self.rows.div_ceil(rows)) }
     }
 
-    /// The first row of patches of every strip, and how many.
+    /// The first row of patches and the number of rows of every strip.
     fn strips(&self, groups: usize, bytes: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (step, one) = (self.strip_rows(bytes), self.taps() == 1);
         let (parts, rows) = if one { (1, groups * self.rows) } else { (groups, self.rows) };
@@ -210,7 +210,7 @@ pub(super) struct PatchCorrelate<'a> {
     pub(super) target: &'a mut [f32],
     pub(super) to: Walk,
     pub(super) source: &'a [f32],
-    /// From the first pixel of the border.
+    /// Starts at the first pixel of the border.
     pub(super) from: Walk,
     pub(super) packed: &'a [f32],
     pub(super) start: Start<'a>,
@@ -236,7 +236,7 @@ pub(super) struct PatchWeightGradient<'a> {
     pub(super) shape: &'a Winograd,
     pub(super) sums: &'a mut [f32],
     pub(super) x: &'a [f32],
-    /// From the first pixel of the border.
+    /// Starts at the first pixel of the border.
     pub(super) from: Walk,
     pub(super) d_y: &'a [f32],
     pub(super) gradient: Walk,

@@ -1,4 +1,4 @@
-//! One patch: the transforms of its rows and of its columns together.
+//! Transforms of one patch, along rows and columns.
 #![allow(clippy::needless_range_loop, reason = "patches are indexed in registers")]
 
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use pulp::Simd;
 use super::scheme::{FourOfFive, FourOfThree, Plain, Scheme, TwoOfFive, TwoOfThree};
 use crate::simd::is_portable;
 
-/// This many weights are transformed side by side.
+/// Number of weights transformed together.
 pub(super) const WIDE: usize = 8;
 pub(super) type Wide = [f32; WIDE];
 
@@ -21,7 +21,7 @@ pub(super) type SquareTwoOfFive = Both<TwoOfFive, 6, 2, 5, TwoOfFive, 6, 2, 5>;
 /// F(4, 5) along the rows
 pub(super) type LineFourOfFive = Both<Plain, 1, 1, 1, FourOfFive, 8, 4, 5>;
 
-/// How outputs come from a patch. What is read and written goes through functions of a row and a column, or of a part.
+/// Transforms of a patch. Reads and writes go through closures indexed by row and column, or by part.
 pub(super) trait Patch {
     /// Rows and columns of the outputs.
     const OUTPUTS: (usize, usize);
@@ -46,7 +46,7 @@ pub(super) trait Patch {
     fn weight_gradients(part: impl Fn(usize) -> Wide, d_g: impl FnMut(usize, usize, Wide));
 }
 
-/// A scheme for the rows and one for the columns.
+/// Combines one scheme for the rows and one for the columns.
 pub(super) struct Both<
     R,
     const A: usize,
@@ -152,8 +152,8 @@ impl<
     }
 }
 
-/// Transforms the columns of a patch, then the rows of what came out. The transforms go by value, here and where they are
-/// called: behind a reference they are not inlined, and six times slower.
+/// Transforms the columns of a patch, then the rows of the result. The transforms are passed by value, here and in the
+/// callers: behind a reference they are not inlined, and six times slower.
 #[inline(always)]
 fn transform<S: Simd, const A: usize, const B: usize, const I: usize, const O: usize>(
     simd: S,
@@ -182,7 +182,7 @@ fn transform<S: Simd, const A: usize, const B: usize, const I: usize, const O: u
     }
 }
 
-/// Plain Rust would spread a transform out into thousands of single steps: there it is a call.
+/// For plain Rust the transform stays a call: inlined, it would be unrolled into thousands of scalar instructions.
 #[inline(always)]
 fn call<S: Simd, A, B>(transform: impl Fn(A) -> B, side: A) -> B {
     #[inline(never)]

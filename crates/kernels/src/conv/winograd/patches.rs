@@ -1,4 +1,4 @@
-//! From planes to transformed patches and back. Patches are kept as `[part][channel][patch]`.
+//! Conversion from planes to transformed patches and back. Patches are stored as `[part][channel][patch]`.
 
 use pulp::Simd;
 
@@ -8,33 +8,33 @@ use super::patch::Patch;
 use super::{Winograd, with_patch};
 use crate::simd::{Kernel, load, store};
 
-/// Floats between the parts, so that they do not share the same few places of the cache.
+/// Padding in floats between the parts, so that they do not compete for a few cache sets.
 pub(super) const SKEW: usize = 16;
 
-/// Some rows of patches of one side of a convolution.
+/// Some rows of patches on one side of a convolution.
 #[derive(Clone, Copy)]
 pub(super) struct Strip<'a> {
     pub(super) shape: &'a Winograd,
     walk: Walk,
     pub(super) channels: usize,
-    /// The first row of patches, counted over all groups, and how many.
+    /// The first row of patches, counted over all groups, and the number of rows.
     pub(super) first: usize,
     pub(super) rows: usize,
-    /// The rows, from the first, that are no border.
+    /// The range of rows outside the border, relative to the first.
     pub(super) inside: (usize, usize),
 }
 
 /// A row of patches of one channel.
 struct PatchLine {
     channel: usize,
-    /// Where its first pixel stands, and its first patch.
+    /// The offsets of its first pixel and its first patch.
     pixel: usize,
     patch: usize,
     is_border: bool,
 }
 
 impl<'a> Strip<'a> {
-    /// What is read for some rows of the target: as many rows, and those the kernel reaches below them.
+    /// The source rows for some target rows: the same rows, and those the kernel reaches below them.
     pub(super) fn sources(shape: &'a Winograd, walk: Walk, (first, rows): (usize, usize)) -> Self {
         let (above, (start, end)) = (first % shape.rows, shape.inside);
         let rows = rows + shape.taps() - 1;
@@ -57,7 +57,7 @@ impl<'a> Strip<'a> {
         self.channels * self.patches() * self.shape.lanes + SKEW
     }
 
-    /// Every row of patches, which are `apart` pixels from one to the next below.
+    /// All rows of patches, spaced `apart` pixels vertically.
     #[inline(always)]
     fn lines(&self, apart: usize) -> impl Iterator<Item = PatchLine> + use<> {
         let (first, rows, walk, inside) = (self.first, self.rows, self.walk, self.inside);
@@ -72,7 +72,8 @@ impl<'a> Strip<'a> {
         })
     }
 
-    /// The first pixel of a patch in its row, and how many of its pixels belong to the patch before. Squares fit.
+    /// The first pixel of a patch in its row, and how many of its pixels belong to the previous patch (none for
+    /// squares).
     #[inline(always)]
     fn place(&self, column: usize, (height, width): (usize, usize)) -> (usize, usize) {
         let at = column * width;
@@ -84,7 +85,7 @@ impl<'a> Strip<'a> {
     }
 }
 
-/// v = B' d B of every patch of inputs d.
+/// v = B' d B for every patch d of inputs.
 pub(super) struct InputPatches<'a> {
     pub(super) strip: Strip<'a>,
     pub(super) v: &'a mut [f32],
@@ -130,7 +131,7 @@ impl InputPatches<'_> {
     }
 }
 
-/// u = A dy A' of every patch of output gradients dy.
+/// u = A dy A' for every patch dy of output gradients.
 pub(super) struct GradientPatches<'a> {
     pub(super) strip: Strip<'a>,
     pub(super) u: &'a mut [f32],
@@ -177,7 +178,7 @@ impl GradientPatches<'_> {
     }
 }
 
-/// target = start + A' m A of every patch.
+/// target = start + A' m A for every patch.
 pub(super) struct OutputPatches<'a> {
     pub(super) strip: Strip<'a>,
     pub(super) target: &'a mut [f32],

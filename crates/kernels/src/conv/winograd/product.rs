@@ -1,4 +1,4 @@
-//! The products of transformed patches, one part at a time.
+//! Products of transformed patches, part by part.
 #![allow(clippy::needless_range_loop, reason = "tiles are indexed in registers")]
 
 use std::ops::Range;
@@ -9,8 +9,8 @@ use super::super::pass::blocks;
 use super::patches::Strip;
 use crate::simd::{Kernel, fma, load, store};
 
-/// m `[part][target][patch]` = w * v `[part][source][patch]`. `w` is `[part]`, blocks of targets, tap, source, target in
-/// the block. A tap lower reads the patch below.
+/// m `[part][target][patch]` = w * v `[part][source][patch]`. `w` is ordered by part, block of targets, tap, source,
+/// target within the block. Each further tap reads one row of patches further down.
 pub(super) struct Multiply<'a> {
     pub(super) m: &'a mut [f32],
     pub(super) v: &'a [f32],
@@ -31,7 +31,7 @@ impl Kernel for Multiply<'_> {
             read: before.patches(),
             made: after.patches(),
         };
-        // Whether every tap of every patch is needed.
+        // Whether every patch needs every tap.
         let whole = before.inside == (0, before.rows);
         for part in 0..before.shape.parts() {
             let mut first = 0;
@@ -57,20 +57,19 @@ impl Kernel for Multiply<'_> {
     }
 }
 
-/// Sizes of a product.
 #[derive(Clone, Copy)]
 struct ProductSizes {
     sources: usize,
     taps: usize,
-    /// Patches from one row to the next.
+    /// Patches per row.
     columns: usize,
-    /// Patches of a source, and of a target.
+    /// Patches per source and per target.
     read: usize,
     made: usize,
 }
 
 impl ProductSizes {
-    /// The taps that some of the patches `first..first + n` need, if only these rows are no border.
+    /// The taps that any of the patches `first..first + n` needs, given the range of rows outside the border.
     #[inline(always)]
     fn needed(&self, inside: Option<(usize, usize)>, first: usize, n: usize) -> Range<usize> {
         let Some((start, end)) = inside else { return 0..self.taps };
@@ -80,7 +79,7 @@ impl ProductSizes {
     }
 }
 
-/// The same for OC targets.
+/// The product for OC targets.
 #[inline(always)]
 unsafe fn product<S: Simd, const OC: usize>(
     simd: S,
@@ -119,7 +118,7 @@ unsafe fn product_tile<S: Simd, const OC: usize, const PX: usize>(
 ) {
     let lanes = S::F32_LANES;
     let mut sum = [[simd.splat_f32s(0.0); PX]; OC];
-    // SAFETY: the caller's patches exist in every source and target, and those below that its taps need.
+    // SAFETY: the caller's patches exist in every source and target, as do those below that its taps need.
     unsafe {
         let mut w = w.add(taps.start * job.sources * OC);
         for tap in taps {
@@ -189,7 +188,7 @@ impl Kernel for GatherProducts<'_> {
     }
 }
 
-/// The same for OC outputs, at most MOST inputs of a tap at a time, or taps of an input if there are fewer inputs.
+/// The product for OC outputs, in tiles of at most MOST inputs of a tap, or taps of an input if there are fewer inputs.
 #[inline(always)]
 unsafe fn scalars<S: Simd, const OC: usize, const MOST: usize>(
     simd: S,
@@ -198,7 +197,7 @@ unsafe fn scalars<S: Simd, const OC: usize, const MOST: usize>(
     v: *const f32,
     job: ProductSizes,
 ) {
-    // How many there are, how far apart in v (in patches) and in the sums.
+    // The count, the stride in v (in patches), and the stride in the sums.
     let (inputs, taps) = ((job.sources, job.read, 1), (job.taps, job.columns, job.sources));
     let (inner, outer) = if job.sources < MOST.min(job.taps) { (taps, inputs) } else { (inputs, taps) };
     for i in 0..outer.0 {
@@ -221,7 +220,7 @@ unsafe fn scalars<S: Simd, const OC: usize, const MOST: usize>(
     }
 }
 
-/// `steps`: from one to the next in v, in the sums, and from one output to the next in the sums.
+/// `steps`: the strides in v, in the sums, and from one output to the next in the sums.
 #[inline(always)]
 unsafe fn scalars_tile<S: Simd, const OC: usize, const IC: usize>(
     simd: S,

@@ -1,10 +1,10 @@
-//! The transforms of one axis: which outputs come from which patch.
+//! The transforms along one axis.
 
 use pulp::Simd;
 
 use crate::simd::fma;
 
-/// M neighbouring outputs of a kernel of K taps, from P = M + K - 1 inputs: y = A' [(G g) * (B' d)].
+/// Computes M neighbouring outputs of a kernel of K taps from P = M + K - 1 inputs: y = A' [(G g) * (B' d)].
 pub(super) trait Scheme<const P: usize, const M: usize, const K: usize> {
     /// G.
     const WEIGHTS: [[f32; K]; P];
@@ -19,7 +19,7 @@ pub(super) trait Scheme<const P: usize, const M: usize, const K: usize> {
     fn gradient<S: Simd>(simd: S, d: [S::f32s; M]) -> [S::f32s; P];
 }
 
-/// One output of one tap: an axis that is left as it is.
+/// One output of one tap: leaves an axis untransformed.
 pub(super) struct Plain;
 
 impl Scheme<1, 1, 1> for Plain {
@@ -63,9 +63,7 @@ impl Scheme<4, 2, 3> for TwoOfThree {
     }
 }
 
-/// The square root of 1/2.
 const LOW: f32 = std::f32::consts::FRAC_1_SQRT_2;
-/// The square root of 2.
 const HIGH: f32 = std::f32::consts::SQRT_2;
 
 /// y + factor * x.
@@ -74,8 +72,8 @@ fn plus<S: Simd>(simd: S, factor: f32, x: S::f32s, y: S::f32s) -> S::f32s {
     fma(simd, simd.splat_f32s(factor), x, y)
 }
 
-/// B' d from the points 0, LOW, -LOW, HIGH, -HIGH and infinity. The usual 1 and 2 lose twice to four times as much
-/// accuracy; with these the sums are about as exact as those of the plain convolution.
+/// B' d from the points 0, LOW, -LOW, HIGH, -HIGH and infinity. The usual 1 and 2 are two to four times less accurate;
+/// with these points the sums are about as accurate as those of the direct convolution.
 #[inline(always)]
 fn six_inputs<S: Simd>(simd: S, d: [S::f32s; 6]) -> [S::f32s; 6] {
     let (even, odd) = (plus(simd, -2.0, d[2], d[4]), plus(simd, -2.0, d[1], d[3]));
@@ -90,7 +88,8 @@ fn six_inputs<S: Simd>(simd: S, d: [S::f32s; 6]) -> [S::f32s; 6] {
     ]
 }
 
-/// G for K taps: the powers of each point over the product of its distances to the others, the last row for infinity.
+/// G for K taps: the powers of each point over the product of its distances to the other points. The last row is for
+/// infinity.
 const fn weights<const P: usize, const K: usize>(points: &[(f32, f32)]) -> [[f32; K]; P] {
     let mut weights = [[0.0; K]; P];
     weights[P - 1][K - 1] = 1.0;
@@ -107,7 +106,7 @@ const fn weights<const P: usize, const K: usize>(points: &[(f32, f32)]) -> [[f32
     weights
 }
 
-/// The points of [`six_inputs`] but infinity, each with one over the product of its distances to the others.
+/// The finite points of [`six_inputs`], each with one over the product of its distances to the others.
 const SIX: [(f32, f32); 5] = [(0.0, 1.0), (LOW, -2.0 / 3.0), (-LOW, -2.0 / 3.0), (HIGH, 1.0 / 6.0), (-HIGH, 1.0 / 6.0)];
 
 /// Four outputs of three taps.
@@ -173,8 +172,8 @@ impl Scheme<6, 2, 5> for TwoOfFive {
     }
 }
 
-/// Four outputs of five taps, from the points 0, 1, -1, 2, -2, 1/2, -1/2 and infinity. Along one axis, outputs are about 2.4
-/// times as inexact as those of the plain sum, and gradients of weights 1.7 times.
+/// Four outputs of five taps, from the points 0, 1, -1, 2, -2, 1/2, -1/2 and infinity. Along one axis, the errors are
+/// about 2.4 times those of the direct sum for outputs, and 1.7 times for weight gradients.
 pub(super) struct FourOfFive;
 
 impl Scheme<8, 4, 5> for FourOfFive {
@@ -246,7 +245,7 @@ mod tests {
     use super::*;
     use crate::simd::{Isa, Kernel};
 
-    /// Runs every transform over plain numbers held in a vector's first lane.
+    /// Runs every transform on scalars held in a vector's first lane.
     struct SchemeOutputs<'a, F, const P: usize, const M: usize, const K: usize> {
         inputs: [f32; P],
         weights: [f32; K],

@@ -1,4 +1,4 @@
-//! Weights into parts, and the sums of parts into the gradient of the weights.
+//! Transforms of the weights, and of the accumulated weight gradients back.
 
 use pulp::Simd;
 
@@ -7,15 +7,15 @@ use super::patch::{Patch, WIDE};
 use super::{Winograd, with_patch};
 use crate::simd::Kernel;
 
-/// packed = G g G' of every pair of channels, in the order of the product: part, block of targets, tap, source, target
-/// within the block.
+/// packed = G g G' for every pair of channels, in the order the product reads: part, block of targets, tap, source,
+/// target within the block.
 pub(in crate::conv) struct Pack<'a> {
     pub(in crate::conv) patches: Winograd,
     pub(in crate::conv) packed: &'a mut [f32],
     pub(in crate::conv) w: &'a [f32],
-    /// Weights from one source, and from one target, to the next.
+    /// Distances in weights from one source to the next, and from one target to the next.
     pub(in crate::conv) steps: (usize, usize),
-    /// The kernel turned by half a circle, as the input gradient needs it.
+    /// Rotates the kernel by 180 degrees, as the input gradient needs it.
     pub(in crate::conv) turned: bool,
 }
 
@@ -57,7 +57,7 @@ impl Pack<'_> {
     }
 }
 
-/// d_w += G' s G for the sums `[part][out][tap][in]` of every weight.
+/// d_w += G' s G for the accumulated sums s, `[part][out][tap][in]`.
 pub(in crate::conv) struct Settle<'a> {
     pub(in crate::conv) patches: Winograd,
     pub(in crate::conv) d_w: &'a mut [f32],

@@ -1,4 +1,4 @@
-//! The error function, for the tests of the kernels and of the function behind them.
+//! The error function, for tests here and in `src/function.rs`.
 
 /// The error function, by Simpson's rule on 2 / sqrt(pi) * e^-t^2.
 pub(crate) fn erf(x: f64) -> f64 {

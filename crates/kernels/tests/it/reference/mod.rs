@@ -1,4 +1,4 @@
-//! Plain versions of the kernels, as their oracles: straightforward loops in f64 on `[sample][channel][row][column]`.
+//! Plain versions of the kernels, used as oracles: straightforward f64 loops on `[sample][channel][row][column]`.
 
 mod erf;
 pub(crate) mod text;
@@ -9,13 +9,9 @@ use fedelity_kernels::pool::Window;
 /// Sizes of a plain activation `[sample][channel][row][column]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Samples.
     pub(crate) samples: usize,
-    /// Channels.
     pub(crate) channels: usize,
-    /// Rows.
     pub(crate) height: usize,
-    /// Columns.
     pub(crate) width: usize,
 }
 
@@ -30,7 +26,7 @@ impl Shape {
         Self { samples: self.samples, channels, height, width }
     }
 
-    /// Where an element stands.
+    /// The index of an element.
     pub(crate) fn at(self, n: usize, c: usize, i: usize, j: usize) -> usize {
         ((n * self.channels + c) * self.height + i) * self.width + j
     }
@@ -54,8 +50,8 @@ impl Shape {
     }
 }
 
-/// `[group][channel][row][column][lane]` of a plain activation, with `border` in the halo and `missing` in the lanes past
-/// the last sample.
+/// Converts a plain activation to `[group][channel][row][column][lane]`, with `border` in the halo and `missing` in the
+/// lanes past the last sample.
 pub(crate) fn to_lanes(x: &[f64], shape: Shape, plane: Plane, lanes: usize, border: f32, missing: f32) -> Vec<f32> {
     let groups = shape.samples.div_ceil(lanes);
     let mut y = vec![border; groups * shape.channels * plane.area() * lanes];
@@ -67,7 +63,7 @@ pub(crate) fn to_lanes(x: &[f64], shape: Shape, plane: Plane, lanes: usize, bord
     y
 }
 
-/// The plain activation in a buffer `[group][channel][row][column][lane]`.
+/// Extracts the plain activation from a buffer `[group][channel][row][column][lane]`.
 pub(crate) fn from_lanes(y: &[f32], shape: Shape, plane: Plane, lanes: usize) -> Vec<f64> {
     let mut x = Vec::with_capacity(shape.len());
     shape.each(|n, c, i, j| x.push(f64::from(y[lane_at(shape, plane, lanes, n, c, i, j)])));
@@ -79,18 +75,15 @@ fn lane_at(shape: Shape, plane: Plane, lanes: usize, n: usize, c: usize, i: usiz
     ((n / lanes * shape.channels + c) * plane.area() + pixel) * lanes + n % lanes
 }
 
-/// Sizes of a convolution.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Convolution {
-    /// The input.
     pub(crate) input: Shape,
-    /// Channels of the output.
     pub(crate) out_channels: usize,
     /// Rows and columns of the kernel.
     pub(crate) kernel: usize,
     /// Pixels from one position to the next.
     pub(crate) stride: usize,
-    /// Zeros around the input.
+    /// Zero padding on each side.
     pub(crate) pad: usize,
 }
 
@@ -101,7 +94,7 @@ impl Convolution {
         Some(self.input.with(self.out_channels, (side(self.input.height)?, side(self.input.width)?)))
     }
 
-    /// Calls `f` with the places in output, input and weights of every product.
+    /// Calls `f` with the indices into output, input and weights of every product.
     fn products(self, mut f: impl FnMut(usize, usize, usize)) {
         let (input, k) = (self.input, self.kernel);
         let Some(output) = self.output() else { return };
@@ -143,14 +136,14 @@ impl Convolution {
     }
 }
 
-/// The sum over samples and pixels of each channel.
+/// The sum of each channel over samples and pixels.
 pub(crate) fn channel_sums(x: &[f64], shape: Shape) -> Vec<f64> {
     let mut sums = vec![0.0; shape.channels];
     shape.each(|n, c, i, j| sums[c] += x[shape.at(n, c, i, j)]);
     sums
 }
 
-/// Calls `f` with output, tap and input place of every tap inside the image.
+/// Calls `f` with output index, tap and input index of every tap inside the image.
 fn taps(shape: Shape, window: Window, mut f: impl FnMut(usize, usize, usize)) {
     let Some(sides) = window.output(shape.plane()) else { return };
     let output = shape.with(shape.channels, sides);
@@ -170,7 +163,7 @@ fn outputs(shape: Shape, window: Window) -> usize {
     window.output(shape.plane()).map_or(0, |sides| shape.with(shape.channels, sides).len())
 }
 
-/// The maximum over each window of x or relu(x), and where in x it stood (`None` where relu cut it off).
+/// The maximum over each window of x or relu(x), and its index in x (`None` where ReLU clipped it).
 pub(crate) fn max_pool(x: &[f64], shape: Shape, window: Window, relu: bool) -> (Vec<f64>, Vec<Option<usize>>) {
     let mut best: Vec<Option<usize>> = vec![None; outputs(shape, window)];
     taps(shape, window, |out, _, at| {
@@ -224,17 +217,17 @@ pub(crate) fn relu_backward(d: &[f64], y: &[f64]) -> Vec<f64> {
     d.iter().zip(y).map(|(&d, &y)| if y > 0.0 { d } else { 0.0 }).collect()
 }
 
-/// What a normalisation averages over.
+/// The elements that share statistics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sharing {
-    /// One sample and that many groups of channels.
+    /// One sample; its channels are split into this many groups.
     GroupsOfChannels(usize),
-    /// All samples, one channel at a time.
+    /// All samples of one channel.
     Batch,
 }
 
 impl Sharing {
-    /// Which elements each set of statistics belongs to.
+    /// The elements of each set.
     fn sets(self, shape: Shape) -> Vec<Vec<usize>> {
         let count = match self {
             Self::GroupsOfChannels(groups) => shape.samples * groups,
@@ -257,7 +250,7 @@ fn mean_and_variance(x: &[f64], set: &[usize]) -> (f64, f64) {
     (mean, set.iter().map(|&i| (x[i] - mean).powi(2)).sum::<f64>() / set.len() as f64)
 }
 
-/// Mean and biased variance of each set of elements, in order: `[sample][group of channels]` or `[channel]`.
+/// Mean and biased variance of each set, in order: `[sample][group of channels]` or `[channel]`.
 pub(crate) fn statistics(x: &[f64], shape: Shape, sharing: Sharing) -> Vec<(f64, f64)> {
     sharing.sets(shape).iter().map(|set| mean_and_variance(x, set)).collect()
 }

@@ -1,4 +1,4 @@
-//! Plain versions of what text models need, in f64.
+//! Plain f64 versions of the kernels of text models.
 
 use super::erf::erf;
 
@@ -7,7 +7,7 @@ pub(crate) fn gelu(x: f64) -> f64 {
     x * 0.5 * (1.0 + erf(x / std::f64::consts::SQRT_2))
 }
 
-/// Its derivative.
+/// Derivative of [`gelu`].
 pub(crate) fn gelu_derivative(x: f64) -> f64 {
     0.5 * (1.0 + erf(x / std::f64::consts::SQRT_2)) + x * (-0.5 * x * x).exp() / std::f64::consts::TAU.sqrt()
 }
@@ -58,7 +58,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// One step of a long short-term memory cell for one row: the new cell and hidden state.
+/// One step of an LSTM cell for one row: the new cell and hidden state.
 pub(crate) fn lstm_cell(sums: &[f64], before: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let n = before.len();
     let logistic = |x: f64| 1.0 / (1.0 + (-x).exp());
