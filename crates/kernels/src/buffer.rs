@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn starts_at_a_line_and_has_its_length() {
+    fn is_aligned_to_a_line_and_has_its_length() {
         for len in [0, 1, 15, 16, 17, 1000] {
             let mut buffer = Buffer::zeros(len);
             assert_eq!((buffer.len(), buffer.as_ptr() as usize % 64), (len, 0));

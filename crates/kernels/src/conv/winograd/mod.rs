@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn few_channels_go_by_lines_and_many_by_squares() {
+    fn few_channels_use_lines_and_many_use_squares() {
         assert_eq!(form((3, 6), 5, 32, 0), Some(PatchForm::FourInLine));
         assert_eq!(form((6, 16), 5, 14, 0), Some(PatchForm::FourInLine));
         assert_eq!(form((32, 64), 5, 14, 0), Some(PatchForm::TwoOfFive));
