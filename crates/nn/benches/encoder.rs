@@ -1,4 +1,4 @@
-//! Training speed of MiniLM on one thread: forward, backward and an Adam step, by length of the texts.
+//! Training speed of MiniLM on one thread (forward, backward and an Adam step) by text length.
 //!
 //! `cargo bench -p fedelity-nn --bench encoder [-- FREEZE]` prints samples per second.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement prints and may fail")]

@@ -3,24 +3,24 @@
 use fedelity_kernels::pool::Window;
 use serde::{Deserialize, Serialize};
 
-/// What one input is.
+/// The shape of one input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputShape {
-    /// An image, or a row of numbers as an image of one line.
+    /// An image, or a row of numbers as an image of height 1.
     Image { channels: usize, height: usize, width: usize },
     /// A text as token IDs.
     Tokens { vocabulary: usize, max_length: usize },
 }
 
 impl InputShape {
-    /// Values in one input; of a text, the most there can be.
+    /// Values in one input; for a text, the maximum.
     #[must_use]
     pub fn len(self) -> usize {
         let (channels, height, width) = self.sides();
         channels * height * width
     }
 
-    /// Channels, rows and columns. A text is one line of tokens.
+    /// Channels, rows and columns. A text is a single row of tokens.
     #[must_use]
     pub fn sides(self) -> (usize, usize, usize) {
         match self {
@@ -45,7 +45,7 @@ pub enum Layer {
     Dense { out: usize },
     /// max(x, 0).
     Relu,
-    /// Largest value of each window.
+    /// Maximum of each window.
     MaxPool(Window),
     /// Mean of each window.
     AveragePool(Window),
@@ -58,47 +58,46 @@ pub enum Layer {
     },
     /// Batch normalisation with running statistics.
     BatchNorm,
-    /// Zeroes features at random while training.
+    /// Zeroes random features during training.
     Dropout { p: f32 },
-    /// Pixels of all channels to one row of features.
+    /// Flattens the pixels of all channels into one row of features.
     Flatten,
-    /// A row of a table for each token.
+    /// Maps each token to a row of a table.
     Embedding { width: usize },
-    /// BERT's embeddings: word, position and token type 0 summed, normalised, dropped out.
+    /// BERT's embeddings: the sum of word, position and token type 0, then normalisation and dropout.
     Embeddings {
         width: usize,
         positions: usize,
-        /// Token types there are; 0 for a model without them.
+        /// Number of token types; 0 if the model has none.
         types: usize,
         eps: f32,
         dropout: f32,
     },
-    /// A transformer block on tokens: attention and two dense layers with GELU between them, each with a sum and a
-    /// normalisation after it.
+    /// A transformer block on tokens: attention, then two dense layers with GELU between them. Both parts end with a
+    /// residual sum and a normalisation.
     Block {
         heads: usize,
         /// Width between the two dense layers.
         hidden: usize,
         eps: f32,
-        /// Probability of zero while training, before each sum.
+        /// Dropout probability during training, applied before each sum.
         dropout: f32,
         attention_dropout: f32,
         names: BlockNames,
     },
-    /// The first token's row as the features of the text.
+    /// Takes the first token's row as the features of the text.
     FirstToken,
-    /// A recurrent layer (LSTM) over the tokens; its last hidden state is the row of the text.
+    /// An LSTM over the tokens; its last hidden state is the output.
     Lstm { hidden: usize },
     /// body(x) + shortcut(x); an empty shortcut is x itself.
     Residual { body: Vec<Node>, shortcut: Vec<Node> },
 }
 
-/// What the tensors of a transformer block are called.
+/// Naming scheme of a transformer block's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BlockNames {
     Bert,
-    /// As in DistilBERT.
     DistilBert,
 }
 
@@ -154,7 +153,7 @@ pub struct Node {
     /// Prefix of the tensors' names; empty for layers without tensors.
     pub name: String,
     pub layer: Layer,
-    /// Whether its weights stay as they were loaded. Only token layers below all trained ones can be frozen.
+    /// Whether its weights stay as loaded. Only token layers below all trained layers can be frozen.
     pub frozen: bool,
 }
 
@@ -183,7 +182,6 @@ impl Node {
 pub struct Architecture {
     pub name: String,
     pub input: InputShape,
-    /// Number of classes: what comes out.
     pub classes: usize,
     /// From the input to the features.
     pub extractor: Vec<Node>,

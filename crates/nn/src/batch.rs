@@ -1,10 +1,9 @@
-//! What goes into a model.
+//! Inputs of a model.
 
 use std::ops::Range;
 
 use crate::architecture::InputShape;
 
-/// One batch of inputs.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Batch<'a> {
@@ -18,9 +17,9 @@ pub enum Batch<'a> {
         /// Per channel.
         shift: &'a [f32],
     },
-    /// Inputs as they are, `[sample][channel][row][column]`.
+    /// Inputs as given, `[sample][channel][row][column]`.
     Floats {
-        /// The samples, one after the other.
+        /// The samples, one after another.
         rows: &'a [f32],
     },
     /// Rows of numbers, picked by index.
@@ -29,19 +28,19 @@ pub enum Batch<'a> {
         values: &'a [f32],
         indices: &'a [u32],
     },
-    /// Texts as token IDs, each at least one and at most as many as the model takes.
+    /// Texts as token IDs. Each has at least one token and at most the model's maximum.
     Tokens {
-        /// The tokens of all texts, one text after the other.
+        /// The tokens of all texts, concatenated.
         ids: &'a [u32],
-        /// Where each text starts, and the end of the last one.
+        /// The start of each text, and the end of the last one.
         starts: &'a [u32],
-        /// Which texts are in the batch.
+        /// The texts in the batch.
         indices: &'a [u32],
     },
 }
 
 impl Batch<'_> {
-    /// Number of samples, for a model with this input.
+    /// Number of samples, given the model's input shape.
     pub(crate) fn samples(&self, input: InputShape) -> usize {
         match self {
             Self::Bytes { indices, .. } | Self::Rows { indices, .. } | Self::Tokens { indices, .. } => indices.len(),
@@ -49,7 +48,7 @@ impl Batch<'_> {
         }
     }
 
-    /// Some of its samples.
+    /// A range of its samples.
     pub(crate) fn part(&self, samples: Range<usize>, input: InputShape) -> Self {
         match *self {
             Self::Bytes { pixels, indices, scale, shift } => {

@@ -1,4 +1,4 @@
-//! What a model file says about its model: enough to use the file without the run it came from.
+//! The description stored in a model file: enough to use the file without the run that produced it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::error::NnError;
 use crate::residual::Stem;
 use crate::zoo::{self, ModelSpec};
 
-/// What a model reads.
+/// The kind and shape of a model's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 #[non_exhaustive]
@@ -19,7 +19,7 @@ pub enum Input {
     Image { channels: usize, height: usize, width: usize },
     /// Rows of numbers.
     Numbers {
-        /// Numbers in a row.
+        /// Numbers per row.
         width: usize,
     },
     /// Texts as token IDs.
@@ -27,7 +27,7 @@ pub enum Input {
 }
 
 impl Input {
-    /// The shape as the layers see it.
+    /// The shape the layers see.
     #[must_use]
     pub fn shape(self) -> InputShape {
         match self {
@@ -48,54 +48,54 @@ impl std::fmt::Display for Input {
     }
 }
 
-/// How texts become token IDs.
+/// How texts are turned into token IDs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Reading {
-    /// By these words, whose positions are their token IDs.
+    /// A word list; a word's position is its token ID.
     Words(Vec<String>),
-    /// By a tokenizer: the text of its tokenizer.json.
+    /// A tokenizer, as the text of its tokenizer.json.
     Tokenizer(String),
 }
 
-/// How a model was made and what it reads.
+/// How a model is built and what it reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Card {
     pub model: String,
     pub projection: bool,
-    /// The first layers of a residual network.
+    /// The stem of a residual network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stem: Option<Stem>,
     /// The sizes of a text encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoder: Option<EncoderShape>,
     pub input: Input,
-    /// The classes by name; output `k` means `classes[k]`.
+    /// The class names; output `k` means `classes[k]`.
     pub classes: Vec<String>,
-    /// What is subtracted from each channel (of pixels scaled to 0..1) or column.
+    /// Subtracted from each channel (of pixels scaled to 0..1) or column.
     pub mean: Vec<f32>,
-    /// What each channel or column is then divided by.
+    /// Each channel or column is then divided by this.
     pub std: Vec<f32>,
-    /// How texts become token IDs.
+    /// How texts are turned into token IDs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reading: Option<Reading>,
-    /// Where it comes from, such as the data set, the method and the seed.
+    /// Provenance, such as the data set, the method and the seed.
     #[serde(default)]
     pub origin: BTreeMap<String, String>,
 }
 
-/// Greater sizes than any model here has.
+/// Upper bounds that no model here reaches.
 const MOST: usize = 1 << 24;
 const MOST_LAYERS: usize = 1_000;
 const MOST_CLASSES: usize = 1 << 16;
 
 impl Card {
-    /// The layers.
+    /// The model's layers.
     ///
     /// # Errors
-    /// When the description contradicts itself.
+    /// When the description is inconsistent.
     pub fn architecture(&self) -> Result<Architecture, NnError> {
         self.check().map_err(|reason| NnError::DoesNotFit { model: self.model.clone(), reason })?;
         let (input, classes) = (self.input.shape(), self.classes.len());
@@ -108,7 +108,7 @@ impl Card {
         }
     }
 
-    /// Checks for what a file can say but no model can have.
+    /// Rejects values that a file can hold but no model can have.
     fn check(&self) -> Result<(), String> {
         if self.classes.is_empty() || self.classes.len() > MOST_CLASSES {
             return Err(format!("{} classes: expected 1 to {MOST_CLASSES}", self.classes.len()));

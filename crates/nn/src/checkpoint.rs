@@ -1,4 +1,4 @@
-//! Model files: safetensors with PyTorch's names and shapes.
+//! Model files: safetensors with PyTorch's tensor names and shapes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -15,16 +15,16 @@ use crate::error::NnError;
 use crate::layout::{Layout, Params, Tensor};
 use crate::model::Model;
 
-/// The suffix of tensors that only PyTorch's files have.
+/// Suffix of tensors found only in PyTorch's files.
 const COUNT: &str = ".num_batches_tracked";
 
-/// The entry of the metadata with the [`Card`], as JSON.
+/// Metadata key of the [`Card`], stored as JSON.
 const CARD: &str = "fedelity";
 
-/// The format's own library rejects longer headers.
+/// The safetensors crate rejects longer headers.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// The part of a file's header that is not about tensors.
+/// The metadata part of a file's header.
 #[derive(Deserialize)]
 struct FileHeader {
     #[serde(rename = "__metadata__", default)]
@@ -54,7 +54,7 @@ impl View for Slice<'_> {
     }
 }
 
-/// Writes a model. The file appears whole or not at all.
+/// Writes a model atomically.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -62,7 +62,7 @@ pub fn save(path: &Path, layout: &Layout, params: &Params, card: Option<&Card>) 
     write(path, &[(layout, params)], card)
 }
 
-/// Writes a model with its frozen weights. The file appears whole or not at all.
+/// Writes a model with its frozen weights, atomically.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -76,13 +76,13 @@ fn write(path: &Path, parts: &[(&Layout, &[f32])], card: Option<&Card>) -> Resul
     });
     let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
     let card = card.map(serde_json::to_string).transpose().map_err(|e| bad(e.to_string()))?;
-    // One entry, because the format's library writes several in an order that changes from run to run.
+    // A single entry: the safetensors crate writes several in an order that changes from run to run.
     let metadata = card.map(|card| HashMap::from([(CARD.to_owned(), card)]));
     let bytes = safetensors::serialize(tensors, metadata).map_err(|e| bad(e.to_string()))?;
     fedelity_files::write(path, &bytes).map_err(|source| NnError::Io { source, path: path.to_owned() })
 }
 
-/// What the file says about its model; `None` if it says nothing, like files from other programs.
+/// The description of the model in a file; `None` if there is none, as in files from other programs.
 ///
 /// # Errors
 /// When the file or its description cannot be read.
@@ -103,7 +103,7 @@ pub fn card(path: &Path) -> Result<Option<Card>, NnError> {
     serde_json::from_str(text).map(Some).map_err(|e| bad(format!("its description cannot be read ({e})")))
 }
 
-/// Reads a model for this layout: it must have exactly these tensors, as f32, in the right shape.
+/// Reads a model with this layout. The file must have exactly these tensors, with the right shapes.
 ///
 /// # Errors
 /// When the file cannot be read or does not fit the layout.
@@ -111,7 +111,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Params, NnError> {
     let bytes = fs::read(path).map_err(|source| NnError::Io { source, path: path.to_owned() })?;
     let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
     let file = SafeTensors::deserialize(&bytes).map_err(|e| bad(format!("not a safetensors file ({e})")))?;
-    // Everything is checked before memory is allocated: a file can claim to be larger than it is.
+    // Check everything before allocating memory: a file can claim to be larger than it is.
     let views: Result<Vec<TensorView<'_>>, NnError> = layout
         .tensors()
         .iter()
@@ -124,7 +124,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Params, NnError> {
     for (tensor, view) in layout.tensors().iter().zip(views?) {
         copy(&mut params[tensor.range()], tensor, &view).map_err(bad)?;
     }
-    // PyTorch counts the batches that a running statistic has seen; nothing here reads the count.
+    // PyTorch counts the batches behind a running statistic; nothing here reads the count.
     let known = |name: &str| name.ends_with(COUNT) || layout.tensors().iter().any(|t| t.name == name);
     if let Some(extra) = file.names().into_iter().find(|name| !known(name)) {
         return Err(bad(format!("tensor {extra:?} does not belong to this model")));
@@ -132,7 +132,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Params, NnError> {
     Ok(params)
 }
 
-/// Whether a tensor of a file has the shape it should have, in numbers that can be read.
+/// Whether a tensor in a file has the expected shape and a supported number type.
 fn fits(tensor: &Tensor, view: &TensorView<'_>) -> Result<(), String> {
     if view.shape() != tensor.shape || !matches!(view.dtype(), Dtype::F32 | Dtype::F16 | Dtype::BF16) {
         let (name, dtype, found, shape) = (&tensor.name, view.dtype(), view.shape(), &tensor.shape);
@@ -141,7 +141,7 @@ fn fits(tensor: &Tensor, view: &TensorView<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Fills a tensor's part of the parameters, if the file's has the same shape. Half-precision numbers become f32.
+/// Copies a tensor into its part of the parameters if the shapes match. Half-precision numbers become f32.
 pub(crate) fn copy(part: &mut [f32], tensor: &Tensor, view: &TensorView<'_>) -> Result<(), String> {
     fits(tensor, view)?;
     let (wide, _) = view.data().as_chunks::<4>();

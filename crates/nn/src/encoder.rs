@@ -7,26 +7,26 @@ use crate::architecture::{Architecture, BlockNames, InputShape, Layer, Node};
 /// Width of the projection before the classifier (FedGKD+, MOON).
 pub(crate) const PROJECTION: usize = 256;
 
-/// Sizes of an encoder, as its config.json has them.
+/// Sizes of an encoder, as in its config.json.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct EncoderShape {
     pub names: BlockNames,
-    /// Prefix of all its tensors' names, with the dot; often empty.
+    /// Prefix of all tensor names, including the dot; often empty.
     pub prefix: String,
     pub width: usize,
     pub layers: usize,
     pub heads: usize,
     /// Width between the two dense layers of a block.
     pub hidden: usize,
-    /// Positions: the longest text it can take.
+    /// Number of positions: the maximum text length.
     pub positions: usize,
-    /// Token types; DistilBERT has none.
+    /// Number of token types; DistilBERT has none.
     pub types: usize,
     pub eps: f32,
     pub dropout: f32,
     pub attention_dropout: f32,
-    /// The same in the classifier.
+    /// Dropout probability in the classifier.
     pub head_dropout: f32,
 }
 
@@ -49,16 +49,16 @@ impl EncoderShape {
         }
     }
 
-    /// The same sizes with one probability for all dropout inside the encoder.
+    /// The same sizes with one dropout probability for the whole encoder.
     #[must_use]
     pub fn with_dropout(self, p: f32) -> Self {
         Self { dropout: p, attention_dropout: p, ..self }
     }
 }
 
-/// An encoder with its classifier: first token, dense, ReLU, dropout, perhaps a projection, dense.
+/// An encoder with its classifier: first token, dense, ReLU, dropout, optional projection, dense.
 ///
-/// `freeze` is the number of blocks to freeze, in addition to the embeddings: `Some(0)` freezes only the embeddings,
+/// `freeze` is the number of blocks to freeze in addition to the embeddings: `Some(0)` freezes only the embeddings,
 /// `None` nothing.
 #[must_use]
 pub fn encoder(

@@ -1,4 +1,4 @@
-//! What can go wrong with a model.
+//! Errors of models and model files.
 
 use std::path::PathBuf;
 
@@ -11,17 +11,17 @@ pub enum NnError {
     /// This machine has no such engine.
     #[error("there is no engine {name:?} on this machine; the engines are {known}")]
     UnknownEngine { name: String, known: String },
-    /// The model does not take inputs of this shape.
+    /// The model does not accept inputs of this shape.
     #[error("model {model:?} does not fit the data: {reason}")]
     DoesNotFit {
         model: String,
-        /// The layer and the shape that do not go together.
+        /// The layer and the shape that do not match.
         reason: String,
     },
     /// A model file could not be read or written.
     #[error("{}: {source}", path.display())]
     Io { source: std::io::Error, path: PathBuf },
-    /// A model file is not what it should be.
+    /// The contents of a model file are invalid.
     #[error("{}: {reason}", path.display())]
     BadFile { reason: String, path: PathBuf },
 }

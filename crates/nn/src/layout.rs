@@ -1,8 +1,8 @@
-//! Parameters: one flat buffer, and the layout that names its parts.
+//! Parameters: a flat buffer, and the layout that names its parts.
 
 use std::ops::{Deref, DerefMut, Range};
 
-/// All parameters of one model, flat. Their names and shapes are in the model's [`Layout`].
+/// All parameters of one model, flat. The model's [`Layout`] has their names and shapes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params(pub Vec<f32>);
 
@@ -20,41 +20,41 @@ impl DerefMut for Params {
     }
 }
 
-/// How a tensor starts.
+/// How a tensor is initialised.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Init {
     /// Uniform in ±1/sqrt(fan in): PyTorch's default for the weights and biases of linear and convolution layers.
     Uniform { fan_in: usize },
-    /// Normal with mean 0: transformers and embeddings.
+    /// Normal with mean 0, for transformers and embeddings.
     Normal { std: f32 },
-    /// One value everywhere: scales and shifts of normalisation layers, their running statistics.
+    /// A constant, for scales, shifts and running statistics of normalisation layers.
     Constant(f32),
 }
 
-/// One named tensor of a model.
+/// A named tensor of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
-    /// The name it has in PyTorch.
+    /// Its name in PyTorch.
     pub name: String,
-    /// The shape it has in PyTorch.
+    /// Its shape in PyTorch.
     pub shape: Vec<usize>,
-    /// Where it starts in the flat buffer.
+    /// Its start in the flat buffer.
     pub offset: usize,
     pub len: usize,
-    /// Whether an optimiser moves it. Running statistics are not trainable.
+    /// Whether an optimiser updates it. Running statistics are not trainable.
     pub trainable: bool,
     pub(crate) init: Init,
 }
 
 impl Tensor {
-    /// Where it stands in the flat buffer.
+    /// Its range in the flat buffer.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.len
     }
 }
 
-/// Names, shapes and places of a model's tensors.
+/// Names, shapes and offsets of a model's tensors.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layout {
     tensors: Vec<Tensor>,
@@ -78,13 +78,13 @@ impl Layout {
         self.len == 0
     }
 
-    /// Number of trainable parameters: what papers count.
+    /// Number of trainable parameters, as papers count them.
     #[must_use]
     pub fn trainable_len(&self) -> usize {
         self.trainable.iter().map(ExactSizeIterator::len).sum()
     }
 
-    /// The trainable parts of the buffer: ascending, neighbours merged.
+    /// The trainable ranges of the buffer, ascending, with adjacent ones merged.
     #[must_use]
     pub fn trainable(&self) -> &[Range<usize>] {
         &self.trainable

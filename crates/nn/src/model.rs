@@ -25,11 +25,11 @@ pub struct Model {
     start: Option<Arc<InitialWeights>>,
 }
 
-/// Where parameters start when they do not start at random.
+/// Loaded parameters to start from instead of random ones.
 #[derive(Clone, Debug)]
 pub(crate) struct InitialWeights {
     pub params: Params,
-    /// For each tensor whether `params` has it.
+    /// Whether `params` has each tensor.
     pub given: Vec<bool>,
 }
 
@@ -62,13 +62,13 @@ impl Model {
         &self.name
     }
 
-    /// Names, shapes and places of the parameters.
+    /// Names, shapes and offsets of the parameters.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.outline.layout
     }
 
-    /// Names, shapes and places of the frozen weights. They are not parameters: they are neither trained nor sent.
+    /// Names, shapes and offsets of the frozen weights. They are not parameters: they are neither trained nor sent.
     #[must_use]
     pub fn frozen_layout(&self) -> &Layout {
         &self.outline.frozen
@@ -80,7 +80,7 @@ impl Model {
         &self.frozen
     }
 
-    /// The same model with these frozen weights and these parameters to start from.
+    /// The same model with these frozen weights and initial parameters.
     pub(crate) fn with_weights(self, frozen: Params, start: InitialWeights) -> Self {
         assert_eq!(frozen.len(), self.frozen_layout().len(), "the frozen weights are read by their layout");
         Self { frozen: frozen.0.into(), start: Some(Arc::new(start)), ..self }
@@ -96,13 +96,13 @@ impl Model {
         self.classes
     }
 
-    /// Number of features: what the head reads.
+    /// Number of features, the inputs of the head.
     #[must_use]
     pub fn features(&self) -> usize {
         self.outline.features
     }
 
-    /// What runs it.
+    /// The engine that runs it.
     #[must_use]
     pub fn engine(&self) -> &dyn Engine {
         &*self.engine
@@ -114,7 +114,7 @@ impl Model {
         self.outline.multiply_adds
     }
 
-    /// Memory for one worker to run the model in. It grows to the largest batch seen and is then reused.
+    /// Creates the memory in which one worker runs the model. It grows to the largest batch seen and is then reused.
     #[must_use]
     pub fn session(&self) -> Box<dyn Session> {
         self.program.session(Arc::clone(&self.frozen))
@@ -126,11 +126,11 @@ impl Model {
         Optimizer::new(Arc::clone(&self.engine), self.layout(), kind, weight_decay)
     }
 
-    /// Scales the gradient down to norm `max` if it is longer; returns the norm it had. Trainable parts only.
+    /// Scales the gradient down to norm `max` if it is larger; returns the original norm. Trainable parts only.
     pub fn clip_norm(&self, grad: &mut [f32], max: f32) -> f64 {
         let trainable = self.layout().trainable();
         let norm = trainable.iter().map(|r| self.engine.squared_norm(&grad[r.clone()])).sum::<f64>().sqrt();
-        // The small number is PyTorch's guard against a division by zero.
+        // PyTorch adds 1e-6 to avoid a division by zero.
         let scale = (f64::from(max) / (norm + 1e-6)) as f32;
         if scale < 1.0 {
             for range in trainable {
@@ -140,8 +140,8 @@ impl Model {
         norm
     }
 
-    /// The parameters to start from: those that were loaded; else PyTorch's default for each kind of layer, and BERT's for
-    /// transformers.
+    /// The initial parameters: loaded ones if there are any, else PyTorch's default for each kind of layer, and BERT's
+    /// for transformers.
     pub fn init(&self, rng: &mut impl Rng) -> Params {
         let mut params = Params(vec![0.0; self.layout().len()]);
         for (i, tensor) in self.layout().tensors().iter().enumerate() {
@@ -169,12 +169,12 @@ impl Model {
         params
     }
 
-    /// The head's logits for given features, as rows.
+    /// The head's logits for the given features, as rows.
     pub fn head_forward(&self, params: &[f32], features: &[f32], logits: &mut [f32]) {
         self.program.head_forward(params, features, logits);
     }
 
-    /// Gradients of the head alone: adds to the features' gradient and to the parameters', where they are wanted.
+    /// Backward pass of the head alone: adds to the gradients of the features and of the parameters, if wanted.
     pub fn head_backward(
         &self,
         params: &[f32],

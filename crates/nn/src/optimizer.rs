@@ -10,21 +10,21 @@ use crate::layout::Layout;
 pub enum OptimizerKind {
     /// v = momentum * v + g; w -= lr * v.
     Sgd {
-        /// Share of the previous step that is kept.
+        /// Fraction of the previous step that is kept.
         momentum: f32,
     },
     /// Adam (Kingma and Ba 2015).
     Adam {
-        /// Decay of the mean of gradients.
+        /// Decay rate of the mean gradient.
         beta1: f32,
-        /// Decay of the mean of squared gradients.
+        /// Decay rate of the mean squared gradient.
         beta2: f32,
         /// Added to the denominator.
         eps: f32,
     },
 }
 
-/// An optimiser with its memory. Weight decay is added to the gradient.
+/// An optimiser with its state. Weight decay is added to the gradient.
 #[derive(Clone, Debug)]
 pub struct Optimizer {
     kind: OptimizerKind,
@@ -54,7 +54,7 @@ impl Optimizer {
         }
     }
 
-    /// Forgets all steps, as a fresh optimiser.
+    /// Resets it to the state of a new optimiser.
     pub fn reset(&mut self) {
         self.steps = 0;
         if matches!(self.kind, OptimizerKind::Adam { .. }) {
@@ -63,7 +63,7 @@ impl Optimizer {
         }
     }
 
-    /// Moves the trainable parameters one step. `params` and `grad` have the full length.
+    /// Updates the trainable parameters by one step. `params` and `grad` have the full length.
     pub fn step(&mut self, params: &mut [f32], grad: &[f32], lr: f32) {
         let (first, weight_decay) = (self.steps == 0, self.weight_decay);
         self.steps = self.steps.saturating_add(1);

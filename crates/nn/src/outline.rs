@@ -1,4 +1,4 @@
-//! What every engine agrees on about a model.
+//! The engine-independent properties of a model.
 
 use fedelity_kernels::Isa;
 
@@ -7,14 +7,14 @@ use crate::cpu::plan;
 use crate::error::NnError;
 use crate::layout::Layout;
 
-/// Where the weights of a model stand, and its sizes.
+/// Weight layouts and sizes of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outline {
-    /// The parameters: what trains and travels.
+    /// The parameters, which are trained and sent.
     pub layout: Layout,
-    /// The frozen weights, in a buffer of their own.
+    /// The frozen weights, in a separate buffer.
     pub frozen: Layout,
-    /// Number of features: what the head reads. The head's weight and bias are the last two parameters.
+    /// Number of features, the inputs of the head. The head's weight and bias are the last two parameters.
     pub features: usize,
     /// Multiply-adds of the forward pass for one sample.
     pub multiply_adds: usize,
@@ -22,7 +22,7 @@ pub struct Outline {
 
 impl Outline {
     pub(crate) fn of(arch: &Architecture) -> Result<Self, NnError> {
-        // It is the same for every instruction set.
+        // The same for every instruction set.
         let plan = plan(arch, Isa::Portable)?;
         let features = plan.head().0;
         Ok(Self { layout: plan.layout, frozen: plan.frozen, features, multiply_adds: plan.multiply_adds })

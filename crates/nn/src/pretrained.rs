@@ -13,17 +13,17 @@ use crate::error::NnError;
 use crate::layout::{Layout, Params};
 use crate::model::{InitialWeights, Model};
 
-/// The sizes.
+/// File with the sizes of the encoder.
 const CONFIG: &str = "config.json";
 const WEIGHTS: &str = "model.safetensors";
 /// A tensor that every encoder has.
 const WORDS: &str = "embeddings.word_embeddings.weight";
 
-/// Parts that a file may have but that are not used: BERT's pooler, position IDs, and the heads of other tasks.
+/// Tensors that a file may have but that are not used: BERT's pooler, position IDs, and the heads of other tasks.
 const IGNORED: &[&str] =
     &["pooler.", "embeddings.position_ids", "cls.", "vocab_transform.", "vocab_layer_norm.", "vocab_projector."];
 
-/// The layers on top of the encoder. They start fresh where the file lacks them.
+/// The layers on top of the encoder. They are initialised at random if the file lacks them.
 const HEAD: &[&str] = &["pre_classifier.", "projection.", "classifier."];
 
 /// A folder with an encoder.
@@ -36,10 +36,10 @@ pub struct Pretrained {
 }
 
 impl Pretrained {
-    /// Reads a folder of the BERT or DistilBERT family.
+    /// Opens a folder with a model of the BERT or DistilBERT family.
     ///
     /// # Errors
-    /// When a file is missing or is not what it should be.
+    /// When a file is missing or invalid.
     pub fn open(folder: &Path) -> Result<Self, NnError> {
         let path = folder.join(CONFIG);
         let text = fs::read_to_string(&path).map_err(|source| NnError::Io { source, path: path.clone() })?;
@@ -62,22 +62,22 @@ impl Pretrained {
         &self.shape
     }
 
-    /// Number of tokens in the vocabulary.
     #[must_use]
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
 
-    /// The file that says so.
+    /// The path of config.json.
     #[must_use]
     pub fn config_file(&self) -> PathBuf {
         self.folder.join(CONFIG)
     }
 
-    /// Brings the weights into a model that was built with this shape. Layers on top that the file lacks start at random.
+    /// Loads the weights into a model built with this shape. Layers on top that the file lacks are initialised at
+    /// random.
     ///
     /// # Errors
-    /// When a tensor is missing, has another shape, or belongs to no part of the model.
+    /// When a tensor is missing, has a different shape, or belongs to no part of the model.
     pub fn load(&self, model: Model) -> Result<Model, NnError> {
         let file = self.file()?;
         let (params, given) = self.read(&file, model.layout())?;
@@ -96,7 +96,7 @@ impl Pretrained {
         Ok(model.with_weights(frozen, InitialWeights { params, given }))
     }
 
-    /// The tensors of a layout, and for each whether the file has it.
+    /// The tensors of a layout, and whether the file has each of them.
     fn read(&self, file: &SafeTensors<'_>, layout: &Layout) -> Result<(Params, Vec<bool>), NnError> {
         let (mut values, mut given) = (Params(vec![0.0; layout.len()]), Vec::new());
         for tensor in layout.tensors() {
@@ -121,12 +121,12 @@ impl Pretrained {
     }
 }
 
-/// What the first BERT files call the scale and shift of a normalisation.
+/// The names of scale and shift of a normalisation in early BERT files.
 fn old_name(name: &str) -> String {
     name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
 }
 
-/// The sizes in a config.json, and how many tokens there are.
+/// The sizes in a config.json, and the size of the vocabulary.
 fn shape(text: &str) -> Result<(EncoderShape, usize), String> {
     let config: Value = serde_json::from_str(text).map_err(|e| format!("not JSON ({e})"))?;
     let names = match config.get("model_type").and_then(Value::as_str) {

@@ -1,4 +1,4 @@
-//! Residual networks: a stem, stages of blocks, the mean over all pixels.
+//! Residual networks: a stem, stages of blocks, global average pooling.
 
 use fedelity_kernels::pool::Window;
 use fedelity_keys::Choice;
@@ -15,11 +15,11 @@ pub enum Stem {
     ImageNet,
 }
 
-/// The longest side of images that get the stem for small ones.
+/// Largest image side for which the small stem is the default.
 const SMALL: usize = 64;
 
 impl Stem {
-    /// The usual one for inputs of this shape: [`Stem::Cifar`] up to 64 pixels per side.
+    /// The default stem for inputs of this shape: [`Stem::Cifar`] up to 64 pixels per side.
     #[must_use]
     pub fn usual(input: InputShape) -> Self {
         let (_, height, width) = input.sides();
@@ -32,15 +32,15 @@ impl Stem {
 pub struct ResidualShape {
     /// Channels of the first stage; each further stage has twice as many.
     pub width: usize,
-    /// Blocks of each stage.
+    /// Blocks per stage.
     pub blocks: Vec<usize>,
-    /// Whether blocks are bottlenecks of 1x1, 3x3 and 1x1 convolutions, which put out four times their width.
+    /// Whether blocks are bottlenecks of 1x1, 3x3 and 1x1 convolutions, with four times their width in output channels.
     pub bottleneck: bool,
     /// [`Layer::GroupNorm`] or [`Layer::BatchNorm`].
     pub norm: Layer,
 }
 
-/// How many times its width a bottleneck puts out.
+/// Ratio of output channels to width of a bottleneck.
 const EXPANSION: usize = 4;
 
 impl ResidualShape {
@@ -54,12 +54,12 @@ impl ResidualShape {
         self.out(self.blocks.len().saturating_sub(1))
     }
 
-    /// Channels that a stage puts out.
+    /// Output channels of a stage.
     fn out(&self, stage: usize) -> usize {
         (self.width << stage) * if self.bottleneck { EXPANSION } else { 1 }
     }
 
-    /// The layers up to the features. Tensors are named as torchvision's.
+    /// The layers up to the features. Tensors are named as in torchvision.
     #[must_use]
     pub fn layers(&self, stem: Stem) -> Vec<Node> {
         let mut nodes = match stem {
@@ -91,7 +91,7 @@ impl ResidualShape {
         nodes
     }
 
-    /// The long way through a block. A bottleneck's stride is that of its 3x3 convolution.
+    /// The main path through a block. A bottleneck's stride is in its 3x3 convolution.
     fn body(&self, stage: usize, stride: usize, name: impl Fn(&str) -> String) -> Vec<Node> {
         let width = self.width << stage;
         let mut convolutions = vec![(width, 3, stride), (width, 3, 1)];
@@ -114,7 +114,7 @@ impl ResidualShape {
     }
 }
 
-/// A convolution that keeps the size of the image up to its stride.
+/// A padded convolution: only its stride changes the image size.
 fn conv(name: &str, out: usize, kernel: usize, stride: usize) -> Node {
     Node::named(name, Layer::Conv { out, kernel, stride, pad: kernel / 2, bias: false })
 }

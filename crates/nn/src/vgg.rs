@@ -7,9 +7,9 @@ use crate::architecture::{Layer, Node};
 /// Convolutions before each pooling, in multiples of the width.
 const STAGES: [&[usize]; 5] = [&[1], &[2], &[4, 4], &[8, 8], &[8, 8]];
 
-/// The layers up to the features: `8 * width` of them. The published network has a width of 64.
+/// The layers up to the `8 * width` features. The published network has a width of 64.
 ///
-/// Tensors are named as in NIID-Bench and FedNTD: `features.N` and `classifier.N`, the last of which, 6, is the head.
+/// Tensors are named as in NIID-Bench and FedNTD: `features.N` and `classifier.N`; `classifier.6` is the head.
 #[must_use]
 pub fn vgg11(width: usize) -> Vec<Node> {
     let (mut nodes, mut at) = (Vec::new(), 0);

@@ -1,7 +1,7 @@
-//! The models by name.
+//! Models by name.
 //!
-//! Tensor names are those of the usual PyTorch modules (torchvision's for residual networks), so that a state dict can
-//! be filled from a saved model.
+//! Tensor names match the usual PyTorch modules (torchvision for residual networks), so that a state dict can be filled
+//! from a saved model.
 
 use fedelity_kernels::pool::Window;
 
@@ -11,18 +11,18 @@ use crate::error::NnError;
 use crate::residual::{ResidualShape, Stem};
 use crate::vgg::vgg11;
 
-/// Which model to build.
+/// The model to build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelSpec {
     pub name: String,
-    /// Whether a two-layer projection head stands between the features and the classifier.
+    /// Whether to put a two-layer projection head between the features and the classifier.
     pub projection: bool,
-    /// How a residual network starts; `None` for what is usual for the size of the images.
+    /// The stem of a residual network; `None` for the default for the image size.
     pub stem: Option<Stem>,
 }
 
 impl ModelSpec {
-    /// The model of this name, with or without a projection head.
+    /// The model with this name, with or without a projection head.
     #[must_use]
     pub fn new(name: impl Into<String>, projection: bool) -> Self {
         Self { name: name.into(), projection, stem: None }
@@ -82,7 +82,7 @@ pub const MODELS: &[ZooModel] = &[
         |_| 84,
     ),
     layers("ntd-cnn", "network of FedNTD: 32 and 64 channels, 512 units", ntd_cnn, "fc2", |_| 512),
-    // The one residual network that is for small images only.
+    // The only residual network that is just for small images.
     ZooModel {
         name: "resnet8-gn",
         summary: "ResNet-8 with GroupNorm, 16 channels per group (FedGKD)",
@@ -159,13 +159,13 @@ pub fn build(spec: &ModelSpec, input: InputShape, classes: usize) -> Result<Arch
     Ok(Architecture { name: spec.name.clone(), input, classes, extractor, head: head.to_owned() })
 }
 
-/// Whether the stem of a model can be chosen.
+/// Whether a model's stem can be chosen.
 #[must_use]
 pub fn has_stem(name: &str) -> bool {
     find(name).is_some_and(|kind| matches!(kind, ZooKind::Residual { has_stem: true, .. }))
 }
 
-/// Whether a model is an encoder of BERT's family.
+/// Whether a model is an encoder of the BERT family.
 #[must_use]
 pub fn is_encoder(name: &str) -> bool {
     matches!(find(name), Some(ZooKind::Encoder { .. }))
@@ -184,7 +184,7 @@ pub fn reads_text(name: &str) -> bool {
 }
 
 impl EncoderShape {
-    /// The sizes of the zoo's encoder of that name.
+    /// The sizes of the zoo encoder with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match *find(name)? {

@@ -1,8 +1,8 @@
-//! From a tree of layers to a flat list of operations on numbered values.
+//! Compiles a tree of layers into a flat list of operations on numbered values.
 //!
-//! Spatial values live in the batch-in-lanes layout and are worked on a chunk of groups at a time; after the last
-//! spatial layer they become rows, worked on for the whole batch. A value that some backward step reads is saved for
-//! the whole batch; all others, and all gradients, share a few buffers of a chunk's size.
+//! Spatial values use the batch-in-lanes layout and are processed in chunks of groups; after the last spatial layer
+//! they become rows, processed for the whole batch. A value that a backward step reads is saved for the whole batch;
+//! all others, and all gradients, share a few chunk-sized buffers.
 
 use std::ops::Range;
 
@@ -17,8 +17,8 @@ use crate::cpu::sequence::{self, SequencePlan};
 use crate::error::NnError;
 use crate::layout::{Init, Layout};
 
-/// Weights of one layer worth this many bytes add one group to the chunk, so that large weights are not streamed from
-/// memory for every group.
+/// A chunk gets one more group for every this many bytes of a layer's weights, so that large weights are not streamed
+/// from memory for every group.
 const CHUNK_WEIGHT_BYTES: usize = 512 << 10;
 const MAX_CHUNK: usize = 8;
 
@@ -36,7 +36,7 @@ pub(crate) fn plan(arch: &Architecture, isa: Isa) -> Result<CpuPlan, NnError> {
     builder.finish()
 }
 
-/// Where the next layer reads from.
+/// The output of the layers so far, which the next layer reads.
 #[derive(Clone, Copy)]
 enum Position {
     Spatial(ValueId),
@@ -49,7 +49,7 @@ struct Builder<'a> {
     layout: Layout,
     frozen: Layout,
     sequence: Option<SequencePlan>,
-    /// Channels, rows and columns; halos come last.
+    /// Channels, rows and columns; halos are set at the end.
     shapes: Vec<(usize, Plane)>,
     ops: Vec<Draft>,
     rows: Vec<RowOp>,
@@ -112,7 +112,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// One layer, with the ReLU or the pooling after it where they go together. Returns the layers taken.
+    /// Compiles one layer, fused with a following ReLU or pooling if possible. Returns the number of layers consumed.
     fn node(&mut self, node: &Node, relu: bool, next: Option<&Layer>) -> Result<usize, NnError> {
         let with_relu = 1 + usize::from(relu);
         if node.frozen {
@@ -263,8 +263,8 @@ impl<'a> Builder<'a> {
         };
         let start = end(&[])?.1;
         let ((a, middle), (b, _)) = (end(body)?, end(shortcut)?);
-        // The short way runs first, so that on the way back it comes last: a strided 1x1 convolution then adds its few
-        // pixels to a gradient that is already there, instead of writing zeros between them.
+        // The shortcut runs first, and so comes last in the backward pass: a strided 1x1 convolution then adds its few
+        // pixels to an existing gradient instead of writing zeros between them.
         self.ops[start..].rotate_left(middle - start);
         if self.shapes[a] != self.shapes[b] {
             return Err(self.misfit("the two sides of a residual block have different shapes"));
@@ -320,7 +320,7 @@ impl<'a> Builder<'a> {
             .map(|op| if let RowOp::Dense { inputs, outputs, .. } = op { inputs * outputs } else { 0 })
             .sum::<usize>();
         multiply_adds += self.sequence.as_ref().map_or(0, |plan| plan.multiply_adds(self.arch.input.len()));
-        // A model that starts with a flat layer never sees the image as a spatial value.
+        // A model that starts with a flat layer has no spatial values.
         let exit = ops.last().map(Op::output);
         let row_width = self.row_width;
         let mut memory = Slots::default();
@@ -353,7 +353,7 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// Gives a drafted operation its halos and auxiliary buffers.
+    /// Fixes the halos and auxiliary buffers of a drafted operation.
     fn settle(
         &self,
         draft: Draft,

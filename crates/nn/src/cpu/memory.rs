@@ -1,11 +1,11 @@
-//! Which buffer each value and each gradient of a plan lives in.
+//! Assignment of the values and gradients of a plan to buffers.
 
 use crate::cpu::plan::{Back, GradientSlot, Op, Value, ValueId, ValuePlace};
 
-/// Hands out shared buffers by how long their contents live.
+/// Assigns shared buffers by the lifetime of their contents.
 #[derive(Default)]
 pub(crate) struct Slots {
-    /// Pixels times channels of one group in each slot.
+    /// Channels times pixels of one group, for each slot.
     pub sizes: Vec<usize>,
     free: Vec<usize>,
 }
@@ -24,7 +24,7 @@ impl Slots {
         slot
     }
 
-    /// Gives every value a buffer; returns the number of saved ones.
+    /// Assigns a buffer to every value; returns the number of saved values.
     pub(crate) fn place_values(&mut self, ops: &[Op], values: &mut [Value], exit: Option<ValueId>) -> usize {
         let mut saved = vec![false; values.len()];
         for op in ops {
@@ -57,13 +57,13 @@ impl Slots {
                 }
             }
         }
-        // Forward and backward never overlap: every slot is free again.
+        // The forward and backward passes never overlap: every slot is free again.
         self.free = (0..self.sizes.len()).collect();
         count
     }
 
-    /// Gives every gradient a slot and says who writes and who adds. Returns the backward steps and the slot the last
-    /// value's gradient comes in.
+    /// Assigns a slot to every gradient, and decides which steps write and which add. Returns the backward steps and
+    /// the slot of the last value's gradient.
     pub(crate) fn place_gradients(&mut self, ops: &[Op], values: &mut [Value], exit: ValueId) -> (Vec<Back>, usize) {
         let size = |value: &Value| value.channels * value.gradient.area();
         let from_conv = |value: ValueId| ops.iter().any(|op| matches!(op, Op::Conv { y, .. } if *y == value));
@@ -73,7 +73,7 @@ impl Slots {
         let mut back = Vec::new();
         for (index, op) in ops.iter().enumerate().rev() {
             let y = op.output();
-            // A value nobody reads has no gradient and needs no step.
+            // A value without readers has no gradient and needs no step.
             let Some(d_y) = slot_of[y] else { continue };
             let mut to = [None, None];
             let inputs = op.inputs();
@@ -87,7 +87,7 @@ impl Slots {
                 && !from_conv(a)
                 && !from_conv(b)
             {
-                // Both sides get the same gradient: one buffer serves both until one of them is added to.
+                // Both inputs have the same gradient: they share one buffer until something is added to one of them.
                 let slot = self.take(size(&values[a]));
                 (slot_of[a], slot_of[b]) = (Some(slot), Some(slot));
                 to[0] = Some(GradientSlot { slot, add: false, detour: None });

@@ -1,4 +1,4 @@
-//! The engine that runs on this machine's processor, one for each instruction set it has.
+//! The CPU engines, one for each instruction set of this machine.
 
 mod compile;
 mod memory;
@@ -21,13 +21,13 @@ use crate::outline::Outline;
 use plan::CpuPlan;
 use workspace::Workspace;
 
-/// The fastest engine of this machine's processor.
+/// The fastest CPU engine of this machine.
 #[must_use]
 pub fn cpu() -> Arc<dyn Engine> {
     Arc::new(Cpu(Isa::detect()))
 }
 
-/// Every engine of this machine, the fastest one last.
+/// Every engine of this machine, the fastest last.
 #[must_use]
 pub fn engines() -> Vec<Arc<dyn Engine>> {
     Isa::available().into_iter().map(|isa| Arc::new(Cpu(isa)) as Arc<dyn Engine>).collect()

@@ -9,24 +9,24 @@ use fedelity_kernels::{Conv, Plane};
 use crate::cpu::sequence::SequencePlan;
 use crate::layout::Layout;
 
-/// A number for a spatial value.
+/// Index of a spatial value.
 pub(crate) type ValueId = usize;
 
 /// A spatial value: `[group][channel][row][column][lane]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Value {
     pub channels: usize,
-    /// The value itself, with the border its readers need.
+    /// The plane of the value, with the border its readers need.
     pub plane: Plane,
-    /// Its gradient, with the border its producer needs.
+    /// The plane of its gradient, with the border its producer needs.
     pub gradient: Plane,
     pub place: ValuePlace,
 }
 
-/// Which buffer a value is in.
+/// The buffer that holds a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValuePlace {
-    /// A buffer of its own, for the whole batch.
+    /// Its own buffer, for the whole batch.
     Saved(usize),
     /// A shared buffer, for one chunk.
     Slot(usize),
@@ -86,7 +86,7 @@ impl Op {
     }
 }
 
-/// The backward step of one operation: where its output's gradient is and where its inputs' gradients go.
+/// The backward step of one operation: the slots of its output's and its inputs' gradients.
 #[derive(Clone, Debug)]
 pub(crate) struct Back {
     pub op: usize,
@@ -94,17 +94,16 @@ pub(crate) struct Back {
     pub to: [Option<GradientSlot>; 2],
 }
 
-/// A slot for a gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GradientSlot {
     pub slot: usize,
-    /// Another reader of the same value has been here: add.
+    /// Whether to add, because another reader of the same value has already written.
     pub add: bool,
     /// Where an operation that cannot add writes first.
     pub detour: Option<usize>,
 }
 
-/// Operations on rows: `[sample][feature]`, whole batch.
+/// An operation on rows `[sample][feature]` of the whole batch.
 #[derive(Clone, Debug)]
 pub(crate) enum RowOp {
     Dense { inputs: usize, outputs: usize, weight: Range<usize>, bias: Range<usize>, relu: bool },
@@ -121,32 +120,31 @@ impl RowOp {
     }
 }
 
-/// A compiled model.
 #[derive(Clone, Debug)]
 pub(crate) struct CpuPlan {
     pub layout: Layout,
-    /// Weights that never move, in a buffer of their own.
+    /// Weights that are never trained, in a separate buffer.
     pub frozen: Layout,
-    /// The token part; `None` when the input is not a text.
+    /// The token part; `None` if the input is not a text.
     pub sequence: Option<SequencePlan>,
     pub values: Vec<Value>,
     pub ops: Vec<Op>,
     pub back: Vec<Back>,
     /// Slot of the gradient of the last spatial value.
     pub exit_slot: usize,
-    /// The last spatial value; `None` when the model starts from rows.
+    /// The last spatial value; `None` if the model starts from rows.
     pub exit: Option<ValueId>,
-    /// Floats of one group in each slot.
+    /// Floats per group in each slot.
     pub slots: Vec<usize>,
-    /// Floats of one group in each auxiliary buffer (statistics, choices), kept for the whole batch.
+    /// Floats per group in each auxiliary buffer (statistics, choices), which spans the whole batch.
     pub aux: Vec<usize>,
     /// Floats in the packed weights of each convolution.
     pub packed: Vec<usize>,
     pub saved: usize,
-    /// Width of the rows the row operations start from.
+    /// Width of the input of the first row operation.
     pub row_width: usize,
     pub rows: Vec<RowOp>,
-    /// Groups worked on at a time; all of them when statistics run over the batch.
+    /// Groups per chunk; all of them if statistics cover the batch.
     pub chunk: usize,
     pub multiply_adds: usize,
 }
@@ -162,7 +160,7 @@ impl CpuPlan {
         }
     }
 
-    /// Every convolution, in the order of their packed weights.
+    /// Every convolution, in the order of the packed weights.
     pub(crate) fn convolutions(&self) -> impl Iterator<Item = &Conv> {
         self.ops.iter().filter_map(|op| if let Op::Conv { conv, .. } = op { Some(&**conv) } else { None })
     }

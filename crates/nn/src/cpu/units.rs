@@ -1,4 +1,4 @@
-//! What the units of convolutions say: a unit is an output channel, and its activation the mean over all pixels.
+//! Activations of convolution units: a unit is an output channel, its activation the mean over all pixels.
 
 use fedelity_kernels::{Buffer, Isa, Plane, Planes, PlanesMut, elementwise, lanes, pool};
 
@@ -8,17 +8,17 @@ use crate::cpu::plan::{CpuPlan, Op, Value, ValueId};
 #[derive(Clone, Debug)]
 pub(crate) struct Units {
     layers: Vec<WatchedLayer>,
-    /// A chunk after its ReLU, and its means.
+    /// One chunk after its ReLU, and its means.
     work: [Buffer; 2],
 }
 
-/// One convolution, with the normalisation and the ReLU that belong to it.
+/// A convolution with its normalisation and ReLU.
 #[derive(Clone, Debug)]
 struct WatchedLayer {
     name: String,
     value: ValueId,
     channels: usize,
-    /// A ReLU follows that another operation applies.
+    /// Whether a ReLU follows that is applied by another operation.
     relu: bool,
     /// `[sample][channel]`
     rows: Vec<f32>,
@@ -45,12 +45,12 @@ impl Units {
         Self { layers: plan.ops.iter().filter_map(layer).collect(), work: Default::default() }
     }
 
-    /// A forward pass of so many samples begins.
+    /// Starts a forward pass of `samples` samples.
     pub(crate) fn begin(&mut self, samples: usize) {
         self.layers.iter_mut().for_each(|layer| layer.rows.resize(samples * layer.channels, 0.0));
     }
 
-    /// Takes in a value for the samples from `first` on, if it is that of a convolution.
+    /// Records a value of the samples starting at `first`, if it is the output of a convolution.
     pub(crate) fn see(&mut self, isa: Isa, id: ValueId, value: &Value, x: &[f32], first: usize, samples: usize) {
         let Some(layer) = self.layers.iter_mut().find(|layer| layer.value == id) else { return };
         let (channels, groups) = (layer.channels, samples.div_ceil(isa.lanes()));
@@ -69,13 +69,13 @@ impl Units {
         lanes::to_rows(isa, rows, Planes { data: means, plane: Plane::bare(1, 1) }, channels, samples);
     }
 
-    /// The rows of each convolution, by its name.
+    /// The name and activations of each convolution.
     pub(crate) fn layers(&self) -> impl Iterator<Item = (&str, &[f32])> {
         self.layers.iter().map(|layer| (layer.name.as_str(), &layer.rows[..]))
     }
 }
 
-/// A buffer of at least that length. It only grows.
+/// Grows a buffer to at least this length. Never shrinks it.
 fn fit(buffer: &mut Buffer, len: usize) {
     if buffer.len() < len {
         *buffer = Buffer::zeros(len);

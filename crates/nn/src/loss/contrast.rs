@@ -1,15 +1,15 @@
-//! The contrast of features with those of two frozen models.
+//! Contrast of features with those of two frozen models.
 
 use super::rows::softplus;
 
-/// A shorter vector than this has no direction: its similarity is 0 and has no gradient.
+/// A vector shorter than this has no direction: its similarity is 0 and has no gradient.
 const SHORTEST: f64 = 1e-8;
 
-/// weight * mean_i(-log(exp(s_g) / (exp(s_g) + exp(s_p)))), s_g and s_p the cosine similarities of `features_i` with
-/// `global_i` and `previous_i`, divided by `tau`; rows `[sample][width]`.
+/// weight * mean_i(-log(exp(s_g) / (exp(s_g) + exp(s_p)))), where s_g and s_p are the cosine similarities of
+/// `features_i` with `global_i` and `previous_i`, divided by `tau`; rows `[sample][width]`.
 ///
 /// With u = features / |features| and r the other vector over its length: d(cos) / d(features) = (r - cos * u) /
-/// |features|, and the two similarities get -/+ sigmoid(s_p - s_g) / tau of it.
+/// |features|; the two similarities contribute it with the factors -/+ sigmoid(s_p - s_g) / tau.
 pub fn contrast(
     features: &[f32],
     global: &[f32],
@@ -28,7 +28,7 @@ pub fn contrast(
     for (((z, g), p), d_z) in rows.zip(d_features.chunks_exact_mut(width)) {
         let length = dot(z, z).sqrt();
         let (length_g, length_p) = (dot(g, g).sqrt(), dot(p, p).sqrt());
-        // The reciprocal of both lengths, and 0 where there is no direction.
+        // The reciprocal of the product of both lengths, or 0 if there is no direction.
         let both = |other: f64| if length.min(other) < SHORTEST { 0.0 } else { 1.0 / (length * other) };
         let (scale_g, scale_p) = (both(length_g), both(length_p));
         let (cos_g, cos_p) = (dot(z, g) * scale_g, dot(z, p) * scale_p);

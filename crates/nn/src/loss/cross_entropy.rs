@@ -1,4 +1,4 @@
-//! Cross-entropy with a weight of its own for every sample.
+//! Cross-entropy with per-sample weights.
 
 use super::rows::{exp, log_sum_exp};
 

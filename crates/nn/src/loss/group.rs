@@ -1,13 +1,12 @@
-//! Group distillation: the divergence in parts, by how many samples of a class a client holds.
+//! Group distillation: the divergence split by how many samples of each class a client holds.
 
 use super::rows::{exp, log_sum_exp, softplus};
 
 /// The weight of one part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Alpha {
-    /// A number.
     Fixed(f32),
-    /// The mass that the teacher gives to the classes that are not true, sample by sample.
+    /// The teacher's probability mass on all classes but the true one, per sample.
     NotTrue,
 }
 
@@ -20,23 +19,23 @@ impl Alpha {
     }
 }
 
-/// How [`group_distillation`] weighs.
+/// Weights of [`group_distillation`].
 #[derive(Clone, Copy, Debug)]
 pub struct Groups<'a> {
     /// Factor on the whole term.
     pub weight: f32,
-    /// The weight of the true class against all others.
+    /// Weight of the true class against all others.
     pub alpha_true: Alpha,
-    /// The weight of the classes that are rich.
+    /// Weight of the rich classes.
     pub alpha_rich: Alpha,
-    /// The weight of the classes that are few.
+    /// Weight of the few classes.
     pub alpha_few: Alpha,
-    /// Whether the split between rich and few, which both parts hold, is taken off once, with the smaller weight.
+    /// Whether to subtract the rich/few split, which both parts contain, once, with the smaller weight.
     pub exact: bool,
     pub rich: &'a [bool],
 }
 
-/// One row, split into the true class, the rich and the few of the others. All are logarithms.
+/// One row, split into the true class and, among the others, the rich and few classes. All values are logarithms.
 struct GroupSplit {
     /// Of the true class and of all others.
     is_true: f64,
@@ -44,14 +43,14 @@ struct GroupSplit {
     /// Of the two groups among the others; minus infinity for an empty group.
     rich: f64,
     few: f64,
-    /// The sums of exponentials that turn a logit into its share of the others, of its group.
+    /// The sums of exponentials that normalise a logit among the others, or within its group.
     sum_others: f64,
     sum_rich: f64,
     sum_few: f64,
 }
 
 impl GroupSplit {
-    /// `None` if there is nothing but the true class.
+    /// `None` if there is no class but the true one.
     fn new(row: &[f32], label: usize, rich: &[bool]) -> Option<Self> {
         let others = |of_rich: bool| {
             let classes = row.iter().zip(rich).enumerate();
@@ -77,23 +76,23 @@ impl GroupSplit {
     }
 }
 
-/// weight * mean_i(a_t TC + a_r RC + a_f FC) over `z` `[sample][class]`, from the teacher's classes to the student's.
+/// weight * mean_i(a_t TC + a_r RC + a_f FC) over `z` `[sample][class]`, a divergence of the student from the teacher.
 ///
-/// With q the shares of all classes, r those of the classes that are not true (q_i / (1 - q_t)), R and F the sums of r
-/// over the rich and the few without the true class, and capitals or primes for the teacher:
+/// With q the probabilities of all classes, r those among the classes other than the true one (q_i / (1 - q_t)), R and
+/// F the sums of r over the rich and few classes without the true one, and primes for the teacher:
 ///
 ///   TC = q'_t log(q'_t / q_t) + (1 - q'_t) log((1 - q'_t) / (1 - q_t))
 ///   RC = sum_{i rich} r'_i log(r'_i / r_i) + F' log(F' / F)
 ///   FC = sum_{i few}  r'_i log(r'_i / r_i) + R' log(R' / R)
-///   D  = R' log(R' / R) + F' log(F' / F), in RC and in FC; `exact` takes min(a_r, a_f) * D off
+///   D  = R' log(R' / R) + F' log(F' / F), contained in both RC and FC; `exact` subtracts min(a_r, a_f) * D
 ///
 /// The gradients are differences of probabilities, because every part is a divergence of a coarser softmax:
 ///
 ///   TC: q_t - q'_t on the true logit, r_j (q'_t - q_t) on the others
-///   RC: r_j - r'_j on rich logits, (r_j / F) (F - F') on few ones; FC the other way round
+///   RC: r_j - r'_j on rich logits, (r_j / F) (F - F') on few ones; FC vice versa
 ///   D:  (r_j / R) (R - R') on rich logits, (r_j / F) (F - F') on few ones
 ///
-/// An empty group has no share and adds nothing.
+/// An empty group has no mass and adds nothing.
 pub fn group_distillation(
     z: &[f32],
     teacher: &[f32],
@@ -134,7 +133,7 @@ pub fn group_distillation(
             }
             let (v, t) = (f64::from(v), f64::from(t));
             let (log_to, log_from) = (v - to.sum_others, t - from.sum_others);
-            // The weight of the part that sees this class by itself and of the one that sees only its group.
+            // The weight of the part that sees this class individually, and of the part that sees only its group.
             let (own, other, in_group, excess) = if how.rich[class] {
                 (a_rich, a_few, v - to.sum_rich, excess_rich)
             } else {

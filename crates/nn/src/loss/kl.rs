@@ -1,23 +1,23 @@
-//! The divergence of a student's classes from a teacher's.
+//! KL divergence between the class distributions of a teacher and a student.
 
 use super::rows::{exp, log_sum_exp};
 
-/// How [`kl`] compares.
+/// Options of [`kl`].
 ///
 /// `Kl { weight: 0.1, ..Kl::default() }` is a tenth of the plain divergence at temperature 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Kl<'a> {
     /// Factor on the whole term.
     pub weight: f32,
-    /// The temperature of both, above 0.
+    /// Temperature of both, above 0.
     pub tau: f32,
-    /// Whether to multiply by `tau * tau`, so that gradients keep their size when the temperature changes.
+    /// Whether to multiply by `tau * tau`, which keeps the scale of the gradients independent of the temperature.
     pub tau_squared: bool,
-    /// A further factor for every sample.
+    /// Additional factor per sample.
     pub weights: Option<&'a [f32]>,
-    /// A class for every sample that is taken out of both before the softmax: the true one in FedNTD.
+    /// A class per sample to remove from both before the softmax: the true one in FedNTD.
     pub exclude: Option<&'a [u16]>,
-    /// Which row of `teacher` teaches each sample: a table by label in FedDistill+. Without it, row i teaches sample i.
+    /// The row of `teacher` for each sample: a table by label in FedDistill+. Without it, row i is for sample i.
     pub rows: Option<&'a [u16]>,
 }
 
@@ -28,9 +28,9 @@ impl Default for Kl<'_> {
 }
 
 /// mean_i(weight * weights_i * tau^2 * sum_k p_k log(p_k / q_k)), p = softmax(teacher_i / tau), q = softmax(z_i / tau),
-/// over `z` `[sample][class]`; tau^2 only if asked for.
+/// over `z` `[sample][class]`; tau^2 only with `tau_squared`.
 ///
-/// d_z_i += weight * weights_i * tau^2 / tau * (q - p) / samples. The excluded class gets exactly nothing.
+/// d_z_i += weight * weights_i * tau^2 / tau * (q - p) / samples. The excluded class gets no gradient at all.
 pub fn kl(z: &[f32], teacher: &[f32], classes: usize, how: &Kl<'_>, d_z: &mut [f32]) -> f32 {
     assert!(classes > 0 && z.len().is_multiple_of(classes) && d_z.len() == z.len());
     assert!(if how.rows.is_some() { teacher.len().is_multiple_of(classes) } else { teacher.len() == z.len() });
@@ -67,7 +67,7 @@ pub fn kl(z: &[f32], teacher: &[f32], classes: usize, how: &Kl<'_>, d_z: &mut [f
     loss as f32
 }
 
-/// All entries of a row but this one.
+/// All entries of a row except this one.
 fn without(row: &[f32], class: usize) -> impl Iterator<Item = f32> + Clone + '_ {
     let (before, after) = row.split_at(class.min(row.len()));
     before.iter().chain(after.get(1..).unwrap_or_default()).copied()

@@ -1,8 +1,8 @@
-//! Loss kernels on rows: the value comes back, the gradient is added.
+//! Loss kernels on rows. They return the value and add the gradient.
 //!
-//! Matrices are rows, one per sample, and every loss is a mean over the rows. Rows are summed in f64 from logarithms of
-//! probabilities, never from probabilities, so logits of any finite size are safe. Nothing is allocated, and a row that
-//! does not count (weight 0) leaves its gradient untouched.
+//! Matrices have one row per sample, and every loss is a mean over the rows. Rows are summed in f64 from
+//! log-probabilities, never from probabilities, so finite logits of any size are safe. Nothing is allocated, and a row
+//! of weight 0 leaves its gradient untouched.
 
 mod contrast;
 mod cross_entropy;

@@ -1,6 +1,6 @@
-//! Sums of exponentials over entries of a row, in log space.
+//! Log-space sums of exponentials over the entries of a row.
 
-/// log(sum of exp(value / tau)) over all values; minus infinity if there is none.
+/// log(sum of exp(value / tau)) over all values; minus infinity if there are none.
 pub(super) fn log_sum_exp(values: impl Iterator<Item = f32> + Clone, tau: f64) -> f64 {
     let top = values.clone().fold(f32::NEG_INFINITY, f32::max);
     if top == f32::NEG_INFINITY {
@@ -10,12 +10,12 @@ pub(super) fn log_sum_exp(values: impl Iterator<Item = f32> + Clone, tau: f64) -
     top * scale + values.map(|value| exp((f64::from(value) - top) * scale)).sum::<f64>().ln()
 }
 
-/// exp(x) for x up to 0, rounded to f32: faster, and its error is that of an f32 gradient.
+/// exp(x) for x up to 0, rounded to f32: faster, and as accurate as an f32 gradient.
 pub(super) fn exp(x: f64) -> f64 {
     f64::from((x as f32).exp())
 }
 
-/// log(1 + exp(x)), without overflow and exact where the exponential is small.
+/// log(1 + exp(x)), without overflow, and accurate if the exponential is small.
 pub(super) fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }

@@ -1,4 +1,4 @@
-//! Derivatives by differences, identities, extreme logits.
+//! Derivatives by finite differences, identities, extreme logits.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn labels(samples: usize, classes: usize) -> Vec<u16> {
     (0..samples).map(|i| ((i * i + 1) % classes) as u16).collect()
 }
 
-/// Compares the gradient with differences of fourth order.
+/// Compares the gradient with fourth-order finite differences.
 fn check(what: &str, z: &[f32], loss: &dyn Fn(&[f32], &mut [f32]) -> f32) {
     let mut d = vec![1.0; z.len()];
     loss(z, &mut d);
@@ -33,14 +33,14 @@ fn check(what: &str, z: &[f32], loss: &dyn Fn(&[f32], &mut [f32]) -> f32) {
         let h = 0.03f32;
         let slope = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * f64::from(h));
         let got = f64::from(d[i] - 1.0);
-        assert!((got - slope).abs() < 3e-4 * f64::from(scale.max(0.1)), "{what}: entry {i}: {got} for {slope}");
+        assert!((got - slope).abs() < 3e-4 * f64::from(scale.max(0.1)), "{what}: entry {i}: {got}, not {slope}");
     }
 }
 
 const SIZES: [(usize, usize); 4] = [(4, 3), (1, 2), (3, 10), (1, 5)];
 
 #[test]
-fn gradients_are_those_of_the_values() {
+fn gradients_match_finite_differences() {
     for (seed, (n, k)) in SIZES.into_iter().enumerate() {
         let seed = 10 * seed as u64;
         let (z, t) = (numbers(seed, n * k, 2.0), numbers(seed + 1, n * k, 2.0));
@@ -83,7 +83,7 @@ fn groups(alphas: (Alpha, Alpha, Alpha), exact: bool, rich: &[bool]) -> Groups<'
     Groups { weight: 1.0, alpha_true: alphas.0, alpha_rich: alphas.1, alpha_few: alphas.2, exact, rich }
 }
 
-/// p_nt * D of the teacher, in plain arithmetic.
+/// p_nt * D with p_nt from the teacher, in plain arithmetic.
 fn split_of(z: &[f32], t: &[f32], label: usize, rich: &[bool]) -> f64 {
     let shares = |row: &[f32]| {
         let e = |c: usize| f64::from(row[c]).exp();
@@ -97,7 +97,7 @@ fn split_of(z: &[f32], t: &[f32], label: usize, rich: &[bool]) -> f64 {
 }
 
 #[test]
-fn group_distillation_is_the_divergence_and_the_split_once_more() {
+fn group_distillation_counts_the_split_twice_unless_exact() {
     let all = (Alpha::Fixed(1.0), Alpha::NotTrue, Alpha::NotTrue);
     for seed in 0..50 {
         let k = 6;
@@ -204,7 +204,7 @@ fn extreme_logits_stay_finite() {
 }
 
 #[test]
-fn features_without_length_have_no_direction() {
+fn zero_features_have_no_direction() {
     let (zero, other) = ([0.0; 4], [1.0, -2.0, 0.5, 3.0]);
     for (z, g, p) in [(zero, other, other), (other, zero, other), (other, other, zero), (zero, zero, zero)] {
         let mut d = [0.0; 4];

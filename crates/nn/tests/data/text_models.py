@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel, DistilBertConfig, DistilBertMode
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CLASSES = 3
-# Texts of different lengths; a length of one too.
+# Texts of different lengths, including one token.
 TEXTS = [[2, 5, 9, 3], [2, 31, 7, 7, 11, 30, 12, 3], [2], [2, 4, 8, 15, 16, 23, 3, 1, 6, 9, 10, 20]]
 LABELS = [0, 2, 1, 2]
 
@@ -46,7 +46,7 @@ def write(name, model, names, config=None):
     folder = f"{HERE}/{name}"
     os.makedirs(folder, exist_ok=True)
     model.eval()
-    # Weights far enough from their start that every part matters.
+    # Weights far enough from their initial values that every part matters.
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
         for value in model.parameters():
@@ -81,7 +81,7 @@ write("tiny-lstm", Recurrent(), lambda key: key)
 
 
 def minilm(folder):
-    """What tests/text.rs expects of the real MiniLM."""
+    """The values that tests/text.rs expects from the real MiniLM."""
     from transformers import AutoModel, AutoTokenizer
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     texts = ["", "A gripping, funny film.", "Oil prices fell below $40 a barrel on Tuesday, says OPEC!",

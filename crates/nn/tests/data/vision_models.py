@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CLASSES = 3
-# How close to its kink any ReLU was: a value that rounding can push over it makes another gradient.
+# Smallest distance of any ReLU input from the kink: rounding across it would change the gradient.
 NEAREST = []
 
 
@@ -76,7 +76,7 @@ class ResNet(nn.Module):
 
 
 class Vgg(nn.Module):
-    """Without dropout, whose draws no two programs share."""
+    """Without dropout, whose masks cannot match between implementations."""
 
     def __init__(self, width):
         super().__init__()
@@ -132,10 +132,10 @@ def run(make, side, samples, seed):
 
 def main():
     group = lambda channels: nn.GroupNorm(channels // 2, channels)
-    # Nine samples: more than one vector of them, and a part of one.
+    # Nine samples: more than one vector, the last one partly filled.
     write("tiny-resnet18-bn", lambda: ResNet(2, [2, 2, 2, 2], False, nn.BatchNorm2d, imagenet=False), 8, 9)
     write("tiny-resnet18-gn", lambda: ResNet(2, [2, 2, 2, 2], False, group, imagenet=True, projection=True), 33, 5)
-    # As ResNet-50, but not as deep: rounding grows from layer to layer, in PyTorch too.
+    # Like ResNet-50 but shallower: rounding errors grow from layer to layer, in PyTorch too.
     write("tiny-bottleneck-bn", lambda: ResNet(2, [1, 2, 1], True, nn.BatchNorm2d, imagenet=True), 25, 9)
     write("tiny-bottleneck-gn", lambda: ResNet(2, [1, 2, 1], True, group, imagenet=False), 9, 5)
     write("tiny-vgg11", lambda: Vgg(2), 32, 5)

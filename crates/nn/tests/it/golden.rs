@@ -1,6 +1,6 @@
 //! Six SGD steps of whole models against trajectories computed in float64 by PyTorch from the equations.
 //!
-//! `FEDELITY_GOLDEN` names another folder of vectors in the same form.
+//! `FEDELITY_GOLDEN` names another folder of vectors in the same format.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) fn golden(file: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(folder.join(file)).unwrap()).unwrap()
 }
 
-/// splitmix64, as the vectors say.
+/// splitmix64, as specified by the vectors.
 struct SplitMix(u64);
 
 impl SplitMix {
@@ -95,12 +95,12 @@ fn follow(case: &Value, engine: &Arc<dyn Engine>) {
     let expected = case["expect"]["logits_first_two"].as_array().unwrap();
     let expected = expected.iter().flat_map(|row| row.as_array().unwrap()).map(|v| v.as_f64().unwrap());
     for (i, (got, expected)) in out.logits.iter().zip(expected).enumerate() {
-        assert!(close(f64::from(*got), expected, 1e-3), "{name}, {}: logit {i}: {got} for {expected}", engine.name());
+        assert!(close(f64::from(*got), expected, 1e-3), "{name}, {}: logit {i}: {got}, not {expected}", engine.name());
     }
     for (i, tensor) in model.layout().tensors().iter().enumerate() {
         let norm = params[tensor.range()].iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt();
         let expected = case["expect"]["tensor_norms"][i].as_f64().unwrap();
-        assert!(close(norm, expected, 1e-3), "{name}, {}: {}: norm {norm} for {expected}", engine.name(), tensor.name);
+        assert!(close(norm, expected, 1e-3), "{name}, {}: {}: norm {norm}, not {expected}", engine.name(), tensor.name);
     }
 }
 
@@ -109,9 +109,9 @@ fn golden_trajectories_of_plain_training() {
     let file = golden("trajectories.json");
     let cases: Vec<&Value> =
         file["cases"].as_array().unwrap().iter().filter(|case| case["method"] == "fedavg").collect();
-    assert!(cases.len() >= 3, "the file lost its fedavg cases");
+    assert!(cases.len() >= 3, "the file lacks fedavg cases");
     for case in cases {
-        // Sixteen plain lanes are slow: the small network is enough for them.
+        // Sixteen portable lanes are slow: test them with the small network only.
         for engine in
             engines().iter().filter(|engine| case["model"] == "simple-cnn" || engine.name() != "portable-wide")
         {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::golden::golden;
 
-/// All numbers of nested arrays, in order.
+/// All numbers in nested arrays, in order.
 fn flat(value: &Value) -> Vec<f64> {
     match value {
         Value::Array(items) => items.iter().flat_map(flat).collect(),
@@ -128,7 +128,7 @@ impl<'a> Case<'a> {
                 self.ce(&mut d) + self.kl(&self.input("teacher_logits"), &how, &mut d)
             }
             "fedgkd-mse" => {
-                // The vectors sum over the classes; the kernel takes their mean.
+                // The vectors sum over the classes; the kernel takes the mean.
                 let (teacher, weight) = (self.input("teacher_logits"), self.param("alpha") * k as f32);
                 let ce = self.ce(&mut d);
                 ce + loss::mse(&self.z, &teacher, weight, &mut d)
@@ -211,14 +211,14 @@ fn golden_losses() {
     for value in file["cases"].as_array().unwrap() {
         let case = Case::new(value);
         *seen.entry(value["method"].as_str().unwrap().to_owned()).or_default() += 1;
-        // Logits are rounded to f32: with entries of 40 that alone is 2e-6.
+        // Logits are rounded to f32; for entries of 40 the error is already 2e-6.
         let largest = case.z.iter().fold(0.0f32, |m, v| m.max(v.abs()));
         let tolerance = if largest > 20.0 { 1e-4 } else { 1e-5 };
         let (loss, gradients) = case.run();
         let expected = value["expect"]["loss"].as_f64().unwrap();
         assert!(
             (loss - expected).abs() <= tolerance * expected.abs().max(1e-8),
-            "{}: {loss} for {expected}",
+            "{}: {loss}, not {expected}",
             case.name
         );
         for (name, got) in gradients {
@@ -227,9 +227,9 @@ fn golden_losses() {
             let scale = expected.iter().fold(0.0f64, |m, v| m.max(v.abs()));
             for (i, (&got, expected)) in got.iter().zip(expected).enumerate() {
                 let error = (f64::from(got) - expected).abs();
-                assert!(error <= tolerance * scale, "{}: {name}[{i}]: {got} for {expected}, of {scale}", case.name);
+                assert!(error <= tolerance * scale, "{}: {name}[{i}]: {got}, not {expected} (of {scale})", case.name);
             }
         }
     }
-    assert!(seen.len() >= 12, "the file lost some losses: {seen:?}");
+    assert!(seen.len() >= 12, "the file lacks losses, it has {seen:?}");
 }

@@ -21,7 +21,7 @@ fn compile(name: &str, projection: bool, input: InputShape, classes: usize) -> M
     Model::compile(&zoo::build(&spec, input, classes).unwrap(), cpu()).unwrap()
 }
 
-/// The counts of the papers.
+/// The counts given in the papers.
 #[test]
 fn parameter_counts() {
     let count = |name, projection, input, classes| compile(name, projection, input, classes).layout().trainable_len();
@@ -76,7 +76,7 @@ fn kitchen_sink(norm: &Layer) -> Architecture {
                 shortcut: vec![],
             }),
             relu(),
-            // Pre-activation block: the sum has no ReLU of its own, and both sides read the same value.
+            // Pre-activation block: the sum has no ReLU, and both sides read the same value.
             Node::plain(Layer::Residual {
                 body: vec![norm("n4"), relu(), conv("c4", 6, 3, 2, 1, true)],
                 shortcut: vec![conv("c5", 6, 1, 2, 0, true)],
@@ -97,14 +97,14 @@ fn kitchen_sink(norm: &Layer) -> Architecture {
     }
 }
 
-/// The analytic gradient of the whole network against differences of the loss.
+/// Compares the analytic gradient of the whole network with finite differences of the loss.
 fn check_gradient(arch: &Architecture, engine: &Arc<dyn Engine>, batch: usize) {
     let model = Model::compile(arch, Arc::clone(engine)).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let params = model.init(&mut rng);
     let inputs: Vec<f32> = (0..batch * arch.input.len()).map(|_| rng.random::<f32>() * 2.0 - 1.0).collect();
     let labels: Vec<u16> = (0..batch).map(|i| (i % arch.classes) as u16).collect();
-    // A second loss term on the features, so that their own gradient is used.
+    // A second loss term on the features, so that their direct gradient is used.
     let pull: Vec<f32> = (0..batch * model.features()).map(|_| rng.random::<f32>() - 0.5).collect();
     let mut workspace = model.session();
     let mut run = |params: &Params, grad: Option<&mut [f32]>| {
@@ -134,12 +134,13 @@ fn check_gradient(arch: &Architecture, engine: &Arc<dyn Engine>, batch: usize) {
             let got = f64::from(grad[i]);
             checked += 1;
             if (got - slope).abs() > 2e-3 + 0.03 * slope.abs() {
-                far.push(format!("{}[{k}]: {got} for {slope}", tensor.name));
+                far.push(format!("{}[{k}]: {got}, not {slope}", tensor.name));
             }
         }
     }
-    // A step can cross a kink of a ReLU or of a maximum: a few differences may be off, a wrong kernel puts off many.
-    assert!(far.len() * 20 <= checked, "{} of {checked} for {}: {far:#?}", far.len(), engine.name());
+    // A step can cross a kink of a ReLU or a maximum: a few differences may be off, but a wrong kernel makes many
+    // wrong.
+    assert!(far.len() * 20 <= checked, "{} of {checked} off with {}: {far:#?}", far.len(), engine.name());
 }
 
 #[test]
@@ -153,13 +154,13 @@ fn gradients_through_every_layer() {
     }
 }
 
-/// What a layer says is what a model that ends there hands to its head.
+/// A layer's activations are the features of a model that ends there.
 #[test]
-fn every_layer_says_what_a_model_that_ends_there_says() {
+fn layer_activations_equal_the_features_of_truncated_models() {
     let relu = || Node::plain(Layer::Relu);
     for norm in [Layer::GroupNorm { channels_per_group: 2 }, Layer::BatchNorm] {
         let mut arch = kitchen_sink(&norm);
-        // A convolution whose ReLU is part of the pooling after it.
+        // A convolution whose ReLU is fused into the following pooling.
         let conv = Layer::Conv { out: 3, kernel: 3, stride: 1, pad: 1, bias: true };
         let pool = Layer::MaxPool(Window { kernel: 2, stride: 1, pad: 0 });
         arch.extractor.splice(3..3, [Node::named("c0", conv), relu(), Node::plain(pool)]);
@@ -215,7 +216,7 @@ fn every_layer_says_what_a_model_that_ends_there_says() {
     }
 }
 
-/// What a sample gets does not depend on who stands beside it, so a teacher's outputs can be kept.
+/// A sample's outputs do not depend on the rest of its batch, so a teacher's outputs can be cached.
 #[test]
 fn evaluation_is_the_same_in_any_batch() {
     for (name, input) in [("simple-cnn", MNIST), ("resnet8-gn", CIFAR), ("mlp", MNIST), ("ntd-cnn", MNIST)] {
@@ -254,7 +255,7 @@ fn bytes_and_floats_agree() {
     }
 }
 
-/// Rows picked by index are the same as rows given one by one, for a model on rows and for one on images.
+/// Rows picked by index equal rows passed directly, for a model on rows and for one on images.
 #[test]
 fn rows_by_index() {
     for (name, input) in [("mlp", InputShape::Image { channels: 1, height: 1, width: 13 }), ("simple-cnn", MNIST)] {
@@ -271,7 +272,7 @@ fn rows_by_index() {
     }
 }
 
-/// A file of F16 or BF16 gives the nearest numbers that these have.
+/// F16 and BF16 files load as f32.
 fn halves_are_widened(path: &Path, model: &Model, params: &Params) {
     let short = |dtype: Dtype| {
         let bytes = |v: &f32| match dtype {
@@ -294,7 +295,7 @@ fn halves_are_widened(path: &Path, model: &Model, params: &Params) {
 }
 
 #[test]
-fn files_come_back_as_they_went() {
+fn files_round_trip() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
     let model = compile("resnet8-gn", true, CIFAR, 10);
@@ -329,7 +330,7 @@ fn files_come_back_as_they_went() {
     assert!(checkpoint::load(&folder.path().join("none"), model.layout()).unwrap_err().to_string().contains("none"));
 }
 
-/// A description that no model can have is an error, whatever it says.
+/// A description that no model can have is an error.
 #[test]
 fn descriptions_are_checked() {
     let sound = Card {

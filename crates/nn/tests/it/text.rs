@@ -1,4 +1,4 @@
-//! Text models: against `transformers` and PyTorch, against differences, and what holds for all models.
+//! Text models: against `transformers` and PyTorch, against finite differences, and general properties.
 //!
 //! `data/text_models.py` wrote the files in `data`.
 
@@ -22,7 +22,7 @@ fn rng() -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(9)
 }
 
-/// Texts as the engine takes them.
+/// Texts in the format of the engine.
 struct Texts {
     ids: Vec<u32>,
     starts: Vec<u32>,
@@ -51,7 +51,7 @@ impl Texts {
     }
 }
 
-/// What the other implementation says about a tiny model.
+/// The outputs of the reference implementation for a tiny model.
 struct Expected {
     texts: Texts,
     labels: Vec<u16>,
@@ -157,7 +157,7 @@ fn logits_and_gradients_of_a_pytorch_lstm() {
     }
 }
 
-/// The gradient against differences, with dropout in every place.
+/// Compares the gradient with finite differences, with dropout at every site.
 #[test]
 fn gradients_with_dropout() {
     let mut shape = Pretrained::open(&data("tiny-bert")).unwrap().shape().clone().with_dropout(0.3);
@@ -166,7 +166,7 @@ fn gradients_with_dropout() {
         for engine in engines() {
             let model = Model::compile(&arch, Arc::clone(&engine)).unwrap();
             let mut params = model.init(&mut rng());
-            // BERT's start is so close to zero that differences drown in rounding.
+            // BERT's initial weights are so small that finite differences drown in rounding errors.
             for tensor in model.layout().tensors() {
                 if tensor.name.starts_with("e") && !tensor.name.contains("LayerNorm") {
                     params[tensor.range()].iter_mut().for_each(|w| *w *= 10.0);
@@ -199,16 +199,16 @@ fn gradients_with_dropout() {
                     let slope = (run(&at(2e-3), None) - run(&at(-2e-3), None)) / 4e-3;
                     checked += 1;
                     if (f64::from(grad[i]) - slope).abs() > 1e-3 + 0.03 * slope.abs() {
-                        far.push(format!("{}[{k}]: {} for {slope}", tensor.name, grad[i]));
+                        far.push(format!("{}[{k}]: {}, not {slope}", tensor.name, grad[i]));
                     }
                 }
             }
-            assert!(far.len() * 20 <= checked, "{} of {checked} for {}: {far:#?}", far.len(), engine.name());
+            assert!(far.len() * 20 <= checked, "{} of {checked} off with {}: {far:#?}", far.len(), engine.name());
         }
     }
 }
 
-/// The same outputs in any batch, whatever its size, order or lengths, for texts that fill more than one chunk.
+/// Outputs are the same in any batch, whatever its size, order or lengths, for texts that fill more than one chunk.
 #[test]
 fn evaluation_is_the_same_in_any_batch() {
     let input = InputShape::Tokens { vocabulary: 50, max_length: 60 };
@@ -231,7 +231,7 @@ fn evaluation_is_the_same_in_any_batch() {
     }
 }
 
-/// The counts of the papers.
+/// The counts given in the papers.
 #[test]
 fn parameter_counts() {
     let input = InputShape::Tokens { vocabulary: 30_522, max_length: 128 };
@@ -253,7 +253,7 @@ fn parameter_counts() {
 }
 
 #[test]
-fn frozen_layers_neither_train_nor_travel_but_are_saved() {
+fn frozen_layers_are_saved_but_neither_trained_nor_sent() {
     let pretrained = Pretrained::open(&data("tiny-distilbert")).unwrap();
     let whole = pretrained.load(tiny(&pretrained, None, cpu())).unwrap();
     let model = pretrained.load(tiny(&pretrained, Some(1), cpu())).unwrap();
@@ -275,7 +275,7 @@ fn frozen_layers_neither_train_nor_travel_but_are_saved() {
     let again = Pretrained::open(folder.path()).unwrap();
     let loaded = again.load(tiny(&again, Some(1), cpu())).unwrap();
     assert_eq!((loaded.init(&mut rng()), loaded.frozen()), (params, model.frozen()));
-    // A layer above one that trains cannot be frozen, and neither can a dense one.
+    // Neither a layer above a trained one nor a dense layer can be frozen.
     let mut arch = encoder("odd", pretrained.shape(), false, None, TINY, 3);
     arch.extractor[2].frozen = true;
     let message = Model::compile(&arch, cpu()).unwrap_err().to_string();
@@ -285,7 +285,7 @@ fn frozen_layers_neither_train_nor_travel_but_are_saved() {
     assert!(Model::compile(&arch, cpu()).unwrap_err().to_string().contains("pre_classifier"));
 }
 
-/// Every message names the file and the place in it.
+/// Every message names the file and the offending entry.
 #[test]
 fn bad_folders() {
     let folder = tempfile::tempdir().unwrap();
@@ -346,7 +346,7 @@ fn a_text_model_needs_texts_and_an_image_model_images() {
     }
 }
 
-/// The real MiniLM, if its folder is there: first token and logits as `transformers` gives them.
+/// Compares first token and logits of the real MiniLM with those of `transformers`, if its folder exists.
 #[test]
 fn minilm_agrees_with_transformers() {
     let Some(folder) = std::env::var_os("FEDELITY_DATA").map(|d| Path::new(&d).join("minilm")).filter(|d| d.is_dir())

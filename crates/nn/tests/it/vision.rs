@@ -15,7 +15,7 @@ use safetensors::SafeTensors;
 
 const CLASSES: usize = 3;
 
-/// Compares as much as rounding allows: by the largest value of a tensor.
+/// Compares up to rounding, relative to the largest value of a tensor.
 fn close(found: &[f32], expected: &[f32], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}");
     let scale = expected.iter().fold(1e-2f32, |a, b| a.max(b.abs()));
@@ -97,7 +97,7 @@ fn residual_networks_of_pytorch() {
 fn vgg_of_pytorch() {
     let mut layers = vgg11(2);
     for node in &mut layers {
-        // Two programs do not drop the same units.
+        // Dropout masks cannot match between two implementations.
         if let Layer::Dropout { p } = &mut node.layer {
             *p = 0.0;
         }
@@ -111,7 +111,7 @@ fn layers_of(spec: &ModelSpec, input: InputShape, classes: usize) -> Model {
     Model::compile(&zoo::build(spec, input, classes).unwrap(), cpu()).unwrap()
 }
 
-/// The counts of the papers and of torchvision.
+/// The counts given in the papers and by torchvision.
 #[test]
 fn parameter_counts() {
     let tiny = InputShape::Image { channels: 3, height: 64, width: 64 };
@@ -140,7 +140,7 @@ fn parameter_counts() {
 }
 
 #[test]
-fn the_stem_is_chosen_or_goes_by_the_size() {
+fn the_stem_is_chosen_or_depends_on_the_size() {
     let first = |stem, side| {
         let spec = ModelSpec { stem, ..ModelSpec::new("resnet18-gn", false) };
         let input = InputShape::Image { channels: 3, height: side, width: side };
@@ -155,7 +155,7 @@ fn the_stem_is_chosen_or_goes_by_the_size() {
     }
 }
 
-/// Running statistics are in the buffer, and nothing trains them.
+/// Running statistics are in the buffer, but are not trained.
 #[test]
 fn running_statistics_are_not_trained() {
     let model = layers_of(&ModelSpec::new("resnet18-bn", false), CIFAR, 10);
@@ -166,7 +166,7 @@ fn running_statistics_are_not_trained() {
     assert_eq!(layout.len() - layout.trainable_len(), 2 * (64 * 5 + 128 * 5 + 256 * 5 + 512 * 5));
 }
 
-/// PyTorch's files count the batches of each running statistic; they load all the same.
+/// PyTorch files with batch counters of running statistics load.
 #[test]
 fn files_of_pytorch_load() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,14 +1,14 @@
-//! Words, positions and token types to one row per token.
+//! Word, position and token type embeddings, summed to one row per token.
 
 use fedelity_kernels::{Buffer, dropout, embedding, layer_norm};
 
 use super::plan::EmbeddingPlan;
 use super::{SequenceWeights, TokenPass, affine_gradients, fit};
 
-/// The number of the embeddings among the places that drop.
+/// Index of the embeddings among the dropout sites.
 const PLACE: usize = 0;
 
-/// What the backward pass reads.
+/// Values saved for the backward pass.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EmbeddingTape {
     sums: Buffer,
@@ -51,7 +51,7 @@ impl EmbeddingTape {
         }
     }
 
-    /// Adds the gradients of the tables. `d`, the gradient of y, is used up.
+    /// Adds the gradients of the tables. Overwrites `d`, the gradient of y.
     pub(super) fn backward(
         &mut self,
         plan: &EmbeddingPlan,

@@ -6,13 +6,13 @@ use fedelity_kernels::{Buffer, Isa, dense, dropout, elementwise, gelu, layer_nor
 use super::plan::{Affine, Block};
 use super::{Packed, SequenceWeights, TokenPass, affine_gradients, fit, linear_backward};
 
-/// Dropout places of one block.
+/// Dropout sites per block.
 const PLACES: usize = 3;
 
-/// What the backward pass of one block reads. Blocks that are not trained share one.
+/// Values saved for the backward pass of one block. Untrained blocks share one tape.
 #[derive(Clone, Debug, Default)]
 struct BlockTape {
-    /// The first token of each sample, for the block that works on those alone.
+    /// The first token of each sample, for a block that computes only those.
     first: Buffer,
     query: Buffer,
     key_value: Buffer,
@@ -26,13 +26,12 @@ struct BlockTape {
     stats2: Buffer,
 }
 
-/// The buffers of an encoder.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EncoderBuffers {
-    /// What goes from block to block: two that alternate for blocks that are not trained, then one for the input of each
+    /// The inputs and outputs of blocks: two alternating buffers for untrained blocks, then one for the input of each
     /// trained block.
     flow: Vec<Buffer>,
-    /// One for all blocks that are not trained, then one for each that is.
+    /// One shared by all untrained blocks, then one per trained block.
     tapes: Vec<BlockTape>,
     thin: Buffer,
     wide: Buffer,
@@ -49,18 +48,18 @@ struct BlockRun<'a> {
     block: &'a Block,
     weights: &'a [f32],
     pass: TokenPass<'a>,
-    /// The first of the block's dropout places.
+    /// The first of the block's dropout sites.
     place: usize,
 }
 
-/// Which of the shared buffers a block uses.
+/// The indices of a block's buffers.
 struct Route {
     from: usize,
     to: usize,
     tape: usize,
 }
 
-/// Blocks at the bottom whose gradient nobody wants, in this pass.
+/// The number of blocks at the bottom that need no gradient in this pass.
 fn untrained(blocks: &[Block], pass: TokenPass<'_>) -> usize {
     if pass.key.is_none() { blocks.len() } else { blocks.iter().take_while(|b| b.frozen).count() }
 }
@@ -71,7 +70,7 @@ fn route(block: usize, untrained: usize) -> Route {
 }
 
 impl EncoderBuffers {
-    /// Makes room; returns where the embeddings go.
+    /// Allocates the buffers; returns the one for the embeddings.
     pub(super) fn start(&mut self, blocks: &[Block], pass: TokenPass<'_>) -> &mut [f32] {
         let packed = pass.packed;
         let untrained = untrained(blocks, pass);
@@ -121,7 +120,7 @@ impl EncoderBuffers {
         rows.copy_from_slice(&self.flow[end][..len]);
     }
 
-    /// Adds the gradients of all trained blocks. Returns that of the embeddings if `below` wants it and no block is
+    /// Adds the gradients of all trained blocks. Returns that of the embeddings if `below` is set and no block is
     /// frozen.
     pub(super) fn backward(
         &mut self,
@@ -150,7 +149,7 @@ impl EncoderBuffers {
         (below && untrained == 0).then(|| &mut self.d[0][..])
     }
 
-    /// The gradient of the block's output in `d[0]` becomes that of its input, if it is wanted.
+    /// Replaces the gradient of the block's output in `d[0]` by that of its input, if wanted.
     fn block_backward(
         &mut self,
         BlockRun { block, weights: params, pass, place }: BlockRun<'_>,
@@ -219,7 +218,7 @@ impl EncoderBuffers {
     }
 }
 
-/// BlockScratch of a forward pass.
+/// Scratch buffers of a forward pass.
 struct BlockScratch<'a> {
     thin: &'a mut Buffer,
     wide: &'a mut Buffer,
@@ -303,7 +302,7 @@ impl BlockTape {
     }
 }
 
-/// A token's values stand behind its keys.
+/// A token's values follow its keys.
 fn attention_inputs<'a>(shape: Attention, q: &'a [f32], kv: &'a [f32], drop: Option<Drop>) -> AttentionInputs<'a> {
     let width = shape.heads * shape.size;
     let (q, k) = (TokenRows { data: q, step: width }, TokenRows { data: kv, step: 2 * width });
@@ -323,7 +322,7 @@ fn norm_backward(
     layer_norm::backward(isa, d, affine, &x[..len], stats, &params[norm.gamma.clone()]);
 }
 
-/// to = the gradient before dropout.
+/// Writes the gradient before dropout to `to`.
 fn undrop(to: &mut [f32], d: &[f32], drop: Option<(f32, u64)>) {
     match drop {
         Some((p, key)) => dropout::backward(to, d, p, key),
@@ -331,7 +330,7 @@ fn undrop(to: &mut [f32], d: &[f32], drop: Option<(f32, u64)>) {
     }
 }
 
-/// Calls `f` with each sample's number, attention, first token, first query row and place of its probabilities.
+/// Calls `f` with each sample's index, attention, first token, first query row and offset of its probabilities.
 fn each_sample(block: &Block, packed: &Packed, mut f: impl FnMut(usize, Attention, usize, usize, usize)) {
     let (mut query_row, mut probabilities) = (0, 0);
     for (s, (at, tokens)) in packed.spans().enumerate() {

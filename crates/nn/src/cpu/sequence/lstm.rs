@@ -1,7 +1,7 @@
-//! A recurrent layer over texts of different lengths.
+//! An LSTM over texts of different lengths.
 //!
-//! Samples are sorted by length, longest first, and stand step by step: first every sample's first token, then every
-//! second token, and so on. The samples that still run at a step are then the first ones of the step before.
+//! Samples are sorted by length, longest first, and tokens are grouped by step: the first token of every sample, then
+//! every second token, and so on. The samples active at a step are then the first ones of the previous step.
 
 use fedelity_kernels::lstm::{self, LstmGradient, LstmStep};
 use fedelity_kernels::{Buffer, dense, elementwise, embedding};
@@ -9,16 +9,16 @@ use fedelity_kernels::{Buffer, dense, elementwise, embedding};
 use super::plan::{EmbeddingPlan, Lstm};
 use super::{Packed, SequenceWeights, TokenPass, fit, linear_backward};
 
-/// Samples that are evaluated together: the product with the hidden states always has this many rows.
+/// Samples evaluated together: the product with the hidden states always has this many rows.
 pub(super) const EVALUATION_SAMPLES: usize = 64;
 
-/// What a pass keeps. Rows are in the order of steps.
+/// Values saved by a forward pass. Rows are ordered by step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LstmBuffers {
     ids: Vec<u32>,
-    /// The samples, longest first.
+    /// The sample indices, longest sample first.
     order: Vec<usize>,
-    /// Where each step starts, and the end of the last one.
+    /// The start of each step, and the end of the last one.
     steps: Vec<usize>,
     words: Buffer,
     gates: Buffer,
@@ -31,7 +31,7 @@ pub(super) struct LstmBuffers {
 }
 
 impl LstmBuffers {
-    /// Sorts the tokens of a batch.
+    /// Sorts the tokens of a batch by step.
     fn sort(&mut self, packed: &Packed) {
         let length = |i: usize| packed.starts[i + 1] - packed.starts[i];
         self.order.clear();
@@ -48,7 +48,7 @@ impl LstmBuffers {
         }
     }
 
-    /// Samples that run at a step.
+    /// Number of samples active at a step.
     fn active(&self, step: usize) -> usize {
         self.steps.get(step + 1).map_or(0, |end| end - self.steps[step])
     }
@@ -64,7 +64,7 @@ impl LstmBuffers {
         let packed = pass.packed;
         self.sort(packed);
         let (tokens, n, h) = (self.ids.len(), self.order.len(), plan.hidden);
-        // The last step's product may read a block of rows past the end.
+        // The last step's product may read one block of rows past the end.
         let room = tokens + EVALUATION_SAMPLES;
         fit(&mut self.words, room, plan.width);
         fit(&mut self.gates, room, 4 * h);
@@ -83,7 +83,7 @@ impl LstmBuffers {
             let (old_cells, cells) = self.cells.split_at_mut(at * h);
             let (old_hidden, hidden) = self.hidden.split_at_mut(at * h);
             let before = if step == 0 {
-                // The first hidden state is zero, and so is its product.
+                // The initial hidden state is zero, and so is its product.
                 for gates in gates.chunks_exact_mut(4 * h) {
                     elementwise::axpy(pass.isa, gates, 1.0, b);
                 }

@@ -1,8 +1,8 @@
-//! Runs the token part of a model: tokens in, one row per sample out, and back.
+//! Runs the token part of a model, from tokens to one row per sample, and its backward pass.
 //!
-//! The tokens of all samples stand one after the other, `[token][width]`, without padding. In evaluation mode matrix
-//! products always see the same number of rows and every other step works on one sample or one row, so a sample's
-//! outputs do not depend on its batch.
+//! The tokens of all samples are concatenated as `[token][width]`, without padding. In evaluation mode matrix products
+//! always have the same number of rows and every other step works on one sample or one row, so a sample's outputs do
+//! not depend on its batch.
 
 mod embeddings;
 mod encoder;
@@ -17,14 +17,13 @@ pub(crate) use plan::{Body, SequencePlan, plan};
 
 use plan::{Affine, Linear};
 
-/// In evaluation mode matrix products always have this many rows, the last ones stale, because a product may round
-/// differently for other numbers of rows. A sample's outputs then do not depend on who stands beside it.
+/// Row count of all matrix products in evaluation mode; the last rows are stale. A product may round differently for
+/// another number of rows, and a sample's outputs would then depend on its batch.
 const EVALUATION_ROWS: usize = 256;
 
-/// Tokens that are evaluated at a time, so that memory does not grow with the length of the texts.
+/// Tokens evaluated at once, so that memory does not grow with the length of the texts.
 const EVALUATION_TOKENS: usize = 2048;
 
-/// A batch of texts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Texts<'a> {
     pub ids: &'a [u32],
@@ -51,11 +50,11 @@ impl<'a> SequenceWeights<'a> {
     }
 }
 
-/// The tokens that are worked on together.
+/// Tokens that are processed together.
 #[derive(Clone, Debug, Default)]
 struct Packed {
     ids: Vec<u32>,
-    /// Where each sample starts, and the end of the last one.
+    /// The start of each sample, and the end of the last one.
     starts: Vec<usize>,
 }
 
@@ -94,14 +93,14 @@ impl Packed {
 struct TokenPass<'a> {
     isa: Isa,
     packed: &'a Packed,
-    /// The key of dropout; `None` in evaluation mode.
+    /// The dropout key; `None` in evaluation mode.
     key: Option<u64>,
 }
 
 impl TokenPass<'_> {
-    /// What to drop at this place of the model, if anything.
+    /// The dropout probability and key at this site, if anything is dropped.
     fn drop(&self, p: f32, place: usize) -> Option<(f32, u64)> {
-        // Places start behind the row operations, which count from 0.
+        // Sites are numbered after the row operations, which count from 0.
         let mix = (place as u64 + 1001).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.key.filter(|_| p > 0.0).map(|key| (p, key ^ mix))
     }
@@ -119,7 +118,7 @@ impl TokenPass<'_> {
     }
 }
 
-/// The gradient of a dense layer's weights and, into `d_x`, of its input: written or added.
+/// Adds the gradient of a dense layer's weights, and writes or adds that of its input to `d_x`.
 fn linear_backward(
     linear: &Linear,
     params: &[f32],
@@ -135,12 +134,12 @@ fn linear_backward(
     }
 }
 
-/// The gradients of scale and shift, which stand side by side.
+/// The gradients of scale and shift, which are adjacent.
 fn affine_gradients<'a>(grad: &'a mut [f32], norm: &Affine) -> (&'a mut [f32], &'a mut [f32]) {
     grad[norm.gamma.start..norm.beta.end].split_at_mut(norm.gamma.len())
 }
 
-/// A buffer of at least that many rows, rounded up so that evaluation finds whole blocks. It only grows.
+/// Grows a buffer to at least this many rows, rounded up to whole evaluation blocks. Never shrinks it.
 fn fit(buffer: &mut Buffer, rows: usize, width: usize) {
     let len = rows.next_multiple_of(EVALUATION_ROWS) * width;
     if buffer.len() < len {
@@ -148,7 +147,6 @@ fn fit(buffer: &mut Buffer, rows: usize, width: usize) {
     }
 }
 
-/// The buffers of one worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
     isa: Isa,
@@ -173,14 +171,14 @@ impl Sequence {
         }
     }
 
-    /// Forward in training mode: keeps what the backward pass reads.
+    /// Forward pass in training mode. Saves what the backward pass reads.
     pub(crate) fn train(&mut self, plan: &SequencePlan, params: &[f32], texts: Texts<'_>, key: u64, rows: &mut [f32]) {
         self.key = key;
         self.packed.load(texts.indices.iter().map(|&i| texts.sample(i)));
         self.forward(plan, params, Some(key), rows);
     }
 
-    /// Forward in evaluation mode.
+    /// Forward pass in evaluation mode.
     pub(crate) fn evaluate(&mut self, plan: &SequencePlan, params: &[f32], texts: Texts<'_>, rows: &mut [f32]) {
         let mut first = 0;
         while first < texts.indices.len() {

@@ -9,28 +9,28 @@ use crate::architecture::{Architecture, BlockNames, InputShape, Layer, Node};
 use crate::error::NnError;
 use crate::layout::{Init, Layout};
 
-/// Standard deviation of fresh weights, as in BERT.
+/// Initialisation of new weights, as in BERT.
 const NORMAL: Init = Init::Normal { std: 0.02 };
 
-/// From tokens to rows.
+/// The layers from tokens to rows.
 #[derive(Clone, Debug)]
 pub(crate) struct SequencePlan {
     pub embeddings: EmbeddingPlan,
     pub body: Body,
-    /// Width of the rows that come out.
+    /// Width of the output rows.
     pub width: usize,
 }
 
-/// What stands on the embeddings.
+/// The layers above the embeddings.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// Transformer blocks; the last one is worked out for the first token of each sample alone.
+    /// Transformer blocks; the last one computes only the first token of each sample.
     Encoder(Vec<Block>),
-    /// A recurrent layer; its last hidden state comes out.
+    /// An LSTM; its last hidden state is the output.
     Lstm(Lstm),
 }
 
-/// A lookup table, with BERT's positions, token types and normalisation or without.
+/// A lookup table, with or without BERT's positions, token types and normalisation.
 #[derive(Clone, Debug)]
 pub(crate) struct EmbeddingPlan {
     pub width: usize,
@@ -39,7 +39,7 @@ pub(crate) struct EmbeddingPlan {
     pub frozen: bool,
 }
 
-/// What BERT adds to the words.
+/// What BERT adds to the word embeddings.
 #[derive(Clone, Debug)]
 pub(crate) struct Positions {
     pub position: Range<usize>,
@@ -63,7 +63,6 @@ impl Affine {
     }
 }
 
-/// A dense layer.
 #[derive(Clone, Debug)]
 pub(crate) struct Linear {
     pub inputs: usize,
@@ -78,14 +77,14 @@ impl Linear {
     }
 }
 
-/// One transformer block. Where its weights stand: in the parameters, or in the frozen weights.
+/// One transformer block: the ranges of its weights in the parameters or in the frozen weights.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub heads: usize,
     pub width: usize,
     pub hidden: usize,
     pub query: Linear,
-    /// Keys and values: one product gives both.
+    /// Keys and values, computed by one product.
     pub key_value: Linear,
     pub out: Linear,
     pub norm1: Affine,
@@ -95,11 +94,10 @@ pub(crate) struct Block {
     pub dropout: f32,
     pub attention_dropout: f32,
     pub frozen: bool,
-    /// Whether only the first token of each sample comes out.
+    /// Whether to output only the first token of each sample.
     pub first_token: bool,
 }
 
-/// One recurrent layer.
 #[derive(Clone, Debug)]
 pub(crate) struct Lstm {
     pub width: usize,
@@ -109,7 +107,7 @@ pub(crate) struct Lstm {
 }
 
 impl SequencePlan {
-    /// Multiply-adds of one sample with that many tokens.
+    /// Multiply-adds of one sample with this many tokens.
     pub(crate) fn multiply_adds(&self, tokens: usize) -> usize {
         match &self.body {
             Body::Lstm(lstm) => tokens * 4 * lstm.hidden * (lstm.width + lstm.hidden),
@@ -125,7 +123,7 @@ impl SequencePlan {
     }
 }
 
-/// Takes the token layers off the front of the model. Returns the plan and the layers that are left.
+/// Compiles the token layers at the front of the model. Returns the plan and the remaining layers.
 pub(crate) fn plan<'a>(
     arch: &'a Architecture,
     layout: &mut Layout,
@@ -197,7 +195,7 @@ pub(crate) fn plan<'a>(
     Err(misfit("nothing takes one row per sample out of the tokens".to_owned()))
 }
 
-/// Where tensors go.
+/// Adds tensors to the layouts.
 struct TensorMaker<'a> {
     layout: &'a mut Layout,
     frozen: &'a mut Layout,
@@ -215,8 +213,8 @@ impl TensorMaker<'_> {
         Affine { gamma, beta, eps }
     }
 
-    /// Dense layers side by side: their weights stand one after the other, and then their biases, so that one product
-    /// can work them all.
+    /// Several dense layers with adjacent weights, followed by their biases, so that a single product computes them
+    /// all.
     fn linear(&mut self, node: &Node, parts: &[&str], inputs: usize, outputs: usize) -> Linear {
         let mut join = |kind: &str, shape: &[usize], init: Init| {
             let ranges: Vec<Range<usize>> =

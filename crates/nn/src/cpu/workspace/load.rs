@@ -1,4 +1,4 @@
-//! A batch on its way into the buffers, and the buffers' sizes.
+//! Loading of batches into the buffers, and sizing of the buffers.
 
 use fedelity_kernels::lanes::{self, ByteImages};
 use fedelity_kernels::{Buffer, PlanesMut};
@@ -8,11 +8,11 @@ use crate::batch::Batch;
 use crate::cpu::plan::ValuePlace;
 use crate::cpu::sequence::{SequencePlan, Texts};
 
-/// A batch of another kind than the model's input is a mistake of the program, not of its user.
+/// A batch of the wrong kind is a programming error, not a user error.
 const UNFIT: &str = "the batch is not what this model takes";
 
 impl Workspace {
-    /// The token part of the model, up to one row per sample.
+    /// Runs the token part of the model, which gives one row per sample.
     pub(super) fn read_tokens(&mut self, plan: &SequencePlan, mode: &Mode<'_>, batch: &Batch<'_>) {
         let Batch::Tokens { ids, starts, indices } = *batch else { panic!("{UNFIT}") };
         let (texts, rows) = (Texts { ids, starts, indices }, &mut self.rows[0][..indices.len() * plan.width]);
@@ -60,7 +60,7 @@ impl Workspace {
         }
     }
 
-    /// Makes room for the rows of a batch.
+    /// Grows the row buffers to the size of a batch.
     pub(super) fn reserve_rows(&mut self, samples: usize) {
         if samples <= self.row_samples {
             return;
@@ -73,7 +73,7 @@ impl Workspace {
         }
     }
 
-    /// Makes room for the images of a batch. Fresh buffers are zero, and so are their halos from then on.
+    /// Grows the image buffers to the size of a batch. New buffers are zero, and their halos stay zero.
     pub(super) fn reserve(&mut self, groups: usize) {
         if groups <= self.groups {
             return;

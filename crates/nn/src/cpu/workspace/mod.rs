@@ -1,4 +1,4 @@
-//! Runs a compiled model: forward, and backward after it.
+//! Runs a compiled model: forward and backward passes.
 
 mod load;
 mod step;
@@ -16,7 +16,7 @@ use crate::cpu::sequence::Sequence;
 use crate::cpu::units::Units;
 use crate::engine::{Outputs, Session};
 
-/// Groups of images that are evaluated at a time, at most.
+/// Maximum number of groups of images evaluated at once.
 const EVALUATION_GROUPS: usize = 8;
 
 /// How normalisation and dropout behave.
@@ -34,33 +34,32 @@ impl Mode<'_> {
     }
 }
 
-/// The buffers of one worker.
 #[derive(Debug)]
 pub(crate) struct Workspace {
     plan: Arc<CpuPlan>,
     isa: Isa,
     input: InputShape,
     samples: usize,
-    /// Groups the buffers have room for.
+    /// Capacity of the buffers, in groups.
     groups: usize,
-    /// Samples the row buffers have room for.
+    /// Capacity of the row buffers, in samples.
     row_samples: usize,
     saved: Vec<Buffer>,
     slots: Vec<Buffer>,
     aux: Vec<Buffer>,
     packed: Vec<Buffer>,
-    /// What the weight gradients of some convolutions are summed in; zero between batches.
+    /// Accumulators of the weight gradients of some convolutions; zero between batches.
     sums: Vec<Buffer>,
-    /// Where a convolution works.
+    /// Scratch memory of the convolutions.
     scratch: Buffer,
     sequence: Sequence,
-    /// Rows before each row operation, and after the last one.
+    /// The input of each row operation, and the output of the last.
     rows: Vec<Buffer>,
     d_rows: Vec<Buffer>,
     dropout_key: u64,
-    /// Rows picked by index, on their way into lanes.
+    /// Rows picked by index, before conversion to lanes.
     picked: Vec<f32>,
-    /// What convolutions say, in passes that ask for it.
+    /// Unit activations of convolutions, in passes that request them.
     units: Option<Box<Units>>,
     watches: bool,
 }
@@ -203,7 +202,7 @@ impl Workspace {
         }
     }
 
-    /// Hands a value that was just computed, for the samples from `first` on, to those who watch.
+    /// Records a newly computed value of the samples starting at `first`, if units are requested.
     fn watch(&mut self, plan: &CpuPlan, id: ValueId, chunk: Chunk, first: usize) {
         let Some(mut units) = self.units.take() else { return };
         let x = self.slice(self.value(id, chunk));
@@ -268,7 +267,7 @@ impl Workspace {
         self.outputs()
     }
 
-    /// Nothing is kept for a backward pass, so the batch goes through in parts that use the same memory.
+    /// Nothing is saved for a backward pass, so the batch is processed in parts that reuse the same memory.
     fn evaluate_images(&mut self, plan: &CpuPlan, mode: &mut Mode<'_>, batch: &Batch<'_>) {
         let lanes = self.isa.lanes();
         let groups = self.samples.div_ceil(lanes).min(plan.chunk).min(EVALUATION_GROUPS);
@@ -281,7 +280,7 @@ impl Workspace {
         }
     }
 
-    /// The layers on images for one chunk, whose samples are those from `first` on, to rows.
+    /// The image layers for one chunk of samples starting at `first`, up to rows.
     fn spatial(&mut self, plan: &CpuPlan, mode: &mut Mode<'_>, chunk: Chunk, first: usize) {
         for op in &plan.ops {
             self.step(plan, op, mode, chunk);
@@ -309,7 +308,7 @@ impl Workspace {
         })
     }
 
-    /// Where a value's chunk stands.
+    /// The buffer and range of a value's chunk.
     fn value(&self, id: ValueId, chunk: Chunk) -> (ValuePlace, Range<usize>) {
         let value = &self.plan.values[id];
         let group = value.channels * value.plane.area() * self.isa.lanes();
@@ -339,7 +338,7 @@ impl Workspace {
     }
 }
 
-/// A key of its own for each dropout layer.
+/// Derives a separate key for each dropout layer.
 fn dropout_key(key: u64, layer: usize) -> u64 {
     key ^ (layer as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

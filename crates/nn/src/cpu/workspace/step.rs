@@ -9,7 +9,7 @@ use super::{Chunk, Mode, Workspace};
 use crate::cpu::plan::{Back, CpuPlan, GradientSlot, Norm, Op, ValueId};
 
 impl Workspace {
-    /// One operation forward, for one chunk.
+    /// Runs one operation forward, for one chunk.
     pub(super) fn step(&mut self, plan: &CpuPlan, op: &Op, mode: &mut Mode<'_>, chunk: Chunk) {
         let (isa, groups) = (self.isa, chunk.groups);
         let (place, range) = self.value(op.output(), chunk);
@@ -77,7 +77,7 @@ impl Workspace {
         *self.buffer(place) = buffer;
     }
 
-    /// One operation backward, for one chunk.
+    /// Runs one operation backward, for one chunk.
     pub(super) fn step_back(&mut self, plan: &CpuPlan, step: &Back, params: &[f32], grad: &mut [f32], chunk: Chunk) {
         let (isa, groups, op) = (self.isa, chunk.groups, &plan.ops[step.op]);
         let y = op.output();
@@ -86,7 +86,7 @@ impl Workspace {
         if let Op::Conv { conv, x, weight, bias, packed, .. } = op {
             let mut sums = std::mem::take(&mut self.sums[*packed]);
             let (x, d_y) = (self.slice(self.value(*x, chunk)), &self.slots[step.d_y][..]);
-            // A bias stands behind its weights.
+            // The bias follows the weights.
             let (weights, behind) = grad[weight.start..].split_at_mut(weight.len());
             let d_b = bias.as_ref().map(|bias| &mut behind[..bias.len()]);
             conv.weight_gradient(weights, d_b, (x, d_y), groups, (&mut sums, &mut scratch));
@@ -153,13 +153,13 @@ impl Workspace {
     }
 }
 
-/// Running statistics, to be moved or only read.
+/// Running statistics, to be updated or only read.
 enum Running<'a> {
     Training(&'a mut [f32], &'a mut [f32]),
     Evaluation(&'a [f32], &'a [f32]),
 }
 
-/// Hands the affine parameters and the running statistics to `run`, which come from the same buffer.
+/// Calls `run` with the affine parameters and the running statistics, which are in the same buffer.
 fn batch_norm_forward(
     mode: &mut Mode<'_>,
     (mean, variance): (&Range<usize>, &Range<usize>),
@@ -173,7 +173,7 @@ fn batch_norm_forward(
             Running::Evaluation(&params[mean.clone()], &params[variance.clone()]),
         ),
         Mode::Training { params, .. } => {
-            // The four tensors stand one after the other: weight, bias, running mean, running variance.
+            // The four tensors are adjacent: weight, bias, running mean, running variance.
             let (affine, running) = params.split_at_mut(mean.start);
             let (mean, variance) = running[..variance.end - mean.start].split_at_mut(mean.len());
             run(&affine[gamma.clone()], &affine[beta.clone()], Running::Training(mean, variance));
@@ -181,7 +181,7 @@ fn batch_norm_forward(
     }
 }
 
-/// Two neighbouring parts of a buffer at once.
+/// Borrows two adjacent ranges of a buffer.
 fn two<'a>(buffer: &'a mut [f32], first: &Range<usize>, second: &Range<usize>) -> (&'a mut [f32], &'a mut [f32]) {
     let (a, b) = buffer.split_at_mut(second.start);
     (&mut a[first.clone()], &mut b[..second.len()])
