@@ -1,4 +1,4 @@
-"""Writes the files that tests/text.rs compares with: tiny text models with random weights, run by `transformers` and
+"""Writes the files that tests/it/text.rs compares with: tiny text models with random weights, run by `transformers` and
 PyTorch in evaluation mode. For each model a folder as Hugging Face saves it (config.json, model.safetensors) and
 expected.safetensors with tokens, logits, the loss and the gradient of every tensor.
 
@@ -81,7 +81,7 @@ write("tiny-lstm", Recurrent(), lambda key: key)
 
 
 def minilm(folder):
-    """The values that tests/text.rs expects from the real MiniLM."""
+    """The values that tests/it/text.rs expects from the real MiniLM."""
     from transformers import AutoModel, AutoTokenizer
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     texts = ["", "A gripping, funny film.", "Oil prices fell below $40 a barrel on Tuesday, says OPEC!",

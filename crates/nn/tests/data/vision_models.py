@@ -1,4 +1,4 @@
-"""Writes the files that tests/vision.rs compares with: narrow residual networks and a narrow VGG-11, built as in
+"""Writes the files that tests/it/vision.rs compares with: narrow residual networks and a narrow VGG-11, built as in
 torchvision and in NIID-Bench, run by PyTorch in double precision. Each file has weights, inputs, labels, the logits in evaluation and in
 training mode, the loss, the gradient of every weight and the running statistics after the step.
 
