@@ -5,7 +5,7 @@
 //!   L_NTD = tau^2 * sum_{c != y} q~^g_c log(q~^g_c / q~_c)                             (11)
 //!   q~_c  = exp(z_c / tau) / sum_{c' != y} exp(z_c' / tau),   q~^g likewise from the global model's logits
 //!
-//! The true class is left to the labels, and only what the global model thinks of all other classes is kept: the client
+//! The true class is left to the labels, and only the global model's view of all other classes is preserved: the client
 //! learns its own data freely and does not forget the classes it lacks. The gradient on the true logit is exactly 0.
 //!
 //! Deviations. Equation (11) has no tau^2; the authors' code has, and so do we, so that beta means the same at every

@@ -8,7 +8,7 @@ use fedelity_fl::{Method, Payload};
 use fedelity_methods::{Distance, FedDistillPlus, FedGkd, FedGkdVote};
 use serde_json::Value;
 
-/// The method of a case, and what it has received beyond the weights; `weights` makes a model that says given logits.
+/// The method of a case, and what it received beyond the weights; `weights` makes a model that outputs given logits.
 fn method_of(case: &Value, weights: &dyn Fn(&Value) -> Vec<f32>) -> Option<(Arc<dyn Method>, Payload)> {
     let (inputs, params) = (&case["inputs"], &case["params"]);
     let number = |key: &str| params[key].as_f64().unwrap();
