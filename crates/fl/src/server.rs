@@ -16,7 +16,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// These training samples of a dataset.
+    /// These training samples of a data set.
     pub fn new(data: Arc<Dataset>, indices: Vec<u32>) -> Self {
         let scaling = Scaling::from(&data.normalisation);
         Self { data, indices, scaling }
