@@ -27,8 +27,8 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// Reads a run folder or a file. A file that does not describe its model needs a configuration that does: `[model]`,
-    /// and `[data]` for its input shape and classes.
+    /// Reads a run folder or a file. A file that does not describe its model needs a configuration that does:
+    /// `[model]`, and `[data]` for its input shape and classes.
     ///
     /// `model` is the expected architecture; a file that names another is rejected.
     pub fn open(target: &Path, model: Option<&str>, foreign: Option<&Document>, resources: &Resources) -> Result<Self> {

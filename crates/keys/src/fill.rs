@@ -47,8 +47,8 @@ impl KeyError {
 
 /// What a table itself does not know: where its values came from.
 pub trait Context {
-    /// Whether to drop a key that does not belong to its selector's value, because the selector was changed after the key
-    /// was written. The key and the selector are dotted paths; the last argument is the selector's value.
+    /// Whether to drop a key that does not belong to its selector's value, because the selector was changed after the
+    /// key was written. The key and the selector are dotted paths; the last argument is the selector's value.
     fn leave_out(&mut self, _key: &str, _selector: &str, _chosen: &str) -> bool {
         false
     }

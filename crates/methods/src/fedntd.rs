@@ -9,8 +9,8 @@
 //! learns its own data freely and does not forget the classes it lacks. The gradient on the true logit is exactly 0.
 //!
 //! Deviations. Equation (11) has no tau^2; the authors' code has, and so do we, so that beta means the same at every
-//! temperature (at the published tau = 1 there is no difference). Their Algorithm 1 takes the plain mean of the uploads;
-//! their equation (2) and code weight by samples, and so do we.
+//! temperature (at the published tau = 1 there is no difference). Their Algorithm 1 takes the plain mean of the
+//! uploads; their equation (2) and code weight by samples, and so do we.
 
 use fedelity_fl::{Local, Method, Needs, Result, Step, Teacher, Terms};
 use fedelity_keys::method;

@@ -16,8 +16,8 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads a tokenizer and truncates texts to `max_length` tokens, including special ones. All token IDs must be below
-    /// `vocabulary`, which is given in the file `config`.
+    /// Reads a tokenizer and truncates texts to `max_length` tokens, including special ones. All token IDs must be
+    /// below `vocabulary`, which is given in the file `config`.
     ///
     /// # Errors
     /// When the file is not a tokenizer or does not fit the vocabulary.

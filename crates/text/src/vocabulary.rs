@@ -26,8 +26,8 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// The most frequent words of these texts, at most `size` tokens including the special ones. With `start`, every text
-    /// will start with a special token.
+    /// The most frequent words of these texts, at most `size` tokens including the special ones. With `start`, every
+    /// text will start with a special token.
     pub fn build<'a>(texts: impl Iterator<Item = &'a str>, size: usize, start: bool) -> Self {
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
         for text in texts {

@@ -256,7 +256,7 @@ mod tests {
         for part in ["4/30 (seed 2)", "2 running, 4/30", "1 failed", "waiting", "and 19 more to run, 1 done", "…"] {
             assert!(text.contains(part), "{part:?} in {text}");
         }
-        assert!(!text.contains("60.00"), "what is done makes room: {text}");
+        assert!(!text.contains("60.00"), "finished settings make room: {text}");
         let done = &state.lines(&printer, 80, 40)[1];
         for part in ["2/2", "60.00 ± 14.14", "▁▃▆█", "done"] {
             assert!(done.contains(part), "{part:?} in {done:?}");

@@ -32,7 +32,7 @@ fn start(place: &Place) -> (Endless, String) {
     let run = Endless(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let begun = Instant::now();
     while !place.path("given").is_file() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "no browser was asked for");
+        assert!(begun.elapsed() < Duration::from_secs(60), "no browser was opened");
         std::thread::sleep(Duration::from_millis(20));
     }
     let given = String::from_utf8(place.read("given")).unwrap();

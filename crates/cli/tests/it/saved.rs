@@ -232,7 +232,7 @@ fn exports_are_complete_and_never_overwrite_files() {
     assert_eq!(place.read("m.safetensors"), place.read(MODEL));
     let first = place.read("m.onnx");
     let weight = SafeTensors::deserialize(&place.read(MODEL)).unwrap().tensor("fc.weight").unwrap().data().to_vec();
-    assert!(first.windows(weight.len()).any(|part| part == weight), "the weights are in it as they are");
+    assert!(first.windows(weight.len()).any(|part| part == weight), "the file contains the weights unchanged");
     assert!(first.windows(10).any(|part| part == b"Ankle boot"));
     place.refuses(&["export", "a", "--onnx", "m.onnx"], &["--onnx m.onnx", "--force"]);
     assert_eq!(place.read("m.onnx"), first);

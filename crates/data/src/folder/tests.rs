@@ -120,7 +120,7 @@ fn bad_files_are_named_or_counted() {
         let set = read(&folder(dir.path()), &mut skipped).unwrap();
         assert_eq!((skipped.count, set.train.len() + set.test.len()), (1, 4));
         assert!(skipped.first[0].contains(name));
-        assert!(!dir.path().join(CACHE).exists(), "a cache of a part");
+        assert!(!dir.path().join(CACHE).exists(), "a partial cache was written");
         fs::remove_file(path).unwrap();
     };
     let jpeg = jpeg();
@@ -196,12 +196,12 @@ fn bytes_flipped_inside_a_jpeg() {
                 refused += 1;
                 let text = error.to_string();
                 assert!(text.starts_with(&format!("{}: damaged JPEG: ", path.display())), "{text}");
-                assert!(!cache.exists(), "a cache of a part");
+                assert!(!cache.exists(), "a partial cache was written");
                 let mut skipped = Skipped::new(true);
                 let set = read(&folder(dir.path()), &mut skipped).unwrap();
                 assert_eq!((skipped.count, set.train.len() + set.test.len()), (1, 4));
                 assert!(skipped.note().unwrap().contains("b/5.jpg: damaged JPEG: "), "{:?}", skipped.note());
-                assert!(!cache.exists(), "a cache of a part");
+                assert!(!cache.exists(), "a partial cache was written");
             }
         }
     }

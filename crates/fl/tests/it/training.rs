@@ -134,7 +134,7 @@ fn a_teacher_sees_the_same_view_as_the_student() {
         let plain = seen(Augmentation::default(), true);
         for augmentation in augmentations() {
             let seen = [seen(augmentation, true), seen(augmentation, false)];
-            assert!(seen[0] == seen[1], "the cache is not off");
+            assert!(seen[0] == seen[1], "the cache is still on");
             assert_eq!(seen[0].len(), 6);
             for (student, teacher) in &seen[0] {
                 assert!(student == teacher, "{kind}, {augmentation:?}");

@@ -31,7 +31,7 @@ fn golden_losses_moon_through_the_training_step() {
         assert_near(&format!("{name}: features"), &features, &flat(&expect["grad_features"]), 1e-5);
         seen += 1;
     }
-    assert!(seen >= 5, "the file lost some cases: {seen}");
+    assert!(seen >= 5, "the file lacks some cases: {seen}");
 }
 
 /// A batch for the smooth model, and weights to train from it.

@@ -58,5 +58,5 @@ fn golden_losses_through_the_training_step() {
         assert_near(&format!("{name}: gradient"), &got, &flat(&expect["grad_student_logits"]), tolerance);
         seen += 1;
     }
-    assert!(seen >= 20, "the file lost some cases: {seen}");
+    assert!(seen >= 20, "the file lacks some cases: {seen}");
 }

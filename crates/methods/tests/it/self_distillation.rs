@@ -66,7 +66,7 @@ fn golden_losses_through_the_training_step() {
         }
         seen += 1;
     }
-    assert!(seen >= 105, "the file lost some cases: {seen}");
+    assert!(seen >= 105, "the file lacks some cases: {seen}");
 }
 
 /// The method's broadcast, given the labels of the auxiliary samples and the global model's `logits` for them.

@@ -93,5 +93,5 @@ fn golden_trajectories_through_the_training_step() {
     seen.sort_unstable();
     seen.dedup();
     let expected = ["fedavg", "fedcad", "feddistill-gd", "fedgkd", "fedlsd", "fedntd", "fedprox", "fedssd", "moon"];
-    assert_eq!(seen, expected, "the file lost some cases");
+    assert_eq!(seen, expected, "the file lacks some cases");
 }

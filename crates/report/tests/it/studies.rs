@@ -133,7 +133,7 @@ fn mismatches_are_refused_and_named() {
     assert!(forced.rows[1].difference.unwrap().interval.is_none());
     assert!(forced.notes[0].contains("one seed gives no interval"), "{:?}", forced.notes);
     let html = ReportPage::new(&study, None).unwrap().html(false);
-    assert!(html.contains("These runs differ in more than the method"), "the page says so");
+    assert!(html.contains("These runs differ in more than the method"), "the page notes it");
 }
 
 #[test]
