@@ -106,7 +106,7 @@ fn the_teacher_cache_changes_no_bit_of_any_method() {
     }
 }
 
-// What travels.
+// What is sent.
 
 #[test]
 fn what_travels_is_what_was_declared() {
