@@ -2,7 +2,7 @@
 """Golden vectors for every loss, server rule, metric and training trajectory, in float64 on the CPU.
 
     python3 golden/generate.py            write losses.json, rules.json and trajectories.json
-    python3 golden/generate.py --check    compute them anew, compare, and exit with 1 at the first difference
+    python3 golden/generate.py --check    recompute and compare them, and exit with 1 at the first difference
 
 Inputs come from fixed seeds (draw.py), expectations from the formulas in docs/formulas.md, gradients of losses from
 PyTorch's autograd. Needs torch and numpy.
@@ -38,7 +38,7 @@ def plain(value):
 
 
 def largest(value):
-    """The largest magnitude of a float in nested lists, 0 without any."""
+    """The largest magnitude of a float in nested lists; 0 if there are none."""
     if isinstance(value, list):
         return max(map(largest, value), default=0.0)
     return abs(value) if isinstance(value, float) else 0.0

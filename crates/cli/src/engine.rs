@@ -1,13 +1,13 @@
-//! What everything runs on.
+//! The engine and other shared resources.
 
 use anyhow::{Context, Result};
 use fedelity_experiment::Resources;
 use fedelity_nn::engine_named;
 
-/// The variable that chooses the engine, by its instruction set.
+/// The environment variable that selects the engine, by its instruction set.
 const VARIABLE: &str = "FEDELITY_ISA";
 
-/// The engine that the environment names, or the fastest one of this machine.
+/// Resources with the engine that the environment names, or the fastest one on this machine.
 pub(crate) fn resources() -> Result<Resources> {
     match std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
         None => Ok(Resources::default()),

@@ -1,4 +1,4 @@
-//! Ctrl-C or a termination signal: the first ends the run after the current round, the second at once.
+//! Ctrl-C or a termination signal: the first ends the run after the current round, the second immediately.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::printer::Printer;
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Handles both from now on.
+    /// Installs a handler for both.
     pub(crate) fn listen(printer: &Printer) -> Result<Self> {
         let printer = *printer;
         Self::listen_and(move |text| printer.say(text))

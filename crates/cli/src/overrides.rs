@@ -42,7 +42,7 @@ impl Overrides {
         Ok(document)
     }
 
-    /// The configuration that `what` stands for: a file, or the name of data that `option` gave.
+    /// The configuration for `what`: a file, or the name of data given with `option`.
     pub(crate) fn data_document(&self, what: &str, option: &'static str) -> Result<Document> {
         let file = Path::new(what);
         let is_file = file.extension().is_some_and(|end| end == "toml") || file.is_file();
@@ -56,7 +56,7 @@ impl Overrides {
         Ok(document)
     }
 
-    /// What describes a model file that does not say how it was made: a model and the data it is for.
+    /// A configuration for a model file that does not describe itself: a model and its data.
     pub(crate) fn foreign(&self, model: Option<&str>, data: Option<&str>) -> Result<Option<Document>> {
         let (Some(model), Some(data)) = (model, data) else { return Ok(None) };
         let mut document = self.data_document(data, "--data")?;
@@ -65,7 +65,7 @@ impl Overrides {
     }
 }
 
-/// Names the folder of the data: that of an option, or of the environment.
+/// Sets the data folder from an option or the environment.
 pub(crate) fn place_data(
     document: &mut Document,
     data_dir: Option<&Path>,
@@ -81,14 +81,14 @@ pub(crate) fn place_data(
     Ok(())
 }
 
-/// The settings of a configuration; warns of decisions that the user may not expect.
+/// The settings of a configuration; warns about decisions that the user may not expect.
 pub(crate) fn settings(document: &Document, printer: &Printer) -> Result<Settings> {
     let settings = Settings::read(document)?;
     settings.notes.iter().for_each(|note| printer.warn(note));
     Ok(settings)
 }
 
-/// The entry of a name, or the nearest name.
+/// The catalogue entry with this name; the error suggests the nearest one.
 pub(crate) fn find(name: &str) -> Result<&'static CatalogueEntry> {
     let names = SetName::NAMES;
     let begins: Vec<&str> = names.iter().filter(|known| known.starts_with(&format!("{name}-"))).copied().collect();
@@ -99,7 +99,7 @@ pub(crate) fn find(name: &str) -> Result<&'static CatalogueEntry> {
     })
 }
 
-/// A path as a value of a configuration.
+/// A path as a configuration value.
 pub(crate) fn path_value(path: &Path) -> toml::Value {
     toml::Value::String(path.display().to_string())
 }

@@ -1,4 +1,4 @@
-//! All printing. Data go to stdout, messages to stderr; the rest of the program writes through this module.
+//! All printing. Data go to stdout, messages to stderr; the rest of the program prints through this module.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -19,7 +19,7 @@ pub(crate) enum When {
     Never,
 }
 
-/// The colours that have a meaning here. Every message reads the same without them.
+/// Semantic colours. Every message reads the same without them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Style {
     Error,
@@ -96,7 +96,7 @@ impl Printer {
         Ok(())
     }
 
-    /// A message. It is not an error if nobody reads it.
+    /// Prints a message. It is not an error if nobody reads it.
     pub(crate) fn say(&self, text: impl Display) {
         if !self.quiet {
             let _ = writeln!(io::stderr().lock(), "{text}");
@@ -154,7 +154,7 @@ fn paint(colour: bool, style: Style, text: &str) -> String {
     format!("\x1b[{code}m{text}\x1b[0m")
 }
 
-/// An error with its causes, except causes that the text before already ends with.
+/// An error with its causes, omitting causes that the preceding text already ends with.
 pub(crate) fn told(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match &text[..] {
         "" => cause,

@@ -1,4 +1,4 @@
-//! The report as a page that follows a run, for browsers on this computer.
+//! A local server for a report page that follows a run.
 
 use std::fs;
 use std::io::Cursor;
@@ -16,7 +16,7 @@ use tiny_http::{Header, Method, Request, Response};
 
 /// How long to wait for a request before checking whether to end.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a viewer gets to fetch the last state.
+/// How long a viewer has to fetch the final state.
 const FAREWELL: Duration = Duration::from_secs(4);
 
 /// A server for this computer only.
@@ -44,12 +44,11 @@ impl LiveServer {
         Ok(Self { address: format!("http://127.0.0.1:{port}/"), stop, thread: Some(thread) })
     }
 
-    /// Its address.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Ends it. A page that is open gets a moment to fetch the last state.
+    /// Stops the server. An open page gets a moment to fetch the final state.
     pub(crate) fn end(mut self) {
         self.halt();
     }
@@ -68,7 +67,7 @@ impl Drop for LiveServer {
     }
 }
 
-/// The page as it was last made.
+/// The most recent page.
 #[derive(Default)]
 struct PageState {
     version: String,
@@ -80,9 +79,9 @@ struct FollowedRuns {
     folder: PathBuf,
     port: u16,
     state: PageState,
-    /// Runs that ended look the same in every version of the page.
+    /// Layouts of finished runs, reused in every version of the page.
     embeddings: FeatureLayouts,
-    /// Requests for news so far.
+    /// Update requests so far.
     told: usize,
 }
 
@@ -102,14 +101,15 @@ impl FollowedRuns {
             }
             if let Ok(Some(request)) = http.recv_timeout(TICK) {
                 let answer = self.answer(&request);
-                // A viewer that has gone away is not an error.
+                // A viewer that has disconnected is not an error.
                 let _ = request.respond(answer);
             }
         }
     }
 
     fn answer(&mut self, request: &Request) -> Answer {
-        // A page of another site must not read this one by giving this computer another name (DNS rebinding).
+        // A page on another site must not read this one through a host name that resolves to this computer (DNS
+        // rebinding).
         let host = request.headers().iter().find(|header| header.field.equiv("Host"));
         let known = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
         if !host.is_some_and(|host| known.iter().any(|name| host.value.as_str() == name)) {
@@ -136,7 +136,7 @@ impl FollowedRuns {
         }
     }
 
-    /// Makes the page again if a file changed.
+    /// Rebuilds the page if a file changed.
     fn refresh(&mut self) {
         let version = version(&self.folder);
         if version == self.state.version {
@@ -163,7 +163,7 @@ fn text(status: u16, kind: &str, body: &str) -> Answer {
     answer
 }
 
-/// A word that changes whenever a file of a run changes.
+/// A string that changes whenever a file of a run changes.
 fn version(folder: &Path) -> String {
     fn walk(path: &Path, depth: usize, files: &mut Vec<(PathBuf, u64, u128)>) {
         let Ok(entries) = fs::read_dir(path) else { return };
@@ -186,7 +186,7 @@ fn version(folder: &Path) -> String {
     format!("{:x}", std::hash::Hasher::finish(&hash))
 }
 
-/// Asks the desktop to show an address: with the programs in BROWSER, or the usual one. Without any, nothing happens.
+/// Opens an address in the programs named by BROWSER, or the default browser. Does nothing if there is none.
 pub(crate) fn open(address: &str) {
     let usual = match std::env::consts::OS {
         "macos" => "open",
@@ -200,7 +200,7 @@ pub(crate) fn open(address: &str) {
         });
 }
 
-/// A program with its arguments, as BROWSER names it: the address stands where %s is, or at the end.
+/// A program with its arguments, as in BROWSER: the address replaces %s, or goes at the end.
 fn opener(program: &str, address: &str) -> Option<Command> {
     let mut words = program.split_whitespace();
     let mut command = Command::new(words.next()?);

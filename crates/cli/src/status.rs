@@ -1,15 +1,15 @@
-//! How the program ends.
+//! Exit statuses of the program.
 
 use std::process::ExitCode;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExitStatus {
     Done,
-    /// It ran, and training left the finite numbers.
+    /// It ran, and training diverged.
     Diverged,
-    /// A wrong configuration, missing data, a file that cannot be written.
+    /// An invalid configuration, missing data, a file that cannot be written.
     CouldNotRun,
-    /// The user stopped it. What was recorded is kept.
+    /// The user stopped it. Recorded rounds are kept.
     Interrupted,
 }
 

@@ -12,10 +12,10 @@ use crate::skipped::Skipped;
 
 const CLASSES: [&str; 4] = ["World", "Sports", "Business", "Sci/Tech"];
 
-/// Reads AG News from `dir/ag_news_csv` or `dir`. A text is the title, a space and the description. What
-/// cannot be used is rejected or skipped, as `skipped` says.
+/// Reads AG News from `dir/ag_news_csv` or `dir`. A text is the title, a space and the description. Unusable rows are
+/// rejected or skipped, depending on `skipped`.
 pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {
-    // A smaller selection for training may be named `train_subset.csv`.
+    // A smaller training selection may be named `train_subset.csv`.
     let paths = request.files(|name| vec![name.to_string(), name.replace("train", "train_subset")])?;
     let (train, test) = (read_split(&paths[0], request.skipped)?, read_split(&paths[1], request.skipped)?);
     Ok(request.dataset(&CLASSES, train, test, Normalisation::default()))

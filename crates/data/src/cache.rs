@@ -1,8 +1,8 @@
-//! Decoded images in a file, so that a set is decoded once.
+//! A file cache of decoded images, so that a set is decoded only once.
 //!
-//! The file is named after the set and starts with a version and a key: a fingerprint of the names, lengths and times of
-//! the images and of how they were read. A different key or version or a damaged file counts as no cache. If it cannot be
-//! written, the images are decoded again.
+//! The file is named after the set and starts with a version and a key: a fingerprint of the images' names, lengths and
+//! times and of how they were read. A file with another key or version, or a damaged one, is ignored. If it cannot be
+//! written, the images are decoded again next time.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Write};
@@ -23,7 +23,7 @@ const MAGIC: &[u8; 16] = b"fedelity images\n";
 const VERSION: u32 = 1;
 /// The cache folder, next to the images.
 const FOLDER: &str = ".fedelity-cache";
-/// The longest head that is read.
+/// The maximum length of a header.
 const LONGEST_HEAD: u64 = 1 << 28;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -60,13 +60,13 @@ pub(crate) fn decoded(
     Ok(made)
 }
 
-/// Where a cache is, and what it must be of.
+/// The location of a cache, and the key it must have.
 struct Cache {
     path: PathBuf,
     key: String,
 }
 
-/// What stands before the bytes.
+/// The header before the bytes.
 #[derive(Serialize, Deserialize)]
 struct CacheHead {
     version: u32,
@@ -82,7 +82,7 @@ struct CachedSplit {
 }
 
 impl Cache {
-    /// The cache of these images below this folder, read in this way.
+    /// The cache in this folder for these images, read this way.
     fn new(dir: &Path, name: &str, options: &str, listings: &[&Listing]) -> Result<Self, DataError> {
         let mut print = Fingerprint::new();
         print.bytes(options.as_bytes());
@@ -102,7 +102,7 @@ impl Cache {
         Ok(Self { path: dir.join(FOLDER).join(format!("{name}.images")), key: print.hex() })
     }
 
-    /// The images, if they are there and whole.
+    /// The images, if the cache is valid.
     fn read(&self) -> Option<Cached> {
         let file = File::open(&self.path).ok()?;
         let length = file.metadata().ok()?.len();
@@ -127,7 +127,7 @@ impl Cache {
             shape.pixels().checked_add(2 + keys)?.checked_mul(split.samples)
         };
         let all = head.splits.iter().try_fold(0usize, |sum, split| sum.checked_add(bytes(split)?))?;
-        // The length is checked before any memory is taken.
+        // The length is checked before memory is allocated.
         if length != 24 + size + all as u64 + 4 {
             return None;
         }
@@ -158,7 +158,7 @@ impl Cache {
         (u32::from_le_bytes(end) == sum.finalize()).then_some(Cached { shape, splits })
     }
 
-    /// Writes the images whole or not at all. Failure is not an error: the next run decodes again.
+    /// Writes the images atomically. Failure is not an error: the next run decodes again.
     fn write(&self, images: &Cached) {
         let Some(folder) = self.path.parent() else { return };
         let made_folder = !folder.exists();

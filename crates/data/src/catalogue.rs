@@ -1,4 +1,4 @@
-//! The data sets that can be loaded by name.
+//! The data sets available by name.
 
 use std::path::Path;
 
@@ -29,11 +29,11 @@ pub enum SetName {
     Sst5,
 }
 
-/// What is known about a data set without reading it, and how it is read.
+/// What is known about a data set without reading it, and how to read it.
 #[derive(Clone, Copy, Debug)]
 pub struct CatalogueEntry {
     pub name: &'static str,
-    /// The name that people use.
+    /// The usual name.
     pub title: &'static str,
     pub task: &'static str,
     pub classes: usize,
@@ -50,7 +50,7 @@ pub struct CatalogueEntry {
     pub source: &'static str,
     /// The official files that are read. Empty for the embedded set.
     pub files: &'static [&'static str],
-    /// The subfolder that they are searched for in. None for the embedded set.
+    /// The subfolder in which they are searched for. None for the embedded set.
     pub folder: Option<&'static str>,
     pub download: Download,
     pub read: fn(&mut Request<'_>) -> Result<Dataset, DataError>,
@@ -65,7 +65,7 @@ impl CatalogueEntry {
 
 const EMNIST_LICENCE: &str = "none stated; made from NIST Special Database 19, the authors ask for a citation";
 
-/// The official files of a selection of EMNIST: training images and labels, test images and labels.
+/// The official files of an EMNIST selection: training images and labels, test images and labels.
 macro_rules! emnist_files {
     ($selection:literal) => {
         &[
@@ -317,14 +317,14 @@ pub fn find(name: &str) -> Result<&'static CatalogueEntry, DataError> {
         .ok_or_else(|| DataError::UnknownDataset { name: name.to_string(), known: &SetName::NAMES })
 }
 
-/// Loads a data set by name. All but the embedded one need the folder of their files.
+/// Loads a data set by name. All except the embedded one need a folder with their files.
 pub fn load(name: &str, data_dir: Option<&Path>) -> Result<Dataset, DataError> {
     find(name)?.load(data_dir, None, &mut Skipped::default())
 }
 
 impl CatalogueEntry {
-    /// As [`load`], with images of another size where they are read from image files. Images and texts that cannot be
-    /// used are refused or left out, as `skipped` says.
+    /// As [`load`], scaling images if they are read from image files. Unusable images and texts are rejected or
+    /// skipped, depending on `skipped`.
     pub(crate) fn load(
         &'static self,
         dir: Option<&Path>,
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_told_the_known_ones() {
+    fn an_unknown_name_lists_the_known_ones() {
         let text = load("cifar", None).unwrap_err().to_string();
         for entry in entries() {
             assert!(text.contains(entry.name), "{text}");
@@ -399,7 +399,7 @@ mod tests {
         }
     }
 
-    /// The official files, where the environment names a folder of them.
+    /// The official files, if the environment names a folder with them.
     #[test]
     fn real_files() {
         let Some(dir) = std::env::var_os("FEDELITY_DATA") else {
@@ -421,7 +421,7 @@ mod tests {
             assert_eq!(set.shape, entry.shape);
             assert_eq!(set.classes.len(), entry.classes);
             for (split, samples) in [(&set.train, entry.train), (&set.test, entry.test)] {
-                // A smaller selection of AG News may be there.
+                // AG News may be a smaller selection.
                 let part = entry.name == "agnews" && samples.is_some_and(|samples| split.len() < samples);
                 assert!(part || samples.is_none_or(|samples| samples == split.len()), "{}", entry.name);
                 assert_eq!(split.pixels().len(), split.len() * entry.shape.image().map_or(0, |shape| shape.pixels()));

@@ -1,8 +1,8 @@
 //! Reader of the binary files of CIFAR-10 and CIFAR-100.
 //!
-//! A file is a row of records: one label byte (CIFAR-10) or a coarse and a fine label byte
-//! (CIFAR-100), then 3,072 pixels as `[channel][row][column]`. There is no header, so the
-//! official length is the only check against a truncated file.
+//! A file is a sequence of records: one label byte (CIFAR-10) or a coarse and a fine label byte (CIFAR-100), then 3,072
+//! pixels as `[channel][row][column]`. There is no header, so the official length is the only check against a truncated
+//! file.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::error::DataError;
 use crate::files;
 use crate::request::Request;
 
-/// Read where it is there.
+/// Read if it exists.
 const NAMES_100: &str = "fine_label_names.txt";
 
 pub(crate) const SHAPE: ImageShape = ImageShape { channels: 3, height: 32, width: 32 };
 const PIXELS: usize = 3 * 32 * 32;
-/// Records read at a time.
+/// Records per read.
 const BUFFERED: usize = 64;
 
 pub(crate) const CLASSES_10: [&str; 10] =
@@ -39,7 +39,7 @@ const CLASSES_100: [&str; 100] = [
     "wardrobe", "whale", "willow_tree", "wolf", "woman", "worm",
 ];
 
-/// The range of each label byte before the pixels; the last one counts.
+/// The range of each label byte before the pixels; the last one is used.
 const LABELS_10: &[usize] = &[10];
 const LABELS_100: &[usize] = &[20, 100];
 
@@ -64,7 +64,7 @@ pub(crate) fn cifar100(request: &mut Request<'_>) -> Result<Dataset, DataError> 
     Ok(Dataset { classes: names.unwrap_or(made.classes), ..made })
 }
 
-/// Class names, one per line. The file is read up to 64 KiB: names need far less.
+/// Class names, one per line. At most 64 KiB are read: names need far less.
 fn read_names(path: &Path, classes: usize) -> Result<Vec<String>, DataError> {
     let text = files::read_text(path, 1 << 16)?;
     let found: Vec<String> = text.lines().map(|line| line.trim().to_string()).filter(|line| !line.is_empty()).collect();
@@ -74,7 +74,7 @@ fn read_names(path: &Path, classes: usize) -> Result<Vec<String>, DataError> {
     Ok(found)
 }
 
-/// Reads files of `records` records each, one after the other.
+/// Reads consecutive files of `records` records each.
 fn read_split(paths: &[PathBuf], records: usize, ranges: &[usize]) -> Result<Split, DataError> {
     let record = ranges.len() + PIXELS;
     let expected = (records * record) as u64;
@@ -85,7 +85,7 @@ fn read_split(paths: &[PathBuf], records: usize, ranges: &[usize]) -> Result<Spl
     }
     let mut pixels = Vec::with_capacity(paths.len() * records * PIXELS);
     let mut labels = Vec::with_capacity(paths.len() * records);
-    // A small buffer stays in the cache and is taken once.
+    // A small buffer stays in the CPU cache and is allocated once.
     let mut buffer = vec![0; record * BUFFERED];
     for path in paths {
         let (mut file, _) = files::open(path)?;
@@ -99,7 +99,7 @@ fn read_split(paths: &[PathBuf], records: usize, ranges: &[usize]) -> Result<Spl
     Ok(Split::images(pixels, labels))
 }
 
-/// Takes whole records apart; `first` is the position of the first one in its file.
+/// Splits whole records; `first` is the position of the first one in its file.
 fn split_records(
     raw: &[u8],
     first: usize,
@@ -133,7 +133,7 @@ mod tests {
     use crate::catalogue::{SetName, load};
     use std::fs;
 
-    /// Two records a file, so that tests stay small.
+    /// Two records per file, so that tests stay small.
     fn file(dir: &Path, name: &str, records: &[(&[u8], u8)]) -> PathBuf {
         let mut raw = Vec::new();
         for (labels, pixel) in records {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_go_on_over_the_buffer() {
+    fn offsets_continue_across_buffers() {
         let dir = tempfile::tempdir().unwrap();
         let mut records = vec![(&[1u8][..], 0); BUFFERED + 3];
         let a = file(dir.path(), "a", &records);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn official_lengths_are_demanded() {
+    fn official_lengths_are_required() {
         let dir = tempfile::tempdir().unwrap();
         for name in SetName::Cifar10.entry().files.iter().chain(SetName::Cifar100.entry().files) {
             file(dir.path(), name, &[(&[0], 0)]);

@@ -8,11 +8,11 @@ use crate::error::DataError;
 use crate::folder::{self, FolderLayout};
 use crate::request::Request;
 
-/// Reads CINIC-10 from `dir/CINIC-10`, `dir/cinic10` or `dir`: its `train` part to train on, its `test` part to test.
+/// Reads CINIC-10 from `dir/CINIC-10`, `dir/cinic10` or `dir`: `train` for training, `test` for testing.
 pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {
     let name = request.entry.name;
     let root = request.root(&["CINIC-10", name, ""], |root| {
-        // The classes that a part lacks, or all of it.
+        // The classes that a part lacks, or the whole part.
         let lacks = |(part, all): (&str, &&str)| {
             let missing = CLASSES.iter().filter(|class| !root.join(part).join(class).is_dir());
             let missing: Vec<String> = missing.map(|class| format!("{part}/{class}/*.png")).collect();

@@ -1,4 +1,4 @@
-//! A CSV file, row by row. A quote that is never closed is an error: it would hide all rows after it.
+//! A CSV file, row by row. A quote that is never closed is an error: it would swallow all following rows.
 
 use std::fs::File;
 use std::io::{Chain, Read};
@@ -9,7 +9,7 @@ use csv::ByteRecord;
 use crate::error::DataError;
 use crate::files;
 
-/// A row of its own behind the last one. Where it is found inside another row, a quote is open.
+/// A separate row after the last one. If it is found inside another row, a quote is open.
 const END: &[u8] = b"\n\0fedelity end of file\0";
 
 pub(crate) struct CsvFile<'a> {
@@ -18,7 +18,7 @@ pub(crate) struct CsvFile<'a> {
 }
 
 impl<'a> CsvFile<'a> {
-    /// Opens a file of comma-separated values; tab-separated, if its name ends in `.tsv`.
+    /// Opens a file of comma-separated values; tab-separated if its name ends in `.tsv`.
     pub(crate) fn open(path: &'a Path) -> Result<Self, DataError> {
         let (file, _) = files::open(path)?;
         let tabs = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
@@ -28,7 +28,7 @@ impl<'a> CsvFile<'a> {
         Ok(Self { path, reader })
     }
 
-    /// The next row and its line; none at the end of the file.
+    /// The next row and its line; `None` at the end of the file.
     pub(crate) fn next(&mut self, record: &mut ByteRecord) -> Result<Option<u64>, DataError> {
         let wrong = |line, reason| DataError::unusable(self.path, line, reason);
         let more = self.reader.read_byte_record(record);
@@ -46,7 +46,7 @@ impl<'a> CsvFile<'a> {
         }
     }
 
-    /// The first row as names of columns, none of them twice.
+    /// The first row as column names, without duplicates.
     pub(crate) fn header(&mut self) -> Result<Vec<String>, DataError> {
         let mut record = ByteRecord::new();
         let wrong = |reason: String| DataError::unusable(self.path, Some(1), reason);

@@ -6,7 +6,7 @@ use fedelity_keys::{KeyError, keys};
 
 use crate::fingerprint::Fingerprint;
 
-/// Channels, height and width of every image of a set.
+/// Channels, height and width of every image in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ImageShape {
     /// 1 for grey, 3 for red, green, blue.
@@ -22,7 +22,7 @@ impl ImageShape {
     }
 }
 
-/// What a sample is.
+/// The kind and size of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
     Image(ImageShape),
@@ -79,11 +79,11 @@ impl Normalisation {
 pub struct Tokens {
     /// The tokens of all samples, one after the other.
     pub ids: Vec<u32>,
-    /// Sample `i` is `ids[starts[i]..starts[i + 1]]`; there is one entry more than samples.
+    /// Sample `i` is `ids[starts[i]..starts[i + 1]]`; there is one more entry than samples.
     pub starts: Vec<u32>,
 }
 
-/// What a model reads of all samples.
+/// The inputs of all samples.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Inputs {
     /// Images one after the other, `[n][channel][row][column]`.
@@ -95,10 +95,10 @@ pub enum Inputs {
     Tokens(Tokens),
 }
 
-/// Who a sample comes from: a writer, a user, a site.
+/// Where samples come from: a writer, a user, a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NaturalKeys {
-    /// One key per sample, an index of `names`.
+    /// One key per sample, an index into `names`.
     pub of: Vec<u32>,
     pub names: Vec<String>,
 }
@@ -108,7 +108,7 @@ pub struct NaturalKeys {
 pub struct Split {
     pub inputs: Inputs,
     pub labels: Vec<u16>,
-    /// Who the samples come from, where that is known.
+    /// Where the samples come from, if known.
     pub keys: Option<NaturalKeys>,
 }
 
@@ -139,7 +139,7 @@ impl Split {
         self.labels.is_empty()
     }
 
-    /// The bytes of all images; none if the samples are not images.
+    /// The bytes of all images; empty if the samples are not images.
     pub fn pixels(&self) -> &[u8] {
         match &self.inputs {
             Inputs::Bytes(pixels) => pixels,
@@ -147,11 +147,11 @@ impl Split {
         }
     }
 
-    /// The bytes of image `i`, `[channel][row][column]`; none if the samples are not images.
+    /// The bytes of image `i`, `[channel][row][column]`; empty if the samples are not images.
     ///
     /// # Panics
     ///
-    /// If `i` is not below [`Split::len`], as a slice does.
+    /// If `i` is not below [`Split::len`], as with a slice.
     pub fn image(&self, i: usize) -> &[u8] {
         let (n, pixels) = (self.len(), self.pixels());
         assert!(i < n, "image {i} of a split of {n}");
@@ -159,7 +159,7 @@ impl Split {
         &pixels[i * bytes..(i + 1) * bytes]
     }
 
-    /// Bytes that the inputs take in memory.
+    /// Bytes of memory for the inputs.
     pub fn bytes(&self) -> u64 {
         let bytes = match &self.inputs {
             Inputs::Bytes(pixels) => pixels.len(),
@@ -170,17 +170,17 @@ impl Split {
         bytes as u64
     }
 
-    /// How many samples each of the first `classes` labels has.
+    /// Samples of each of the first `classes` labels.
     pub fn label_counts(&self, classes: usize) -> Vec<usize> {
         label_counts(&self.labels, classes)
     }
 
-    /// Whether the samples are texts that have become tokens.
+    /// Whether the samples are tokenised texts.
     pub fn has_tokens(&self) -> bool {
         matches!(self.inputs, Inputs::Tokens(_))
     }
 
-    /// Turns texts into tokens, one text after the other. Other inputs stay as they are.
+    /// Turns texts into tokens, one text after the other. Other inputs are left unchanged.
     pub fn tokenise<E>(&mut self, mut tokens: impl FnMut(&str) -> Result<Vec<u32>, E>) -> Result<(), E> {
         let Inputs::Texts(texts) = &self.inputs else { return Ok(()) };
         let mut made = Tokens { ids: Vec::new(), starts: Vec::with_capacity(texts.len() + 1) };
@@ -193,7 +193,7 @@ impl Split {
         Ok(())
     }
 
-    /// Splits the samples in two: those for which `second` is false, and the others. Their order stays.
+    /// Splits the samples in two: those for which `second` is false, and the others. Order is preserved.
     pub(crate) fn divide(self, second: &[bool]) -> (Self, Self) {
         fn pick<T: Clone>(all: &[T], width: usize, of: &[bool], want: bool) -> Vec<T> {
             let rows = all.chunks(width.max(1)).zip(of).filter(|(_, is)| **is == want);
@@ -253,7 +253,7 @@ impl Dataset {
         [&self.train, &self.test]
     }
 
-    /// The classes that no training sample has and those that no test sample has, in words, if there are any.
+    /// The classes without training samples and those without test samples, in words, if any.
     pub fn absent(&self) -> Vec<String> {
         const NAMED: usize = 5;
         let without = |(split, what): (&Split, &str)| {
@@ -270,7 +270,7 @@ impl Dataset {
 
     /// SHA-256 over the shape, the labels and the inputs of both splits, as hex.
     ///
-    /// It is computed on each call: keep the result. Names, keys and normalisation do not enter.
+    /// It is computed on each call: keep the result. Names, keys and normalisation are not included.
     pub fn fingerprint(&self) -> String {
         let mut print = Fingerprint::new();
         let shape = match self.shape {

@@ -1,4 +1,4 @@
-//! PNG and JPEG files to bytes of one shape, on all cores.
+//! Decodes PNG and JPEG files into bytes of one shape, on all cores.
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -17,36 +17,36 @@ use crate::files;
 use crate::skipped::Skipped;
 
 const LARGEST_SIDE: u32 = 16_384;
-/// The greatest number of pixels of an image.
+/// The maximum number of pixels in an image.
 const LARGEST_AREA: u64 = 1 << 26;
 const LARGEST_FILE: u64 = 1 << 28;
 
 /// How images become bytes of one shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ImageForm {
-    /// Height and width to scale to. Without it all images must have the size of the first.
+    /// Height and width to scale to. Without it, all images must have the size of the first.
     pub(crate) size: Option<(usize, usize)>,
     /// One channel instead of three.
     pub(crate) grey: bool,
 }
 
-/// Bytes of all images that could be used.
+/// The bytes of all usable images.
 pub(crate) struct Decoded {
     pub(crate) shape: ImageShape,
     /// `[image][channel][row][column]`.
     pub(crate) pixels: Vec<u8>,
-    /// Which of the paths they are, in order.
+    /// The indices of their paths, in order.
     pub(crate) kept: Vec<usize>,
 }
 
-/// Reads images as bytes of one shape, scaled if they have another size. What cannot be used is rejected or skipped, as
-/// `skipped` says. Returns the bytes, `[image][channel][row][column]`, and which of the paths they are from.
+/// Reads images as bytes of one shape, scaled if they have another size. Unusable images are rejected or skipped,
+/// depending on `skipped`. Returns the bytes, `[image][channel][row][column]`, and the indices of their paths.
 pub fn images(paths: &[PathBuf], shape: ImageShape, skipped: &mut Skipped) -> Result<(Vec<u8>, Vec<usize>), DataError> {
     let form = ImageForm { size: Some((shape.height, shape.width)), grey: shape.channels == 1 };
     decode(paths, form, skipped).map(|made| (made.pixels, made.kept))
 }
 
-/// Decodes all files. Memory is that of the result and of one image per thread.
+/// Decodes all files. Memory is limited to the result and one image per thread.
 pub(crate) fn decode(paths: &[PathBuf], form: ImageForm, skipped: &mut Skipped) -> Result<Decoded, DataError> {
     let channels = if form.grey { 1 } else { 3 };
     let mut first = 0;
@@ -81,7 +81,7 @@ pub(crate) fn decode(paths: &[PathBuf], form: ImageForm, skipped: &mut Skipped) 
     Ok(Decoded { shape, pixels, kept })
 }
 
-/// Fills in every image; why not, for those that cannot be used. Without `all`, nothing is started after the first of
+/// Fills in every image; returns the reasons for unusable ones. Without `all`, nothing is started after the first of
 /// these.
 fn fill(paths: &[PathBuf], pixels: &mut [u8], shape: ImageShape, form: ImageForm, all: bool) -> Vec<Option<String>> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(paths.len()).max(1);
@@ -98,7 +98,7 @@ fn fill(paths: &[PathBuf], pixels: &mut [u8], shape: ImageShape, form: ImageForm
                         reasons[i] = Some(reason);
                     }
                     if !all && let Ok(mut work) = work.lock() {
-                        // Takes all that is left.
+                        // Drains the remaining work.
                         work.by_ref().for_each(drop);
                     }
                 }

@@ -1,17 +1,17 @@
-//! Where the files of data sets are, and how they are verified.
+//! Download addresses of data sets, and checksums to verify the files.
 //!
-//! Nothing here opens a connection: see the crate that fetches.
+//! Nothing here opens a connection; that is left to the fetch crate.
 
 /// How the files of a data set are obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Download {
-    /// Addresses that are tried in this order: of a folder that holds the files, with a slash at its end, or of the only
-    /// file. Another one can take their place.
+    /// Addresses, tried in this order: of a folder with the files, ending in a slash, or of the only file. The user can
+    /// replace them.
     pub mirrors: &'static [&'static str],
     pub files: &'static [Remote],
-    /// SHA-256 of the content of files of the data set, uncompressed, by their names in its folder.
+    /// SHA-256 of the uncompressed content of files, by their names in the data set's folder.
     pub content: &'static [(&'static str, &'static str)],
-    /// What to do by hand, where the files cannot simply be downloaded.
+    /// Manual instructions, if the files cannot simply be downloaded.
     pub by_hand: Option<&'static str>,
 }
 
@@ -28,12 +28,12 @@ pub struct Remote {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
     Sha256(&'static str),
-    /// MD5, where nothing better is published: it detects a damaged file, not a forged one.
+    /// MD5, if nothing better is published: it detects a damaged file, not a forged one.
     Md5(&'static str),
 }
 
 impl Checksum {
-    /// What people call it.
+    /// The name of the algorithm.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Sha256(_) => "SHA-256",
@@ -48,15 +48,15 @@ impl Checksum {
     }
 }
 
-/// What is done with a downloaded file.
+/// How a downloaded file is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteForm {
     /// It is kept unchanged.
     File,
-    /// It is a tar archive, compressed by gzip. The folder inside that becomes the folder of the data set; all of it
-    /// without a name.
+    /// A gzip-compressed tar archive. The named folder inside becomes the data set's folder; without a name, the whole
+    /// archive does.
     TarGz(Option<&'static str>),
-    /// It is a zip archive, as above.
+    /// A zip archive, likewise.
     Zip(Option<&'static str>),
 }
 
@@ -73,7 +73,7 @@ const fn known(name: &'static str, form: RemoteForm, bytes: u64, checksum: Check
     Remote { name, bytes: Some(bytes), checksum: Some(checksum), form }
 }
 
-// Some mirrors compress them again: what is inside is checked.
+// Some mirrors compress them again, so the content is checked.
 const MNIST_FILES: &[Remote] = &[
     remote("train-images-idx3-ubyte.gz", RemoteForm::File),
     remote("train-labels-idx1-ubyte.gz", RemoteForm::File),
@@ -81,7 +81,7 @@ const MNIST_FILES: &[Remote] = &[
     remote("t10k-labels-idx1-ubyte.gz", RemoteForm::File),
 ];
 
-// The mirrors that torchvision and TensorFlow Datasets use; the first home, yann.lecun.com, no longer has the files.
+// The mirrors used by torchvision and TensorFlow Datasets; the original site, yann.lecun.com, no longer has the files.
 pub(crate) const MNIST: Download = Download {
     mirrors: &["https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"],
     files: MNIST_FILES,
@@ -94,7 +94,7 @@ pub(crate) const MNIST: Download = Download {
     by_hand: None,
 };
 
-// The authors' server, which torchvision and TensorFlow Datasets use, and their repository.
+// The authors' server, used by torchvision and TensorFlow Datasets, and their repository.
 pub(crate) const FASHION_MNIST: Download = Download {
     mirrors: &[
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -110,8 +110,8 @@ pub(crate) const FASHION_MNIST: Download = Download {
     by_hand: None,
 };
 
-// The address is torchvision's. Length and checksum as TensorFlow Datasets has them, from an address at www.itl.nist.gov
-// that leads elsewhere now; other public projects found the same checksum here.
+// The address is torchvision's. Length and checksum are from TensorFlow Datasets, for an address at www.itl.nist.gov
+// that now leads elsewhere; other public projects found the same checksum here.
 pub(crate) const EMNIST: Download = Download {
     mirrors: &["https://biometrics.nist.gov/cs_links/EMNIST/"],
     files: &[known(
@@ -132,11 +132,11 @@ pub(crate) const FEMNIST: Download = Download {
     ..Download::NONE
 };
 
-/// The first leads to the second.
+/// The first redirects to the second.
 const CIFAR_MIRRORS: &[&str] = &["https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/"];
 
-// Lengths and checksums of the archives as TensorFlow Datasets has them; MLDatasets.jl and torchvision-ruby have the same
-// checksums, the last one those of the content, too.
+// Lengths and checksums of the archives are from TensorFlow Datasets; MLDatasets.jl and torchvision-ruby have the same
+// checksums, the latter also those of the content.
 pub(crate) const CIFAR10: Download = Download {
     mirrors: CIFAR_MIRRORS,
     files: &[known(
@@ -171,8 +171,8 @@ pub(crate) const CIFAR100: Download = Download {
     by_hand: None,
 };
 
-// DataShare gives files by number; the old address, which most public code still has, may answer with a page. The MD5 is
-// the server's own ETag and in many public loaders; no public SHA-256 is known.
+// DataShare serves files by number; the old address, still in most public code, may return a page. The MD5 is the
+// server's own ETag and appears in many public loaders; no public SHA-256 is known.
 pub(crate) const CINIC10: Download = Download {
     mirrors: &[
         "https://datashare.ed.ac.uk/server/api/core/bitstreams/e8e186cc-2688-48f1-aa5a-3fda1a43f8b6/content",
@@ -220,7 +220,7 @@ pub(crate) const AGNEWS: Download = Download {
     ..Download::NONE
 };
 
-// The checksum is that of Flux.jl, when it had data sets; another public project has it with the length.
+// The checksum is from Flux.jl, when it included data sets; another public project has it with the length.
 pub(crate) const SST5: Download = Download {
     mirrors: &["https://nlp.stanford.edu/sentiment/"],
     files: &[known(

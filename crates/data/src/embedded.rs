@@ -1,8 +1,7 @@
-//! The default set, `fashion-mnist-mini`, which is part of the program.
+//! The default set, `fashion-mnist-mini`, which is built into the program.
 //!
-//! The first 600 training and the first 100 test images of each class of Fashion-MNIST, in the
-//! official order. `embedded/make.py` made the files; `embedded/LICENSE-fashion-mnist` is their
-//! licence.
+//! The first 600 training and the first 100 test images of each class of Fashion-MNIST, in the official order. The
+//! files were made by `embedded/make.py`; their licence is `embedded/LICENSE-fashion-mnist`.
 
 use crate::dataset::Dataset;
 use crate::error::DataError;
@@ -29,7 +28,7 @@ mod tests {
     use crate::catalogue::load;
 
     #[test]
-    fn content_is_the_one_made_from_the_official_files() {
+    fn content_matches_the_official_files() {
         let set = load("fashion-mnist-mini", None).unwrap();
         assert_eq!(set.train.len(), 6_000);
         assert_eq!(set.test.len(), 1_000);
@@ -40,7 +39,7 @@ mod tests {
         assert_eq!(set.fingerprint(), "cfaf98c5aa942521f16bea31706bea98270dd5f1f12d67301f094de664a80414");
     }
 
-    /// Against the official files, where the environment names a folder of them.
+    /// Compared with the official files, if the environment names a folder with them.
     #[test]
     fn images_are_the_first_of_each_class() {
         let Some(dir) = std::env::var_os("FEDELITY_DATA") else {

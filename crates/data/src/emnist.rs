@@ -1,4 +1,4 @@
-//! Reader of EMNIST: IDX files as those of MNIST, but with rows and columns of every image swapped.
+//! Reader of EMNIST: IDX files like those of MNIST, but with the rows and columns of every image swapped.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::folder::measure;
 use crate::idx;
 use crate::request::Request;
 
-/// All characters, in the order of their labels.
+/// All characters, in label order.
 pub(crate) const CHARACTERS: &str = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const SIDE: usize = 28;
 
@@ -17,7 +17,7 @@ pub(crate) fn letters(request: &mut Request<'_>) -> Result<Dataset, DataError> {
     read(request, 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 }
 
-/// Lower case only where it looks unlike upper case.
+/// Lower case only where it differs from upper case.
 pub(crate) fn balanced(request: &mut Request<'_>) -> Result<Dataset, DataError> {
     read(request, 0, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabdefghnqrt")
 }
@@ -27,7 +27,7 @@ pub(crate) fn by_class(request: &mut Request<'_>) -> Result<Dataset, DataError> 
     read(request, 0, CHARACTERS)
 }
 
-/// Reads a selection from `dir/emnist`, `dir/emnist/gzip` or `dir`. Labels begin at `first`.
+/// Reads a selection from `dir/emnist`, `dir/emnist/gzip` or `dir`. Labels start at `first`.
 fn read(request: &Request<'_>, first: u8, classes: &str) -> Result<Dataset, DataError> {
     let paths = request.files(|name| vec![name.to_string(), format!("{name}.gz"), format!("gzip/{name}.gz")])?;
     let split = |images: &Path, labels: &Path| -> Result<Split, DataError> {
@@ -66,7 +66,7 @@ mod tests {
         numbers.flat_map(u32::to_be_bytes).chain(content.iter().copied()).collect()
     }
 
-    /// As many images as labels; pixel = 28 * row + column of the stored image, cut to a byte.
+    /// One image per label; pixel = 28 * row + column of the stored image, truncated to a byte.
     fn write(dir: &Path, labels: &[u8]) {
         let n = labels.len() as u32;
         let image: Vec<u8> = (0..784).map(|i| (i % 256) as u8).collect();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn images_stand_upright_and_labels_start_at_zero() {
+    fn images_are_upright_and_labels_start_at_zero() {
         let dir = tempfile::tempdir().unwrap();
         let read = || load("emnist-letters", Some(dir.path()));
         fs::create_dir(dir.path().join("emnist")).unwrap();

@@ -1,4 +1,4 @@
-//! Everything that can go wrong in this crate.
+//! Errors of this crate.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct SearchedFolder {
     pub folder: PathBuf,
     pub exists: bool,
-    /// Names of the files that are not in it.
+    /// Names of the missing files.
     pub missing: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ fn at(path: &Path, line: Option<u64>) -> String {
     line.map_or_else(|| path.display().to_string(), |line| format!("{}:{line}", path.display()))
 }
 
-/// An error of this crate. Each one carries the values that explain it.
+/// An error, with the values involved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
@@ -68,7 +68,7 @@ pub enum DataError {
     /// There are bytes after the content.
     #[error("{}: trailing bytes from byte {offset}: expected {expected} bytes, found {}", path.display(), found.map_or("more".to_string(), |n| n.to_string()))]
     Trailing { offset: u64, expected: u64, found: Option<u64>, path: PathBuf },
-    /// The file does not start as its format must.
+    /// The file does not start with the magic number of its format.
     #[error("{}: wrong magic number at byte 0: expected {expected:#010x}, found {found:#010x}", path.display())]
     Magic { expected: u32, found: u32, path: PathBuf },
     /// A number in the header cannot be right.
@@ -90,10 +90,10 @@ pub enum DataError {
     #[error("{}: expected {expected} class names, one per line, found {found}", path.display())]
     ClassNames { expected: usize, found: usize, path: PathBuf },
 
-    /// A sample cannot be used. It may be skipped if the reader is told so.
+    /// A sample is unusable. It may be skipped if the reader allows it.
     #[error("{}: {reason}; --skip-bad skips what cannot be used, and counts it", at(path, *line))]
     Bad { path: PathBuf, line: Option<u64>, reason: String },
-    /// A file or folder is not as it should be.
+    /// A file or folder is invalid.
     #[error("{}: {reason}", at(path, *line))]
     Unusable { path: PathBuf, line: Option<u64>, reason: String },
 
@@ -107,7 +107,7 @@ pub enum DataError {
     /// A label is not below the number of classes.
     #[error("label {label} of sample {index} is out of range: expected below {classes}")]
     LabelRange { index: usize, label: u16, classes: usize },
-    /// A client holds a sample that the labels do not have.
+    /// A client holds a sample that does not exist.
     #[error("client {client} holds sample {index}, but there are only {samples} samples")]
     SampleRange { client: usize, index: u32, samples: usize },
 
@@ -145,12 +145,12 @@ pub enum DataError {
 }
 
 impl DataError {
-    /// What a refused action on a file becomes.
+    /// Turns a failed file operation into an error.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         move |source| Self::Io { action, source, path: path.to_path_buf() }
     }
 
-    /// Whether as many bytes were found as expected; `total` are those of the whole file, where that is known.
+    /// Whether the expected number of bytes was found; `total` is the length of the whole file, if known.
     pub(crate) fn length(path: &Path, expected: u64, found: u64, total: Option<u64>) -> Result<(), Self> {
         let path = path.to_path_buf();
         match found.cmp(&expected) {

@@ -1,8 +1,8 @@
 //! Reader of LEAF's FEMNIST: JSON files of writers and their characters.
 //!
-//! A file has `users`, `num_samples` and `user_data`, which maps a writer to `x`, images of 784 numbers from 0 to 1, and
-//! `y`, labels from 0 to 61. Files are read in a stream, so memory is that of the images as bytes, those of
-//! one file twice.
+//! A file has `users`, `num_samples` and `user_data`, which maps a writer to `x`, images of 784 numbers from 0 to 1,
+//! and `y`, labels from 0 to 61. Files are streamed, so memory is limited to the images as bytes, plus a second copy of
+//! one file's.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::partition::hold_out;
 use crate::request::Request;
 
 const PIXELS: usize = 28 * 28;
-/// The share of each class that is for testing where LEAF has not split the data: LEAF's own.
+/// The share of each class used for testing if LEAF has not split the data: LEAF's own.
 const TEST_FRACTION: f64 = 0.1;
 
 /// Reads FEMNIST from `dir/femnist` or `dir`, or from `data` in one of them.
@@ -65,7 +65,7 @@ fn json_files(folder: &Path) -> Result<Vec<PathBuf>, DataError> {
     Ok(found)
 }
 
-/// One file of LEAF.
+/// A LEAF file.
 #[derive(Deserialize)]
 struct LeafFile {
     users: Option<Vec<String>>,
@@ -81,11 +81,11 @@ struct Writer {
     y: Vec<u16>,
 }
 
-/// Writers in the order of their file.
+/// Writers in file order.
 #[derive(Default)]
 struct Writers(Vec<(String, Writer)>);
 
-/// Images one after the other, as bytes.
+/// Consecutive images, as bytes.
 #[derive(Default)]
 struct Pixels(Vec<u8>);
 
@@ -112,7 +112,7 @@ fn read_files(paths: &[PathBuf]) -> Result<Split, DataError> {
 }
 
 impl LeafFile {
-    /// The writers, if they are those that the file lists, with as many images as it says.
+    /// The writers, if they match the file's list, with the stated numbers of images.
     fn writers(self) -> Result<Vec<(String, Writer)>, String> {
         let Writers(writers) = self.user_data.ok_or("user_data is missing")?;
         let Some(users) = self.users else { return Ok(writers) };

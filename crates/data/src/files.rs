@@ -6,12 +6,12 @@ use std::path::Path;
 
 use crate::error::DataError;
 
-/// The greatest number of bytes of a line.
+/// The maximum length of a line in bytes.
 const LONGEST: u64 = 1 << 24;
 
-/// Opens a regular file and gives its length.
+/// Opens a regular file and returns its length.
 pub(crate) fn open(path: &Path) -> Result<(File, u64), DataError> {
-    // Looked at before opening: opening a pipe would wait for a writer.
+    // Checked before opening: opening a pipe would wait for a writer.
     let about = fs::metadata(path).map_err(DataError::io("open", path))?;
     if !about.is_file() {
         return Err(DataError::NotAFile { path: path.to_path_buf() });
@@ -20,7 +20,7 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64), DataError> {
     Ok((file, about.len()))
 }
 
-/// Reads a text, at most `most` bytes of it.
+/// Reads at most `most` bytes of text.
 pub(crate) fn read_text(path: &Path, most: u64) -> Result<String, DataError> {
     let (file, _) = open(path)?;
     let mut text = String::new();
@@ -28,7 +28,7 @@ pub(crate) fn read_text(path: &Path, most: u64) -> Result<String, DataError> {
     Ok(text)
 }
 
-/// The non-empty lines of a file with their numbers, until `each` says stop.
+/// Calls `each` for the non-empty lines of a file with their numbers, until it returns false.
 pub(crate) fn lines(path: &Path, mut each: impl FnMut(u64, &[u8]) -> Result<bool, DataError>) -> Result<(), DataError> {
     let (file, _) = open(path)?;
     let mut reader = BufReader::with_capacity(1 << 16, file);

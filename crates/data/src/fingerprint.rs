@@ -18,12 +18,12 @@ impl Fingerprint {
         self.0.update(bytes);
     }
 
-    /// 32-bit words in little-endian order, with their count in front.
+    /// 32-bit words in little-endian order, preceded by their count.
     pub(crate) fn words(&mut self, words: impl ExactSizeIterator<Item = u32>) {
         self.counted(words.map(u32::to_le_bytes));
     }
 
-    /// The labels as little-endian pairs of bytes, with their count in front.
+    /// The labels as little-endian 16-bit words, preceded by their count.
     pub(crate) fn labels(&mut self, labels: &[u16]) {
         self.counted(labels.iter().map(|label| label.to_le_bytes()));
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hex_is_that_of_sha_256() {
+    fn hex_matches_sha_256() {
         let mut print = Fingerprint::new();
         print.bytes(b"abc");
         assert_eq!(print.hex(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -1,8 +1,8 @@
 //! Reader of IDX files, the format of MNIST and Fashion-MNIST.
 //!
-//! A file is a magic number, one 32-bit big-endian count per dimension, and the bytes. It may
-//! be plain or gzip, as its first bytes show. Memory is bounded before it is allocated: by the
-//! length of a plain file, and by deflate's greatest ratio for a compressed one.
+//! A file is a magic number, one 32-bit big-endian count per dimension, and the bytes. It may be plain or gzip, as its
+//! first bytes show. Memory is bounded before it is allocated: by the length of a plain file, and by deflate's maximum
+//! ratio for a compressed one.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::request::Request;
 
 const MAGIC_LABELS: u32 = 0x0801;
 const MAGIC_IMAGES: u32 = 0x0803;
-/// No set of this format comes near this; a greater count means a damaged header.
+/// No set in this format comes near this; a greater count means a damaged header.
 const LARGEST_COUNT: u32 = 1_000_000;
 /// Deflate cannot expand by more than this.
 const DEFLATE_RATIO: u64 = 1032;
@@ -53,7 +53,7 @@ fn read(request: &Request<'_>, classes: &[&str], normalisation: Normalisation) -
     Ok(request.dataset(classes, train, test, normalisation))
 }
 
-/// Reads a split whose labels are `classes` numbers from `first` on.
+/// Reads a split whose labels are `classes` consecutive numbers starting at `first`.
 pub(crate) fn read_labelled(
     images_path: &Path,
     labels_path: &Path,
@@ -67,7 +67,7 @@ pub(crate) fn read_labelled(
     join((pixels, images_path), (labels, labels_path), first, classes)
 }
 
-/// Reads a split from bytes in memory; `name` stands for the file in errors.
+/// Reads a split from bytes in memory; `name` is used in error messages.
 pub(crate) fn parse_split(images: (&[u8], &str), labels: (&[u8], &str)) -> Result<Split, DataError> {
     let (images_path, labels_path) = (Path::new(images.1), Path::new(labels.1));
     let pixels = parse(images.0, images.0.len() as u64, images_path, &IMAGES)?;
@@ -103,7 +103,7 @@ fn join(
     Ok(Split::images(pixels, labels.into_iter().map(|label| u16::from(label - first)).collect()))
 }
 
-/// What a file must hold after its count: the size of each further dimension.
+/// The expected dimensions after the count.
 struct IdxLayout {
     magic: u32,
     count: &'static str,
@@ -124,7 +124,7 @@ impl IdxLayout {
     }
 }
 
-/// Reads one file of `length` bytes, plain or gzip, and gives its content after the header.
+/// Reads one file of `length` bytes, plain or gzip, and returns its content after the header.
 fn parse(mut input: impl BufRead, length: u64, path: &Path, layout: &IdxLayout) -> Result<Vec<u8>, DataError> {
     let start = input.fill_buf().map_err(DataError::io("read", path))?;
     if !start.starts_with(&[0x1f, 0x8b]) {
@@ -141,7 +141,7 @@ fn parse(mut input: impl BufRead, length: u64, path: &Path, layout: &IdxLayout) 
     Ok(bytes)
 }
 
-/// Reads header and content. `total` is the length when it is known, `most` its upper bound.
+/// Reads header and content. `total` is the length if known, `most` its upper bound.
 fn content(
     input: &mut impl Read,
     total: Option<u64>,
@@ -200,8 +200,8 @@ fn content(
     Ok(body)
 }
 
-/// Reads up to `most` bytes; fewer when the input ends. `offset` is where it stands.
-/// False means that a compressed input ends in the middle.
+/// Reads up to `most` bytes; fewer if the input ends. `offset` is the current position. False means that a compressed
+/// input is truncated.
 fn fill(input: &mut impl Read, out: &mut Vec<u8>, most: u64, offset: u64, path: &Path) -> Result<bool, DataError> {
     match input.take(most).read_to_end(out) {
         Ok(_) => Ok(true),
@@ -329,12 +329,12 @@ mod tests {
         assert!(matches!(error, DataError::Trailing { offset: 800, found: Some(1584), .. }));
         let error = split(&gz(&images(1, 2 * 784)), &labels(&[0])).unwrap_err();
         assert!(matches!(error, DataError::Trailing { offset: 800, .. }));
-        // Absurd, and none.
+        // Absurdly large, and zero.
         for count in [u32::MAX, LARGEST_COUNT + 1, 0] {
             let error = split(&images(count, 784), &labels(&[0])).unwrap_err();
             assert!(matches!(error, DataError::Header { offset: 4, .. }), "{error}");
         }
-        // Below the limit, yet more than a gzip file of this length can hold.
+        // Below the limit, but more than a gzip file of this length can hold.
         let error = split(&gz(&images(LARGEST_COUNT, 10)), &labels(&[0])).unwrap_err();
         assert!(matches!(error, DataError::Header { offset: 4, .. }), "{error}");
         assert!(error.to_string().contains("gzip"), "{error}");
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_gzip_bomb_is_not_unpacked() {
-        // 64 MB of zeros behind a header of one image: reading stops one byte after it.
+        // 64 MB of zeros after a header for one image: reading stops one byte after it.
         let mut raw = images(1, 784);
         raw.resize(64 << 20, 0);
         let error = split(&gz(&raw), &labels(&[0])).unwrap_err();

@@ -1,8 +1,8 @@
 //! Data sets, readers for their official files and for the user's own files, and partitions over clients.
 //!
 //! [`catalogue::load`] loads a [`Dataset`] by name: the embedded default, or one read from a folder of official files.
-//! [`DataSource`] names these and a folder of images, CSV or JSON Lines. [`partition::partition`] splits training labels over
-//! clients. Nothing here prints or opens a socket; images are decoded on all cores, and nothing else starts a thread.
+//! [`DataSource`] covers these and the user's own images, CSV or JSON Lines. [`partition::partition`] splits training
+//! labels over clients. Nothing here prints or opens a socket; only image decoding uses threads.
 
 mod agnews;
 pub mod augment;

@@ -1,4 +1,4 @@
-//! What is asked of a reader of the catalogue, and where it looks for files.
+//! A request to a catalogue reader, and its search for files.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// The first of these folders below `dir` that lacks nothing. An empty name is `dir` itself.
+    /// The first of these folders in `dir` that lacks nothing. An empty name is `dir` itself.
     pub(crate) fn root(&self, folders: &[&str], lacks: impl Fn(&Path) -> Vec<String>) -> Result<PathBuf, DataError> {
         let mut places = Vec::new();
         for name in folders {
@@ -31,10 +31,10 @@ impl Request<'_> {
         Err(DataError::Missing { dataset: self.entry.name, places })
     }
 
-    /// The official files, in their order, each under the first of its names that exists.
+    /// The official files, in order, each under the first of its names that exists.
     ///
-    /// They are looked for in the set's folder, then in `dir`, unless that has the name of another set's folder with the
-    /// same files: one set is never read as the other.
+    /// They are searched for in the set's folder, then in `dir`, unless `dir` is named like another set's folder with
+    /// the same files: one set is never read as another.
     pub(crate) fn files(&self, names: impl Fn(&str) -> Vec<String>) -> Result<Vec<PathBuf>, DataError> {
         let entry = self.entry;
         let find =
@@ -53,7 +53,7 @@ impl Request<'_> {
         Ok(entry.files.iter().map(|name| find(&root, name).unwrap_or_else(|| root.join(name))).collect())
     }
 
-    /// The data set, with the shape that the catalogue says.
+    /// The data set, with its shape from the catalogue.
     pub(crate) fn dataset(&self, classes: &[&str], train: Split, test: Split, normalisation: Normalisation) -> Dataset {
         let classes = classes.iter().map(|class| class.to_string()).collect();
         Dataset { name: self.entry.name.to_string(), classes, shape: self.entry.shape, train, test, normalisation }

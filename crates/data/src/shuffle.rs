@@ -1,4 +1,4 @@
-//! Random numbers and orders that are the same on every machine.
+//! Random numbers and permutations that are the same on every machine.
 
 use rand_chacha::rand_core::Rng;
 
@@ -14,7 +14,7 @@ pub fn below(rng: &mut impl Rng, bound: u32) -> u32 {
     (wide >> 32) as u32
 }
 
-/// Puts items, at most `u32::MAX` of them, into random order (Fisher and Yates).
+/// Shuffles up to `u32::MAX` items (Fisher and Yates).
 pub fn shuffle<T>(rng: &mut impl Rng, items: &mut [T]) {
     for last in (1..items.len()).rev() {
         items.swap(last, below(rng, last as u32 + 1) as usize);

@@ -1,30 +1,30 @@
-//! What was skipped because it could not be used.
+//! Samples that were skipped because they are unusable.
 
 use std::path::Path;
 
 use crate::error::DataError;
 
-/// What happens to a sample that cannot be used: it is rejected, or skipped and counted.
+/// How unusable samples are handled: rejected, or skipped and counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// Whether samples may be skipped.
     pub allowed: bool,
     /// How many were.
     pub count: usize,
-    /// The places and reasons of the first few.
+    /// The locations and reasons of the first few.
     pub first: Vec<String>,
 }
 
-/// Reasons that are kept.
+/// Maximum number of reasons kept.
 const KEPT: usize = 5;
 
 impl Skipped {
-    /// Rejects everything that cannot be used, or skips it.
+    /// Skips unusable samples if allowed, or rejects them.
     pub fn new(allowed: bool) -> Self {
         Self { allowed, ..Self::default() }
     }
 
-    /// Counts a sample that cannot be used, or returns the error to stop with.
+    /// Counts an unusable sample, or returns the error to stop with.
     pub(crate) fn bad(&mut self, path: &Path, line: Option<u64>, reason: impl Into<String>) -> Result<(), DataError> {
         let (path, reason) = (path.to_path_buf(), reason.into());
         if !self.allowed {
@@ -37,7 +37,7 @@ impl Skipped {
         Ok(())
     }
 
-    /// A row, unless it cannot be used and is left out.
+    /// A row, or `None` if it is unusable and skipped.
     pub(crate) fn keep<T>(&mut self, path: &Path, line: u64, row: Result<T, String>) -> Result<Option<T>, DataError> {
         match row {
             Ok(row) => Ok(Some(row)),

@@ -1,4 +1,4 @@
-//! Where data come from: the catalogue, or the user's own files.
+//! Sources of data: the catalogue, or the user's own files.
 
 use std::path::PathBuf;
 
@@ -42,7 +42,7 @@ impl DataSource {
     /// The names for the user's own data, besides those of the catalogue.
     pub const OWN: [&str; 3] = ["folder", TableFormat::Csv.name(), TableFormat::Jsonl.name()];
 
-    /// The set of the catalogue, if it is one.
+    /// The catalogue's name of the set, if it is one.
     pub fn set(&self) -> Option<SetName> {
         match self {
             Self::Named(set) => Some(set.name),
@@ -50,7 +50,7 @@ impl DataSource {
         }
     }
 
-    /// The name, as a configuration writes it.
+    /// The name in a configuration.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Named(set) => set.name.name(),
@@ -65,7 +65,7 @@ impl DataSource {
         name == Self::OWN[0] || SetName::from_name(name).is_some_and(|set| set.entry().scaled)
     }
 
-    /// Reads the data. What cannot be used is rejected or skipped, as `skipped` says; data without test samples are
+    /// Reads the data. Unusable samples are rejected or skipped, depending on `skipped`; data without test samples are
     /// rejected.
     pub fn load(&self, skipped: &mut Skipped) -> Result<Dataset, DataError> {
         let (dataset, path, key) = match self {
@@ -110,7 +110,7 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("none of 2 has two; add samples or data.test"), "{text}");
-        // One class with two samples is enough; the other is not tested, which is said.
+        // One class with two samples is enough; the other is not tested, which is noted.
         fs::write(&train, "label,x\na,1\nb,2\nb,3\n").unwrap();
         let set = table(None).unwrap();
         assert_eq!(set.test.labels, [1]);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_one_image_a_class_is_refused() {
+    fn a_folder_with_one_image_per_class_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         for class in ["a", "b"] {
             fs::create_dir(dir.path().join(class)).unwrap();

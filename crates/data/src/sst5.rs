@@ -1,4 +1,4 @@
-//! Reader of SST-5: sentences as trees in brackets, whose every node has a label from 0 to 4.
+//! Reader of SST-5: sentences as bracketed trees, in which every node has a label from 0 to 4.
 //!
 //! The label of a sentence is that of its root; its words are the leaves.
 
@@ -12,7 +12,7 @@ use crate::skipped::Skipped;
 
 const CLASSES: [&str; 5] = ["very negative", "negative", "neutral", "positive", "very positive"];
 
-/// Reads SST-5 from `dir/sst5/trees` or `dir`. What cannot be used is rejected or skipped, as `skipped` says.
+/// Reads SST-5 from `dir/sst5/trees` or `dir`. Unusable lines are rejected or skipped, depending on `skipped`.
 pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {
     let paths = request.files(|name| vec![name.to_string()])?;
     let (train, test) = (read_split(&paths[0], request.skipped)?, read_split(&paths[1], request.skipped)?);

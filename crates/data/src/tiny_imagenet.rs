@@ -1,7 +1,7 @@
 //! Reader of Tiny-ImageNet: folders of JPEG images, decoded once.
 //!
-//! `wnids.txt` lists the classes, `words.txt` says what they are, `train/<class>/images` has the training images, and
-//! `val/val_annotations.txt` the classes of those in `val/images`, which are for testing: `test` has no labels.
+//! `wnids.txt` lists the classes, `words.txt` describes them, `train/<class>/images` has the training images, and
+//! `val/val_annotations.txt` the classes of those in `val/images`, which are used for testing: `test` has no labels.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::folder::{self, Listing};
 use crate::request::Request;
 use crate::skipped::Skipped;
 
-/// The longest text file that is read.
+/// The maximum length of a text file.
 const LONGEST: u64 = 1 << 26;
 
-/// Reads Tiny-ImageNet from `dir/tiny-imagenet-200`, `dir/tiny-imagenet` or `dir`. Classes are in the order of their ids.
+/// Reads Tiny-ImageNet from `dir/tiny-imagenet-200`, `dir/tiny-imagenet` or `dir`. Classes are ordered by ID.
 pub(crate) fn read(request: &mut Request<'_>) -> Result<Dataset, DataError> {
     let name = request.entry.name;
     let root = request.root(&["tiny-imagenet-200", name, ""], |root| {
@@ -83,7 +83,7 @@ fn test(root: &Path, ids: &[String], skipped: &mut Skipped) -> Result<Listing, D
     Ok(listing)
 }
 
-/// The first word of each class; its id where there is none.
+/// The first word of each class; its ID if there is none.
 fn names(root: &Path, ids: &[String]) -> Result<Vec<String>, DataError> {
     let words = text(&root.join("words.txt"))?;
     let words: HashMap<&str, &str> = words.lines().filter_map(|line| line.split_once('\t')).collect();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let root = tree(dir.path());
         fs::write(root.join("val/val_annotations.txt"), "val_0.JPEG\tn02\nx\tn03\n").unwrap();

@@ -1,4 +1,4 @@
-//! What a run would cost, from a short measurement on this machine.
+//! The estimated cost of a run, from a short measurement on this machine.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,16 +12,16 @@ use crate::config::MethodChoice;
 use crate::error::Result;
 use crate::rehearsal::{Rehearsal, rehearse};
 
-/// What one run of a method would cost.
+/// The estimated cost of one run of a method.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     /// Bytes per round from the server to its clients.
     pub bytes_down: u64,
     /// Bytes per round from the clients to the server.
     pub bytes_up: u64,
-    /// Bytes of both, relative to FedAvg's.
+    /// Bytes in both directions, relative to FedAvg's.
     pub traffic: f64,
-    /// Seconds of all rounds.
+    /// Seconds for all rounds.
     pub seconds: f64,
     /// Resident memory, if the system reports it.
     pub memory: Option<u64>,
@@ -29,13 +29,13 @@ pub struct Estimate {
 
 /// Seconds that a measurement should take to be reliable.
 const ENOUGH_SECS: f64 = 0.25;
-/// Rounds whose clients are drawn to see how well threads share the work.
+/// Number of rounds whose clients are drawn to see how well threads share the work.
 const ROUNDS: usize = 100;
-/// Test samples that are timed.
+/// Number of test samples that are timed.
 const TEST_SAMPLES: usize = 512;
 
-/// Rehearses a few rounds, trains one client of median size on as many of its samples as it takes, and tests a few
-/// samples; the rest is arithmetic. None if training diverges before there is anything to measure.
+/// Rehearses a few rounds, trains one client of median size on as many of its samples as needed, and tests a few
+/// samples; the rest is arithmetic. `None` if training diverges before anything can be measured.
 pub fn estimate(study: &Study, method: &MethodChoice, threads: usize) -> Result<Option<Estimate>> {
     let (config, pool) = (&study.settings.config, &study.pool);
     let (clients, seed) = (&pool.partition.clients, config.seeds[0]);
@@ -98,7 +98,7 @@ pub fn estimate(study: &Study, method: &MethodChoice, threads: usize) -> Result<
     }))
 }
 
-/// One round of the client; returns the memory of its weights. A run that diverges costs the same.
+/// Runs one round of the client; returns the buffer of its weights. A diverging run costs the same.
 fn run(trainer: &mut Trainer, task: &Task<'_>, buffer: Params) -> Result<Params> {
     match client(trainer, task, buffer) {
         Ok(done) => Ok(done.upload.params),
@@ -113,7 +113,7 @@ fn middle(clients: &[Vec<u32>]) -> usize {
     longest_first(&all, |client| clients[client].len())[clients.len() / 2]
 }
 
-/// Samples of all rounds on the busiest thread, when each client goes to the first free thread.
+/// Samples over all rounds on the busiest thread, if each client goes to the first free thread.
 fn longest_thread(study: &Study, threads: usize) -> f64 {
     let (config, clients) = (&study.settings.config, &study.pool.partition.clients);
     let drawn = config.rounds.min(ROUNDS);
@@ -131,7 +131,7 @@ fn longest_thread(study: &Study, threads: usize) -> f64 {
     sum as f64 / drawn as f64 * config.rounds as f64
 }
 
-/// Bytes of memory that this process holds now.
+/// Resident memory of this process in bytes.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,11 +1,11 @@
-//! Features of test samples as a file.
+//! Writes features of test samples to a file.
 
 use std::collections::HashMap;
 
 use fedelity_sim::Features;
 use safetensors::tensor::{Dtype, TensorView, serialize};
 
-/// Labels, and the features under the global and under a local model, as safetensors.
+/// Labels, and the features under the global and a local model, as safetensors.
 pub(crate) fn bytes(features: &Features) -> Result<Vec<u8>, safetensors::SafeTensorError> {
     let Features { labels, width, global, local, client, round } = features;
     let numbers = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
@@ -17,7 +17,7 @@ pub(crate) fn bytes(features: &Features) -> Result<Vec<u8>, safetensors::SafeTen
         ("labels", TensorView::new(Dtype::I64, vec![labels.len()], &classes)?),
         ("local", TensorView::new(Dtype::F32, shape, &local)?),
     ];
-    // One entry, so that its order cannot differ.
+    // A single entry, so that the order cannot vary.
     let about = serde_json::json!({ "client": client, "round": round }).to_string();
     serialize(views, Some(HashMap::from([("fedelity".to_string(), about)])))
 }

@@ -1,4 +1,4 @@
-//! From a configuration to its results: everything that Fedelity is, under any front end.
+//! From a configuration to its results: all of Fedelity, independent of the front end.
 //!
 //! A [`Document`] is a configuration as written; [`Settings`] is the same with every value checked and every default
 //! filled in; a [`Study`] has loaded everything it names and is ready to run. [`Study::run`] writes run folders,

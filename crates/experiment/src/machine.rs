@@ -1,6 +1,6 @@
-//! The computer in words.
+//! A description of the computer.
 
-/// Its processor, where the system tells it, and its system.
+/// The processor, if the system reports it, and the operating system.
 pub(crate) fn describe() -> String {
     let system = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

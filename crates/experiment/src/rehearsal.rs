@@ -1,4 +1,4 @@
-//! A few rounds with one client, to see a federation in the middle of its life.
+//! A few rounds with one client, to bring a federation into its steady state.
 //!
 //! In its first rounds a method may send less than later: model buffers are filling, clients remember nothing yet.
 
@@ -13,7 +13,7 @@ use crate::error::Result;
 
 /// The state once rounds have become alike.
 pub struct Rehearsal {
-    /// What the server sends.
+    /// The server's broadcast.
     pub broadcast: Broadcast,
     /// What the client sent besides its weights.
     pub extra: Payload,
@@ -25,15 +25,15 @@ pub struct Rehearsal {
     pub server_seconds: f64,
 }
 
-/// Rounds in a row with the same traffic that are enough.
+/// Consecutive rounds with the same traffic that are enough.
 const ALIKE: usize = 3;
-/// Rounds at most.
+/// Maximum number of rounds.
 const MOST: usize = 30;
-/// Seconds after which no other round begins.
+/// Seconds after which no further round starts.
 const MOST_SECS: f64 = 3.0;
 
-/// Runs rounds in which one client trains on one batch, and `uploads` copies of what it sends arrive at the server,
-/// until the traffic of a round no longer changes.
+/// Runs rounds in which one client trains on one batch, and the server receives `uploads` copies of its upload, until
+/// the traffic per round no longer changes.
 pub fn rehearse(federation: Federation, samples: Samples<'_>, id: usize, uploads: usize) -> Result<Rehearsal> {
     let batch = federation.training.batch.min(samples.len());
     let samples = samples.at(&samples.indices[..batch]);

@@ -1,4 +1,4 @@
-//! What studies share: the engine, and the data that have been read.
+//! Resources shared by studies: the engine, and data that have been read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,27 +10,27 @@ use fedelity_nn::{Engine, cpu};
 use crate::config::{DataKeys, Document};
 use crate::error::Result;
 
-/// A data set as a configuration wants it.
+/// A data set, prepared as configured.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub dataset: Arc<Dataset>,
-    /// Samples that could not be used.
+    /// Unusable samples that were skipped.
     pub skipped: Skipped,
     /// SHA-256 of the data.
     pub fingerprint: String,
 }
 
-/// What studies share.
+/// Resources shared by studies.
 #[derive(Debug)]
 pub struct Resources {
-    /// What models run on.
+    /// The engine that models run on.
     pub engine: Arc<dyn Engine>,
-    /// By the section of the configuration that names the data. A request for data that are being read waits for them.
+    /// By the configuration section that names the data. A request for data that are being read waits for them.
     data: Mutex<BTreeMap<String, Arc<Mutex<Option<Loaded>>>>>,
 }
 
 impl Default for Resources {
-    /// The fastest engine of this machine.
+    /// The fastest engine on this machine.
     fn default() -> Self {
         Self::on(cpu())
     }
@@ -41,7 +41,7 @@ impl Resources {
         Self { engine, data: Mutex::default() }
     }
 
-    /// The data of a configuration, read if nobody has read them yet.
+    /// The data of a configuration, read only once.
     pub fn load(&self, document: &Document, data: &DataKeys) -> Result<Loaded> {
         let place = {
             let mut all = self.data.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +57,7 @@ impl Resources {
     }
 }
 
-/// Reads the data and settles how they are normalised.
+/// Reads the data and determines their normalisation.
 fn read(document: &Document, data: &DataKeys) -> Result<Loaded> {
     if let DataSource::Named(set) = &data.source
         && let Some(dir) = &set.dir

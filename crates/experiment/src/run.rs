@@ -13,15 +13,15 @@ use crate::config::MethodChoice;
 use crate::error::Result;
 use crate::{ExperimentError, features, machine};
 
-/// The folder for results unless the user names one.
+/// The default folder for results.
 const RUNS: &str = "runs";
 
 /// The error of a front end.
 pub type FrontError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a front end sees of runs and decides about them. `()` sees nothing and stops nothing.
+/// A front end's view of runs, and its decisions about them. `()` ignores everything and never stops.
 pub trait Observer {
-    /// A run begins, in an existing folder.
+    /// A run starts, in an existing folder.
     fn start(&mut self, _run: &Run<'_>, _folder: &RunFolder) -> Result<(), FrontError> {
         Ok(())
     }
@@ -47,7 +47,7 @@ impl Observer for () {}
 pub struct Run<'a> {
     pub study: &'a Study,
     pub method: &'a MethodChoice,
-    /// What the method is called in this study.
+    /// The method's name in this study.
     pub label: &'a str,
     pub seed: u64,
     pub threads: usize,
@@ -56,14 +56,14 @@ pub struct Run<'a> {
 /// How a run ended.
 pub struct Outcome {
     pub summary: Summary,
-    /// Rounds that were evaluated, and their accuracy.
+    /// Evaluated rounds, and their accuracy.
     pub accuracies: Vec<(u64, f64)>,
-    /// Why training left the finite numbers, if it did.
+    /// Why training diverged, if it did.
     pub divergence: Option<String>,
 }
 
 impl Study {
-    /// A name for each method: its id, and a number if the same one occurs again with other keys.
+    /// A name for each method: its ID, with a number if it occurs again with other keys.
     pub fn labels(&self) -> Vec<String> {
         let mut labels: Vec<String> = Vec::new();
         for method in &self.settings.methods {
@@ -78,8 +78,8 @@ impl Study {
         labels
     }
 
-    /// Creates the folder for the results: `output`, which must not exist yet, or a new one in `runs` with the time and the
-    /// name of the study.
+    /// Creates the folder for the results: `output`, which must not exist yet, or a new one in `runs` named after the
+    /// time and the study.
     pub fn folder(&self, output: Option<&Path>) -> Result<RunFolder> {
         if let Some(path) = output {
             return Ok(RunFolder::create(path)?);
@@ -90,7 +90,7 @@ impl Study {
         };
         let time = jiff::Zoned::now().strftime("%Y-%m-%d-%H%M%S");
         let base = Path::new(RUNS).join(format!("{time}-{methods}-{}", self.pool.dataset.name));
-        // Two runs in the same second.
+        // Two runs may start in the same second.
         let numbered = |n: usize| match n {
             1 => base.clone(),
             n => PathBuf::from(format!("{}-{n}", base.display())),
@@ -141,7 +141,7 @@ impl Study {
         Ok(fedelity_report::Results { groups, left_out: Vec::new() })
     }
 
-    /// Rejects what cannot run, before anything is written.
+    /// Rejects invalid runs before anything is written.
     pub fn check(&self, threads: usize) -> Result<()> {
         for method in &self.settings.methods {
             Simulation::new(self.experiment(method, self.settings.config.seeds[0], threads))?;
@@ -231,7 +231,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the model file says about itself. It is the same in every repetition.
+    /// The model file's description of itself. It is the same in every repetition.
     fn card(&self) -> Card {
         let mut card = self.study.card.clone();
         card.origin.insert("method".to_string(), self.method.name.to_string());

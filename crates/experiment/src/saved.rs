@@ -15,7 +15,7 @@ use crate::config::{Document, Settings};
 use crate::error::Result;
 use crate::{ExperimentError, Resources};
 
-/// Samples that pass through the model together.
+/// Samples per forward pass.
 const CHUNK: usize = 64;
 
 /// A trained model.
@@ -27,8 +27,8 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// Reads a run folder or a file. A file that does not describe its model needs a configuration that does: `[model]`,
-    /// and `[data]` for its input shape and classes.
+    /// Reads a run folder or a file. A file that does not describe its model needs a configuration that does:
+    /// `[model]`, and `[data]` for its input shape and classes.
     ///
     /// `model` is the expected architecture; a file that names another is rejected.
     pub fn open(target: &Path, model: Option<&str>, foreign: Option<&Document>, resources: &Resources) -> Result<Self> {
@@ -95,7 +95,7 @@ impl Saved {
         fedelity_sim::evaluate(&mut trainers, &self.params, samples, self.card.classes.len()).evaluation
     }
 
-    /// The test samples of a data set as the model takes them, with its labels, and a remark if the class names differ.
+    /// The test samples of a data set in the model's format, with its labels, and a remark if the class names differ.
     pub fn fit_to(&self, dataset: &Dataset) -> Result<(Split, Option<String>)> {
         let (card, mut split) = (&self.card, dataset.test.clone());
         let wrong = |message: String| Err(ExperimentError::path(&self.path, message));
@@ -106,7 +106,8 @@ impl Saved {
             (Input::Image { channels, height, width }, Shape::Image(shape), _)
                 if (channels, height, width) == (shape.channels, shape.height, shape.width) => {}
             (Input::Numbers { width }, Shape::Numbers(found), Inputs::Floats(values)) if width == found => {
-                // The numbers were scaled by their own training rows; the model needs the scale it was trained with.
+                // The numbers were standardised with their own training rows; the model needs the scale it was trained
+                // with.
                 for row in values.chunks_exact_mut(width) {
                     for (i, value) in row.iter_mut().enumerate() {
                         let raw = *value * dataset.normalisation.std[i] + dataset.normalisation.mean[i];
@@ -164,7 +165,7 @@ fn file_of(target: &Path) -> Result<PathBuf> {
     Err(ExperimentError::path(target, format!("there is no {}{hint}", names::MODEL)))
 }
 
-/// Run folders up to `levels` below a folder, the first few.
+/// The first few run folders up to `levels` below a folder.
 fn below(folder: &Path, levels: usize, found: &mut Vec<String>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();

@@ -1,4 +1,4 @@
-//! Random images, for measurements that need data of some shape but no meaning.
+//! Random images, for measurements that need data of a certain shape only.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Synthetic {
         let mut pixels = vec![0; all * shape.len()];
         stream(1, Purpose::ServerData, 0, 0, 0).fill_bytes(&mut pixels);
         let labels = (0..all).map(|i| (i % classes) as u16).collect();
-        // Bytes become numbers of mean 0 and standard deviation about 1.
+        // Bytes become numbers with mean 0 and standard deviation about 1.
         let normalisation = Normalisation { mean: vec![0.5; channels], std: vec![0.29; channels] };
         let dataset = Dataset {
             name: "synthetic".to_string(),
@@ -46,7 +46,7 @@ impl Synthetic {
         Scaling::from(&self.dataset.normalisation)
     }
 
-    /// What the server holds: everything any method may need.
+    /// The server's samples: everything any method may need.
     pub fn server_data(&self) -> ServerData {
         let held = |k: u32| {
             let first = self.samples + k * SERVER;

@@ -1,4 +1,4 @@
-//! What a method sends and keeps: counted in a short federation on random images, not calculated.
+//! What a method sends and stores: measured in a short federation on random images, not calculated.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ pub struct Travel {
     pub down: u64,
     /// From the client to the server, including the weights.
     pub up: u64,
-    /// What the client keeps until its next round.
+    /// What the client remembers until its next round.
     pub memory: u64,
-    /// The names of what leaves the client besides the weights.
+    /// The names of the arrays that leave the client besides the weights.
     pub leaves: Vec<String>,
 }
 
@@ -30,14 +30,14 @@ impl Travel {
     }
 }
 
-/// Where methods are tried: a model, the same with a projection head, and images that fit them.
+/// A test bench for methods: a model, the same with a projection head, and images that fit them.
 pub struct Trial {
     plain: Arc<Model>,
     projection: Arc<Model>,
     data: Synthetic,
 }
 
-/// Clients of the federation.
+/// Number of clients in the federation.
 const CLIENTS: usize = 10;
 const SAMPLES: usize = 10;
 
@@ -51,7 +51,7 @@ impl Trial {
         Ok(Self { plain: model(false)?, projection: model(true)?, data: Synthetic::new(input, classes, SAMPLES) })
     }
 
-    /// A method that was published with a projection head is tried with one.
+    /// Counts what a method sends and stores. A method published with a projection head gets one.
     pub fn count(&self, method: Arc<dyn Method>) -> Result<Travel> {
         let model = if method.needs().projection { &self.projection } else { &self.plain };
         let federation = Federation {

@@ -1,4 +1,4 @@
-//! Checksums of files and of what is inside compressed ones.
+//! Checksums of files and of compressed contents.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -9,7 +9,7 @@ use flate2::bufread::MultiGzDecoder;
 use md5::Md5;
 use sha2::{Digest, Sha256};
 
-/// The checksum of a file of the same kind as this one, as hex.
+/// A file's checksum of the same kind as this one, as hex.
 pub(crate) fn alike(path: &Path, checksum: Checksum) -> io::Result<String> {
     match checksum {
         Checksum::Sha256(_) => hash::<Sha256>(File::open(path)?),
@@ -17,7 +17,7 @@ pub(crate) fn alike(path: &Path, checksum: Checksum) -> io::Result<String> {
     }
 }
 
-/// SHA-256 of the content of a file, as hex: uncompressed if its name, which a part file does not have, ends in `.gz`.
+/// SHA-256 of a file's content, as hex: uncompressed if its name, which a part file does not have, ends in `.gz`.
 pub(crate) fn content(path: &Path, name: &str) -> io::Result<String> {
     let file = File::open(path)?;
     if name.ends_with(".gz") { hash::<Sha256>(MultiGzDecoder::new(BufReader::new(file))) } else { hash::<Sha256>(file) }

@@ -10,7 +10,7 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::FetchError;
 
-/// Names a file of certificates to trust, as it does for OpenSSL.
+/// The environment variable for a file of trusted certificates, as for OpenSSL.
 const CERTIFICATES: &str = "SSL_CERT_FILE";
 
 /// An agent that gives up on a silent server. It uses the proxy named by `HTTPS_PROXY` or `HTTP_PROXY`.

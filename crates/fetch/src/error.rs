@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of this crate. Each one carries the values that explain it.
+/// An error, with the values involved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
@@ -13,7 +13,7 @@ pub enum FetchError {
     /// The server refused.
     #[error("cannot get {url}: the server responded with status {status}")]
     Status { url: String, status: u16 },
-    /// A folder of this machine does not have it.
+    /// A local folder does not have it.
     #[error("cannot get {}: {reason}", path.display())]
     NotHere { path: PathBuf, reason: String },
     /// The file is longer or shorter than the published one.
@@ -34,10 +34,10 @@ pub enum FetchError {
     /// The certificates to trust cannot be read.
     #[error("SSL_CERT_FILE={}: {reason}", path.display())]
     Certificates { path: PathBuf, reason: String },
-    /// The system refused something.
+    /// A file operation failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io { action: &'static str, source: io::Error, path: PathBuf },
-    /// There is something else where the data set should go.
+    /// Something else is where the data set should go.
     #[error("{} already exists and is not what was published: {reason}; move it away to fetch it again", path.display())]
     InTheWay { path: PathBuf, reason: String },
     /// The data set cannot be downloaded.
@@ -51,7 +51,7 @@ impl FetchError {
         move |source| Self::Io { action, source, path: path.to_path_buf() }
     }
 
-    /// Whether another server could do better.
+    /// Whether another server may help.
     pub(crate) fn is_of_the_server(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Status { .. } | Self::Length { .. } | Self::TooLong { .. } => true,

@@ -1,4 +1,4 @@
-//! Whether what the catalogue lists for a data set is in a folder.
+//! Checks that a folder has what the catalogue lists for a data set.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -6,9 +6,9 @@ use std::path::Path;
 
 use fedelity_data::catalogue::CatalogueEntry;
 
-/// Bytes of a file that are looked at.
+/// Number of bytes of a file that are inspected.
 const START: u64 = 1 << 10;
-/// The message for a page in place of a file.
+/// The message for an HTML page in place of a file.
 pub(crate) const PAGE: &str = "is an HTML page";
 const IMAGES: [&str; 3] = ["png", "jpg", "jpeg"];
 
@@ -21,9 +21,9 @@ pub(crate) fn lack(entry: &CatalogueEntry, root: &Path) -> Option<String> {
     })
 }
 
-/// Why a file cannot be data, whatever it should hold.
+/// Why a file cannot be data, whatever it should contain.
 pub(crate) fn unlike_data(path: &Path) -> io::Result<Option<&'static str>> {
-    // Looked at before opening: opening a pipe would wait for a writer.
+    // Checked before opening: opening a pipe would wait for a writer.
     if !fs::metadata(path)?.is_file() {
         return Ok(Some("is not a file"));
     }
@@ -40,7 +40,7 @@ pub(crate) fn unlike_data(path: &Path) -> io::Result<Option<&'static str>> {
 }
 
 fn file(root: &Path, name: &str) -> Option<String> {
-    // As it is, or compressed as EMNIST has it.
+    // Plain, or compressed as in EMNIST.
     let names = [name.to_string(), format!("{name}.gz"), format!("gzip/{name}.gz")];
     let Some(path) = names.iter().map(|name| root.join(name)).find(|path| path.exists()) else {
         return Some(format!("{name} is missing"));
@@ -51,7 +51,7 @@ fn file(root: &Path, name: &str) -> Option<String> {
     }
 }
 
-/// As [`lack`], of a folder that has a folder of images for each class.
+/// As [`lack`], for a folder with one image folder per class.
 fn classes(root: &Path, part: &str, classes: usize) -> Option<String> {
     let Ok(inside) = fs::read_dir(root.join(part)) else { return Some(format!("{part} is missing")) };
     let mut folders: Vec<_> = inside.flatten().filter(|entry| entry.path().is_dir()).collect();

@@ -1,4 +1,4 @@
-//! One process at a time fetches a data set into a folder.
+//! A lock that lets one process at a time fetch a data set into a folder.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use crate::{Event, FetchError};
 
-/// Held until it is dropped, or the process ends in whatever way.
+/// Held until it is dropped or the process ends.
 pub(crate) struct Lock {
     path: PathBuf,
     _file: File,
 }
 
 impl Lock {
-    /// Waits for another process that has it.
+    /// Waits for another process that holds the lock.
     pub(crate) fn take(path: &Path, name: &str, event: &mut dyn FnMut(Event)) -> Result<Self, FetchError> {
         loop {
             let open = OpenOptions::new().write(true).create(true).truncate(false).open(path);
             let file = open.map_err(FetchError::io("open", path))?;
             match file.try_lock() {
-                // A file system without locks has to do without.
+                // File systems without locks work without one.
                 Ok(()) | Err(TryLockError::Error(_)) => {}
                 Err(TryLockError::WouldBlock) => {
                     event(Event::Waiting { name: name.to_string() });
@@ -33,7 +33,7 @@ impl Lock {
     }
 }
 
-/// Whether the file is still the one of this name: who had the lock before removes it.
+/// Whether the file still has this name: the previous holder of the lock removes it.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
@@ -45,7 +45,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Elsewhere nobody removes it.
+/// On other systems it is never removed.
 #[cfg(not(unix))]
 fn is_at(_: &File, _: &Path) -> io::Result<bool> {
     Ok(true)
@@ -54,7 +54,7 @@ fn is_at(_: &File, _: &Path) -> io::Result<bool> {
 impl Drop for Lock {
     fn drop(&mut self) {
         if cfg!(unix) {
-            // While it is held, so that nobody's but this one's is removed.
+            // While the lock is held, so that only our own file is removed.
             let _ = fs::remove_file(&self.path);
         }
     }

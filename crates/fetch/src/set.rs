@@ -12,19 +12,19 @@ use crate::lock::Lock;
 use crate::transfer::{Event, Patience, Transfer};
 use crate::{FetchError, Limits, check, listed, unpack};
 
-/// What came of it.
+/// The outcome of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fetched {
     /// The data set needs no files.
     PartOfTheProgram,
-    /// It was there, and is what was published as far as that is known.
+    /// It was already there and, as far as can be checked, is the published one.
     WasThere(PathBuf),
-    /// It is there now.
+    /// It was downloaded.
     New(PathBuf),
 }
 
-/// Downloads a data set into its folder in `dir`, from the first of its official addresses that works. `mirror` replaces
-/// them: the address of a folder on a server, or a local folder.
+/// Downloads a data set into its folder in `dir`, from the first official address that works. `mirror` replaces these:
+/// the address of a folder on a server, or a local folder.
 pub fn fetch(
     entry: &CatalogueEntry,
     dir: &Path,
@@ -38,13 +38,13 @@ pub fn fetch(
         return Err(FetchError::ByHand { name: entry.name, how: by_hand(entry, dir) });
     }
     let set = Set { entry, dir, home: &home, mirror, patience };
-    // A read-only folder is fine if everything is there.
+    // A read-only folder is fine if nothing is missing.
     if !set.is_underway() && set.is_there(event)? {
         return Ok(Fetched::WasThere(home));
     }
     fs::create_dir_all(dir).map_err(FetchError::io("create", dir))?;
     let _lock = Lock::take(&set.hidden("lock"), entry.name, event)?;
-    // This process has the lock, so whoever began to unpack was killed.
+    // We hold the lock, so whoever started to unpack was killed.
     drop(Aside(set.hidden("unpack")));
     if set.is_there(event)? {
         entry.download.files.iter().try_for_each(|remote| remove(&set.part(remote)))?;
@@ -61,7 +61,7 @@ pub fn fetch(
     Ok(if new { Fetched::New(home) } else { Fetched::WasThere(home) })
 }
 
-/// What to do without a network: which files to get, and where to put them.
+/// Instructions for use without a network: which files to get, and where to put them.
 pub fn by_hand(entry: &CatalogueEntry, dir: &Path) -> String {
     let Some(folder) = entry.folder else { return format!("{} is built into the program", entry.name) };
     let home = dir.join(folder);
@@ -82,7 +82,7 @@ pub fn by_hand(entry: &CatalogueEntry, dir: &Path) -> String {
     lines.join("\n")
 }
 
-/// A data set on its way.
+/// A data set being fetched.
 struct Set<'a> {
     entry: &'a CatalogueEntry,
     dir: &'a Path,
@@ -92,12 +92,12 @@ struct Set<'a> {
 }
 
 impl Set<'_> {
-    /// Whether the files are kept as they are downloaded.
+    /// Whether the files are kept as downloaded.
     fn is_plain(&self) -> bool {
         self.entry.download.files.iter().all(|remote| remote.form == RemoteForm::File)
     }
 
-    /// Whether the data set is there, and right as far as that is known. Something else in its place is an error.
+    /// Whether the data set is there and, as far as can be checked, correct. Anything else in its place is an error.
     fn is_there(&self, event: &mut dyn FnMut(Event)) -> Result<bool, FetchError> {
         if self.is_plain() {
             let files = self.entry.download.files;
@@ -113,7 +113,7 @@ impl Set<'_> {
         }
     }
 
-    /// Whether a process is at it, or was ended while it was.
+    /// Whether a process is fetching it, or was killed while doing so.
     fn is_underway(&self) -> bool {
         let parts = self.entry.download.files.iter().map(|remote| self.part(remote));
         let lock = cfg!(unix).then(|| self.hidden("lock"));
@@ -125,7 +125,7 @@ impl Set<'_> {
         self.dir.join(format!(".{}.{end}", self.entry.name))
     }
 
-    /// What is there of a download. Files of different sets have the same names.
+    /// The partial download of a file. Different data sets have files with the same name.
     fn part(&self, remote: &Remote) -> PathBuf {
         self.dir.join(format!("{}-{}.part", self.entry.name, remote.name))
     }
@@ -135,7 +135,7 @@ impl Set<'_> {
         self.check(remote, &place, event).map_err(|error| in_the_way(&place, error))
     }
 
-    /// Where a file is looked for, in this order.
+    /// The addresses of a file, in the order they are tried.
     fn addresses(&self, remote: &Remote) -> Vec<String> {
         match self.mirror {
             Some(mirror) => vec![format!("{}/{}", mirror.trim_end_matches('/'), remote.name)],
@@ -143,7 +143,7 @@ impl Set<'_> {
         }
     }
 
-    /// Gets one file; false if it was there.
+    /// Gets one file; false if it was already there.
     fn get(&self, remote: &Remote, event: &mut dyn FnMut(Event)) -> Result<bool, FetchError> {
         let place = self.home.join(remote.name);
         if remote.form == RemoteForm::File && place.exists() {
@@ -162,7 +162,7 @@ impl Set<'_> {
         Err(FetchError::ByHand { name: self.entry.name, how: by_hand(self.entry, self.dir) })
     }
 
-    /// Gets one file from one address, and puts it into place.
+    /// Gets one file from one address, and moves it into place.
     fn get_from(
         &self,
         url: String,
@@ -173,7 +173,7 @@ impl Set<'_> {
     ) -> Result<(), FetchError> {
         let is_page = listed::unlike_data(part).is_ok_and(|reason| reason == Some(listed::PAGE));
         if is_page || remote.form == RemoteForm::File && !self.is_checked(remote) {
-            // A page is not part of a file, and without a checksum nothing would show that parts do not belong together.
+            // A page is not part of a file, and without a checksum mismatched parts would go unnoticed.
             remove(part)?;
         }
         let (name, expected) = (remote.name, remote.bytes);
@@ -196,7 +196,7 @@ impl Set<'_> {
         kept
     }
 
-    /// Whether anything tells a right file from a wrong one.
+    /// Whether a wrong file would be detected.
     fn is_checked(&self, remote: &Remote) -> bool {
         remote.checksum.is_some() || self.content(remote.name).is_some()
     }
@@ -221,7 +221,7 @@ impl Set<'_> {
         if let Some(expected) = content {
             return check_content(remote.name, expected, file);
         }
-        // The content of an archive is checked once it is unpacked.
+        // The content of an archive is checked after unpacking.
         let later = remote.form != RemoteForm::File && !self.entry.download.content.is_empty();
         if remote.checksum.is_none() && !later {
             event(Event::Unchecked { name: remote.name.to_string() });
@@ -229,7 +229,7 @@ impl Set<'_> {
         Ok(())
     }
 
-    /// Unpacks an archive aside, checks what is in it, and moves it into place.
+    /// Unpacks an archive into a temporary folder, checks its contents, and moves it into place.
     fn unpack(
         &self,
         remote: &Remote,
@@ -257,7 +257,7 @@ impl Set<'_> {
             fs::create_dir_all(parent).map_err(FetchError::io("create", parent))?;
         }
         if self.home.exists() {
-            // It is empty, or it stays. Not every system can replace a folder by renaming.
+            // Removed only if empty. Not every system can replace a folder by renaming.
             fs::remove_dir(self.home).map_err(FetchError::io("replace", self.home))?;
         }
         fs::rename(&root, self.home).map_err(FetchError::io("move into place", self.home))
@@ -277,7 +277,7 @@ fn check_content(name: &str, expected: &'static str, file: &Path) -> Result<(), 
     compare(name, Checksum::Sha256(expected), found)
 }
 
-/// A folder next to the data that is always removed in the end.
+/// A temporary folder next to the data, removed when dropped.
 struct Aside(PathBuf);
 
 impl Drop for Aside {
@@ -310,7 +310,7 @@ fn in_the_way(path: &Path, error: FetchError) -> FetchError {
     FetchError::InTheWay { path: path.to_path_buf(), reason }
 }
 
-/// Whether a folder can be moved there: there is none, or an empty one.
+/// Whether a folder can be moved there: nothing, or an empty folder, is in the way.
 fn is_free(path: &Path) -> bool {
     match fs::symlink_metadata(path) {
         Ok(about) => about.is_dir() && fs::read_dir(path).is_ok_and(|mut inside| inside.next().is_none()),
@@ -318,7 +318,7 @@ fn is_free(path: &Path) -> bool {
     }
 }
 
-/// A path as it is written in a command.
+/// A path, quoted for use in a command.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/\\.:_-+,@=".contains(c);

@@ -11,11 +11,11 @@ use ureq::Agent;
 
 use crate::{FetchError, connection};
 
-/// What is going on.
+/// Progress of a fetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A file is being downloaded: bytes so far, and the total if it is known.
+    /// A file is being downloaded: bytes so far, and the total if known.
     Bytes { name: String, have: u64, total: Option<u64> },
     /// The connection was lost; another attempt follows.
     Again { reason: String },
@@ -25,7 +25,7 @@ pub enum Event {
     Checking { name: String },
     /// There is no checksum to check this file with.
     Unchecked { name: String },
-    /// The folder of the data set exists but is empty; the set is fetched.
+    /// The data set's folder exists but is empty; the data set is fetched.
     Incomplete { path: PathBuf, missing: String },
     /// Waiting for another process that is fetching this data set.
     Waiting { name: String },
@@ -33,16 +33,16 @@ pub enum Event {
     Unpacking { name: String },
 }
 
-/// How long to wait and how often to try.
+/// Timeouts and numbers of attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// A connection that receives nothing for this long is given up.
+    /// A connection that receives nothing for this long is abandoned.
     pub stall: Duration,
     /// Consecutive attempts without progress before giving up.
     pub attempts: usize,
     /// The pause before the second attempt; it doubles with each one.
     pub pause: Duration,
-    /// The greatest number of bytes of a file.
+    /// The maximum size of a file in bytes.
     pub most_bytes: u64,
 }
 
@@ -52,29 +52,29 @@ impl Default for Patience {
     }
 }
 
-/// Bytes read at a time.
+/// Bytes per read.
 const BLOCK: usize = 1 << 16;
-/// Blocks that wait to be written.
+/// Maximum number of blocks waiting to be written.
 const WAITING: usize = 4;
 
-/// What an attempt came to.
+/// The result of an attempt.
 enum Attempt {
     Whole,
     Lost(String),
 }
 
-/// Where a file is.
+/// The source of a file.
 enum FileHome {
     Folder(PathBuf),
     Server(Agent),
 }
 
-/// What a server sends.
+/// A server's response.
 struct Answer {
     status: u16,
-    /// Where the bytes start.
+    /// The offset of the first byte.
     start: u64,
-    /// The length of the whole file, if the server says it.
+    /// The length of the whole file, if the server states it.
     total: Option<u64>,
     blocks: Receiver<Result<Vec<u8>, String>>,
 }
@@ -83,13 +83,13 @@ pub(crate) struct Transfer<'a> {
     pub(crate) url: String,
     pub(crate) name: &'a str,
     pub(crate) part: PathBuf,
-    /// The length of the published file, if that is known.
+    /// The length of the published file, if known.
     pub(crate) expected: Option<u64>,
     pub(crate) patience: Patience,
 }
 
 impl Transfer<'_> {
-    /// Downloads until the file is whole. What there is of it is kept when this fails.
+    /// Downloads until the file is complete. A partial download is kept if this fails.
     pub(crate) fn run(&self, event: &mut dyn FnMut(Event)) -> Result<(), FetchError> {
         let source = match local(&self.url) {
             Some(path) => {
@@ -124,7 +124,7 @@ impl Transfer<'_> {
         };
         match answer.status {
             200 | 206 => {}
-            // Nothing after what is there: it is whole, or not a part of this file.
+            // Nothing follows what we have: the file is complete, or what we have is not part of it.
             416 if have > 0 && answer.total == Some(have) && self.expected.is_none_or(|expected| expected == have) => {
                 return Ok(Attempt::Whole);
             }
@@ -217,7 +217,7 @@ impl Transfer<'_> {
     }
 }
 
-/// Requests a file from this byte on. A separate thread reads the body, so that a silent server can be abandoned.
+/// Requests a file starting at this byte. A separate thread reads the body, so that a silent server can be abandoned.
 fn ask(source: &FileHome, url: &str, from: u64) -> Result<Answer, String> {
     let agent = match source {
         FileHome::Folder(path) => return read_file(path, from),
@@ -244,13 +244,13 @@ fn ask(source: &FileHome, url: &str, from: u64) -> Result<Answer, String> {
     Ok(Answer { status, start, total, blocks: blocks(response.into_body().into_reader()) })
 }
 
-/// The path of a mirror that is a folder of this machine.
+/// The path of a mirror that is a local folder.
 fn local(url: &str) -> Option<PathBuf> {
     let path = url.strip_prefix("file://");
     (path.is_some() || !url.contains("://")).then(|| PathBuf::from(path.unwrap_or(url)))
 }
 
-/// Whether a file of this machine can be read.
+/// Whether a local file can be read.
 fn look(path: &Path) -> Result<(), FetchError> {
     let Err(source) = File::open(path) else { return Ok(()) };
     let path = path.to_path_buf();

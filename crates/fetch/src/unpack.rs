@@ -1,7 +1,7 @@
-//! Unpacks archives into a folder and nowhere else.
+//! Unpacks archives strictly inside a folder.
 //!
-//! Only plain files and folders are accepted. A name that leads out of the folder, a link, a device, a duplicate file, and
-//! more bytes or files than the limits allow are rejected; the caller removes what was unpacked before.
+//! Only plain files and folders are accepted. Names that lead out of the folder, links, devices, duplicate files, and
+//! more bytes or files than the limits allow are rejected; the caller removes what was already unpacked.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -12,12 +12,12 @@ use tar::EntryType;
 
 use crate::FetchError;
 
-/// How large an archive may become.
+/// Limits on the size of an unpacked archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of all files.
+    /// Total bytes of all files.
     pub bytes: u64,
-    /// Files and folders.
+    /// Number of files and folders.
     pub entries: u64,
 }
 
@@ -28,23 +28,23 @@ impl Default for Limits {
     }
 }
 
-/// Padding after the end of a tar archive.
+/// Maximum padding after the end of a tar archive.
 const LONGEST_END: u64 = 1 << 20;
 
-/// What was unpacked so far.
+/// Unpacking progress.
 struct Unpacked<'a> {
     archive: &'a Path,
     into: &'a Path,
     left: Limits,
 }
 
-/// Unpacks a tar archive that is compressed by gzip.
+/// Unpacks a gzip-compressed tar archive.
 pub fn tar_gz(archive: &Path, into: &Path, limits: Limits) -> Result<(), FetchError> {
     let mut unpacked = Unpacked { archive, into, left: limits };
     let damaged =
         |error: io::Error| FetchError::Archive { path: archive.to_path_buf(), reason: format!("damaged: {error}") };
     let file = open(archive)?;
-    // A head that promises more than all files together is not read to its end.
+    // A header that promises more than the limit for all files is not read to its end.
     let mut tar = tar::Archive::new(MultiGzDecoder::new(BufReader::new(file)).take(limits.bytes.saturating_mul(2)));
     for entry in tar.entries().map_err(damaged)? {
         let mut entry = entry.map_err(damaged)?;
@@ -59,7 +59,7 @@ pub fn tar_gz(archive: &Path, into: &Path, limits: Limits) -> Result<(), FetchEr
             other => return Err(unpacked.refuse(&name, &format!("is neither a file nor a folder ({other:?})"))),
         }
     }
-    // The checksum of the compressed stream stands at its end.
+    // The checksum of the compressed stream is at its end.
     let rest = io::copy(&mut tar.into_inner().take(LONGEST_END), &mut io::sink()).map_err(damaged)?;
     if rest == LONGEST_END {
         return Err(damaged(io::Error::other("there are bytes after its end")));
@@ -76,7 +76,7 @@ pub fn zip(archive: &Path, into: &Path, limits: Limits) -> Result<(), FetchError
     for i in 0..zip.len() {
         let mut entry = zip.by_index(i).map_err(|error| damaged(error.to_string()))?;
         let name = PathBuf::from(entry.name().map_err(|error| damaged(error.to_string()))?.into_owned());
-        // The upper half of the attributes is the mode of Unix, whose type is in its upper bits.
+        // The upper half of the attributes is the Unix mode, with the file type in its upper bits.
         let kind = entry.unix_mode().map_or(0, |mode| mode & 0o170_000);
         if entry.is_dir() {
             unpacked.folder(&name)?;
@@ -100,12 +100,12 @@ impl Unpacked<'_> {
         FetchError::Archive { path: self.archive.to_path_buf(), reason }
     }
 
-    /// Where an entry goes: below the folder, whatever its name says.
+    /// The path of an entry: inside the folder, whatever its name.
     fn place(&mut self, name: &Path) -> Result<PathBuf, FetchError> {
         let left = self.left.entries.checked_sub(1);
         self.left.entries = left.ok_or_else(|| self.refuse(name, "exceeds the allowed number of entries"))?;
         let text = name.to_str().unwrap_or("\\");
-        // On another system a backslash or a colon could lead elsewhere.
+        // On other systems a backslash or a colon could lead elsewhere.
         let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         if text.is_empty() || text.contains(['\\', ':', '\0']) || !name.components().all(plain) {
             return Err(self.refuse(name, "would be written outside its folder"));
@@ -141,7 +141,7 @@ impl Unpacked<'_> {
                 Err(error) => return Err(self.refuse(name, &format!("is damaged: {error}"))),
             };
             written += n as u64;
-            // A head may say less than what comes.
+            // A header may state less than the actual size.
             if written > self.left.bytes {
                 return Err(self.refuse(name, "exceeds the allowed size"));
             }

@@ -1,7 +1,7 @@
 //! Files that are written whole or not at all.
 //!
-//! Bytes go to a temporary file in the target's folder, which is synced and then renamed. On an error nothing is left
-//! behind and a file that was there before is untouched. What a killed process left is removed by the next writer of the
+//! Bytes go to a temporary file in the target's folder, which is synced and then renamed. After an error nothing is
+//! left behind and an existing file is untouched. Leftovers of a killed process are removed by the next writer of the
 //! same file.
 
 use std::ffi::{OsStr, OsString};
@@ -13,7 +13,7 @@ use tempfile::NamedTempFile;
 
 const SUFFIX: &str = ".part";
 
-/// Writes a file, over an existing one if there is one.
+/// Writes a file, replacing an existing one.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -26,14 +26,14 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Writes a file that does not exist yet.
 ///
 /// # Errors
-/// When the file cannot be written; [`ErrorKind::AlreadyExists`] when there is one, even if it has just appeared.
+/// When the file cannot be written; [`ErrorKind::AlreadyExists`] if the file exists, even if it has just appeared.
 pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = Atomic::create(path)?;
     file.write_all(bytes)?;
     file.commit_new()
 }
 
-/// A file being written, in pieces of any size. It appears under its name with [`Atomic::commit`]; without, it is gone.
+/// A file being written in pieces. [`Atomic::commit`] makes it appear under its name; otherwise it is discarded.
 #[derive(Debug)]
 pub struct Atomic {
     file: BufWriter<NamedTempFile>,
@@ -41,10 +41,10 @@ pub struct Atomic {
 }
 
 impl Atomic {
-    /// Starts a file that will have this path.
+    /// Starts a file that will appear at this path.
     ///
     /// # Errors
-    /// When its folder cannot be written to, or the path names no file.
+    /// When its folder is not writable, or the path does not name a file.
     pub fn create(path: &Path) -> io::Result<Self> {
         let name = path.file_name().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "the path names no file"))?;
         let mut prefix = OsString::from(".");
@@ -55,7 +55,7 @@ impl Atomic {
         Ok(Self { file: BufWriter::with_capacity(1 << 16, file), path: path.to_path_buf() })
     }
 
-    /// Puts the file in its place, over an existing one if there is one.
+    /// Moves the file into place, replacing an existing one.
     ///
     /// # Errors
     /// When the rest cannot be written or the file cannot be renamed.
@@ -63,10 +63,10 @@ impl Atomic {
         self.place(|file, path| file.persist(path).map_err(|error| error.error))
     }
 
-    /// Puts the file in its place, which must be free.
+    /// Moves the file into place, where no file may exist.
     ///
     /// # Errors
-    /// As [`Atomic::commit`]; [`ErrorKind::AlreadyExists`] when the place is taken.
+    /// As [`Atomic::commit`]; [`ErrorKind::AlreadyExists`] if a file exists.
     pub fn commit_new(self) -> io::Result<()> {
         self.place(|file, path| file.persist_noclobber(path).map_err(|error| error.error))
     }
@@ -93,14 +93,14 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A new file whose lock tells other processes that its writer is alive.
+/// A new file whose lock shows other processes that its writer is alive.
 fn create_locked(folder: &Path, prefix: &OsStr) -> io::Result<NamedTempFile> {
     loop {
         let file = tempfile::Builder::new()
             .prefix(prefix)
             .suffix(SUFFIX)
             .make_in(folder, |path| File::options().write(true).create_new(true).open(path))?;
-        // Before it was locked, another process may have taken it for abandoned.
+        // Before it was locked, another process may have considered it abandoned.
         let taken = matches!(file.as_file().try_lock(), Err(TryLockError::WouldBlock));
         if !taken && file.path().exists() {
             return Ok(file);
@@ -108,7 +108,7 @@ fn create_locked(folder: &Path, prefix: &OsStr) -> io::Result<NamedTempFile> {
     }
 }
 
-/// Removes temporary files that nobody has locked. What cannot be removed stays: it does no harm.
+/// Removes temporary files that nobody has locked. Failures are harmless and ignored.
 fn remove_abandoned(folder: &Path, prefix: &[u8]) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -122,7 +122,7 @@ fn remove_abandoned(folder: &Path, prefix: &[u8]) {
     }
 }
 
-/// Makes a rename last through a power cut.
+/// Makes a rename survive a power cut.
 #[cfg(unix)]
 fn sync_folder(folder: &Path) -> io::Result<()> {
     match File::open(folder).and_then(|folder| folder.sync_all()) {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_whole_or_as_it_was() {
+    fn a_file_is_complete_or_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.json");
         write(&path, b"one").unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_killed_process_left_is_removed() {
+    fn only_leftovers_of_killed_processes_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         let mut other = Atomic::create(&path).unwrap();
@@ -206,7 +206,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn others_may_read_what_the_umask_lets_them() {
+    fn permissions_follow_the_umask() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a"), b"x").unwrap();

@@ -1,4 +1,4 @@
-//! Batches of randomly changed images.
+//! Batches of augmented images.
 
 use fedelity_data::augment::View;
 use fedelity_data::{Augmentation, Augmenter, ImageShape};
@@ -7,10 +7,10 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::Samples;
 
-/// Words of a random stream that belong to one sample.
+/// Words of the random stream reserved for one sample.
 const WORDS: u128 = 16;
 
-/// Memory for batches of changed images.
+/// Memory for batches of augmented images.
 #[derive(Debug, Default)]
 pub(crate) struct Augmented {
     augmenter: Augmenter,
@@ -21,8 +21,8 @@ pub(crate) struct Augmented {
 }
 
 impl Augmented {
-    /// The samples, each as one random look at it. `stream` is the stream of this client, round and epoch, and a sample's
-    /// own part of it is found by its index in the split, so the look does not depend on the batch.
+    /// The samples, each in one random view. `stream` is the stream of this client, round and epoch; a sample's own
+    /// part of it is found by its index in the split, so the view does not depend on the batch.
     pub(crate) fn batch<'a>(
         &'a mut self,
         augmentation: &Augmentation,
@@ -47,7 +47,7 @@ impl Augmented {
             self.places.extend(0..samples.len() as u32);
             return Batch::Bytes { pixels: &self.bytes, indices: &self.places, scale, shift };
         }
-        // A hole is 0 after normalisation, and no byte becomes 0.
+        // A hole is 0 after normalisation, and no byte maps to 0.
         self.floats.resize(self.bytes.len(), 0.0);
         let area = height * width;
         for (plane, (bytes, floats)) in

@@ -1,4 +1,4 @@
-//! What runs on one client in one round.
+//! One client's work in one round.
 
 use fedelity_nn::Params;
 
@@ -8,7 +8,7 @@ use crate::{
     Scratch, Site, Step, Terms, Trained, Trainer, Training, Upload,
 };
 
-/// What one client is asked to do.
+/// The input of one client in one round.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
     pub method: &'a dyn Method,
@@ -22,18 +22,18 @@ pub struct Task<'a> {
     pub memory: &'a Payload,
 }
 
-/// What a client has done.
+/// The result of one client's round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
     /// What it sends.
     pub upload: Upload,
-    /// What it keeps if the server closes the round with the upload in it.
+    /// What it remembers if the server closes the round with the upload included.
     pub memory: Payload,
     /// Samples that went through teachers, counted once per teacher.
     pub teacher_passes: u64,
 }
 
-/// What runs on one client in one round. A simulator calls it for many clients, a real client once per round.
+/// Runs one client for one round. A simulator calls it for many clients, a real client once per round.
 ///
 /// `buffer` is memory for the upload's weights; its contents do not matter.
 pub fn client(trainer: &mut Trainer, task: &Task<'_>, buffer: Params) -> Result<Finished> {

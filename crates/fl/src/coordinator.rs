@@ -12,10 +12,10 @@ use crate::{Extra, Federation, FlError, Gather, Held, Payload, Received, Rejecti
 /// What the server sends to every client of a round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broadcast {
-    /// The round, counted from 0.
+    /// Counted from 0.
     pub round: usize,
     pub global: Arc<Params>,
-    /// What the method adds.
+    /// The method's additional arrays.
     pub payload: Payload,
 }
 
@@ -26,19 +26,19 @@ impl Broadcast {
     }
 }
 
-/// What a server carries from one round to the next.
+/// What a server carries over between rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerState {
-    /// The rounds that are closed; also the number of the next one, counted from 0.
+    /// The number of closed rounds; also the next round, counted from 0.
     pub round: usize,
     pub global: Arc<Params>,
-    /// What the method keeps.
+    /// The method's state.
     pub state: Payload,
 }
 
-/// The server: opens a round, folds uploads in, closes the round.
+/// The server: opens a round, folds in uploads, closes the round.
 ///
-/// Until a round is closed nothing of it is kept, so it can be [given up](Self::abandon) without a trace.
+/// Nothing of a round is kept until it is closed, so it can be [abandoned](Self::abandon) without a trace.
 #[derive(Debug)]
 pub struct Coordinator {
     federation: Federation,
@@ -64,7 +64,7 @@ impl Coordinator {
         Ok(new)
     }
 
-    /// A federation before its next round, as an earlier [`ServerState`] left it.
+    /// A federation before its next round, resumed from an earlier [`ServerState`].
     pub fn resume(federation: Federation, kept: ServerState) -> Result<Self> {
         federation.check()?;
         federation.fits("the weights", kept.global.len())?;
@@ -85,12 +85,12 @@ impl Coordinator {
         &self.federation
     }
 
-    /// What the last closed round left.
+    /// The state after the last closed round.
     pub fn kept(&self) -> &ServerState {
         &self.kept
     }
 
-    /// The global weights: those that the last closed round made.
+    /// The global weights after the last closed round.
     pub fn global(&self) -> &Arc<Params> {
         &self.kept.global
     }
@@ -99,12 +99,12 @@ impl Coordinator {
         &self.kept.state
     }
 
-    /// The rounds that are closed; also the number, counted from 0, of the next or open one.
+    /// The number of closed rounds; also the next or open round, counted from 0.
     pub fn rounds(&self) -> usize {
         self.kept.round
     }
 
-    /// Opens the next round for these clients: what all of them receive.
+    /// Opens the next round for these clients; returns what all of them receive.
     pub fn open(&mut self, clients: &[usize]) -> Result<Broadcast> {
         self.expect("opening a round", false)?;
         let expected: BTreeMap<usize, bool> = clients.iter().map(|&client| (client, false)).collect();
@@ -119,10 +119,10 @@ impl Coordinator {
         Ok(Broadcast { round: self.kept.round, global: self.kept.global.clone(), payload })
     }
 
-    /// Folds one upload in, or says why not; the round does not notice an upload that is rejected. The order of calls is
-    /// the order of summation.
+    /// Folds in one upload, or returns why not; a rejected upload does not affect the round. Uploads are summed in call
+    /// order.
     ///
-    /// Memory that is no longer needed comes back for the next upload. After an error the round can only be given up.
+    /// Memory that is no longer needed is returned for the next upload. After an error the round can only be abandoned.
     pub fn accept(&mut self, upload: Upload) -> Result<Result<Option<Params>, Rejection>> {
         self.expect("accepting an upload", true)?;
         if let Err(rejection) = self.check(&upload) {
@@ -145,16 +145,16 @@ impl Coordinator {
         Ok(Ok(Some(received.upload.params)))
     }
 
-    /// [`accept`](Self::accept) for clients that are trusted: a rejection is an error.
+    /// [`accept`](Self::accept) for trusted clients: a rejection is an error.
     pub fn fold(&mut self, upload: Upload) -> Result<Option<Params>> {
         let (round, client) = (self.kept.round + 1, upload.client);
         self.accept(upload)?.map_err(|reason| FlError::Rejected { round, client, reason })
     }
 
-    /// Closes the round: the method makes the new global weights. Gives the clients whose uploads were left out.
+    /// Closes the round: the method computes the new global weights. Returns the clients whose uploads were left out.
     ///
-    /// Only now is an upload accepted for good, and only now may the other clients of the round keep what they have to
-    /// remember. After an error the round can only be given up.
+    /// Only now are uploads final, and only now may the other clients of the round store what they have to remember.
+    /// After an error the round can only be abandoned.
     pub fn close(&mut self) -> Result<Vec<usize>> {
         self.expect("closing a round", true)?;
         self.spoiled = true;
@@ -168,14 +168,14 @@ impl Coordinator {
         Ok(refused)
     }
 
-    /// Gives the open round up: everything is as before it was opened.
+    /// Abandons the open round: everything is as it was before.
     pub fn abandon(&mut self) {
         self.gather.clear();
         self.scratch = Payload::new();
         (self.clients, self.spoiled) = (None, false);
     }
 
-    /// Why an upload does not belong in the open round, if so.
+    /// Why an upload does not belong in the open round, if it does not.
     fn check(&self, upload: &Upload) -> Result<(), Rejection> {
         let (client, expected) = (upload.client, self.kept.round);
         if upload.round != expected {
@@ -219,7 +219,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// What a method sees of the server, and what it gathers.
+    /// A method's view of the server, and what it gathers.
     fn server(&mut self) -> (Server<'_>, &mut Gather) {
         let (federation, data) = (&self.federation, &self.federation.server_data);
         let server = Server {

@@ -2,10 +2,9 @@
 
 use crate::Rejection;
 
-/// The result of everything in this crate that can fail.
 pub type Result<T, E = FlError> = std::result::Result<T, E>;
 
-/// What went wrong, with the values involved.
+/// An error, with the values involved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlError {
@@ -26,13 +25,13 @@ pub enum FlError {
     Method { method: &'static str, reason: String },
 
     // Rounds.
-    /// The training of a client left the finite numbers. Round, epoch and step are counted from 1.
+    /// A client's training diverged. Round, epoch and step are counted from 1.
     #[error("round {round}, client {client}: training diverged in epoch {epoch}, step {step} (loss {loss})")]
     Diverged { round: usize, client: usize, epoch: usize, step: usize, loss: f32 },
-    /// Training on the server left the finite numbers. Round, epoch and step are counted from 1.
+    /// Training on the server diverged. Round, epoch and step are counted from 1.
     #[error("round {round}: training on the server diverged in epoch {epoch}, step {step} (loss {loss})")]
     ServerDiverged { round: usize, epoch: usize, step: usize, loss: f32 },
-    /// The global model left the finite numbers: its loss on the test samples is not finite.
+    /// The global model diverged: its loss on the test samples is not finite.
     #[error("round {round}: the global model diverged: its loss on the test data is not finite")]
     GlobalDiverged { round: usize },
     /// A trusted client sent an upload that the server rejects.
@@ -44,24 +43,24 @@ pub enum FlError {
     /// A teacher from the broadcast or the client's memory is not a valid model.
     #[error("round {round}, client {client}: teacher {teacher} cannot be used: {reason}")]
     Teacher { round: usize, client: usize, teacher: usize, reason: Rejection },
-    /// A round was opened for clients that do not exist, or for one of them twice.
+    /// A round was opened with unknown or duplicate clients.
     #[error("round {round}: expected different clients, each below {clients}")]
     Clients { round: usize, clients: usize },
-    /// A mean was asked for before anything was added, or all weights were 0.
+    /// A mean was requested before anything was added, or all weights were 0.
     #[error("nothing to average: the total weight of this round's uploads is {weight}")]
     NothingGathered { weight: f64 },
-    /// An upload came outside a round, or a round was opened or closed twice.
+    /// An upload arrived outside a round, or a round was opened or closed twice.
     #[error("{what}: round {round} is {state}")]
     Order { what: &'static str, round: usize, state: &'static str },
 }
 
 impl FlError {
-    /// Whether training left the finite numbers: a result of the run, not a mistake in its settings.
+    /// Whether training diverged: a result of the run, not a mistake in its settings.
     pub fn is_divergence(&self) -> bool {
         self.divergence().is_some()
     }
 
-    /// The round, counted from 1, and the client in which training left the finite numbers, if that is what happened.
+    /// The round, counted from 1, and the client in which training diverged, if that is the error.
     pub fn divergence(&self) -> Option<(usize, Option<usize>)> {
         match *self {
             Self::Diverged { round, client, .. }

@@ -2,10 +2,10 @@
 
 use fedelity_nn::Outputs;
 
-/// Samples that are evaluated together. Boundaries are fixed, so threads cannot change a sum.
+/// Number of samples evaluated together. Chunk boundaries are fixed, so the number of threads cannot change a sum.
 pub const CHUNK: usize = 128;
 
-/// Where the largest value stands. Of equal ones the first counts.
+/// The index of the largest value; the first one in a tie.
 pub fn largest<T: PartialOrd>(values: &[T]) -> usize {
     (1..values.len()).fold(0, |best, at| if values[at] > values[best] { at } else { best })
 }
@@ -15,19 +15,19 @@ pub fn largest<T: PartialOrd>(values: &[T]) -> usize {
 pub struct Evaluation {
     /// The sum of the cross-entropies.
     pub loss_sum: f64,
-    /// By true class: how many were predicted right.
+    /// Correct predictions per true class.
     pub correct: Vec<u64>,
-    /// By true class: how many there are.
+    /// Samples per true class.
     pub totals: Vec<u64>,
 }
 
 impl Evaluation {
-    /// Nothing yet, for this many classes.
+    /// An empty result for this many classes.
     pub fn new(classes: usize) -> Self {
         Self { loss_sum: 0.0, correct: vec![0; classes], totals: vec![0; classes] }
     }
 
-    /// Starts anew for this many classes and keeps the memory.
+    /// Resets to this many classes and keeps the memory.
     pub fn clear(&mut self, classes: usize) {
         self.loss_sum = 0.0;
         for counts in [&mut self.correct, &mut self.totals] {
@@ -36,7 +36,7 @@ impl Evaluation {
         }
     }
 
-    /// Adds samples with their labels. Equal logits go to the lower class; logits that are no numbers are wrong.
+    /// Adds samples with their labels. Ties go to the lower class; NaN logits count as wrong.
     pub fn add(&mut self, outputs: &Outputs<'_>, labels: &[u16]) {
         let classes = self.totals.len();
         for (logits, &label) in outputs.logits.chunks_exact(classes).zip(labels) {
@@ -50,7 +50,7 @@ impl Evaluation {
         }
     }
 
-    /// Adds what was found on other samples.
+    /// Adds the results of other samples.
     pub fn merge(&mut self, other: &Self) {
         self.loss_sum += other.loss_sum;
         for (sums, parts) in [(&mut self.correct, &other.correct), (&mut self.totals, &other.totals)] {
@@ -62,7 +62,7 @@ impl Evaluation {
         self.totals.iter().sum()
     }
 
-    /// The share of samples that were predicted right; 0 without samples.
+    /// The share of correct predictions; 0 without samples.
     pub fn accuracy(&self) -> f64 {
         self.correct.iter().sum::<u64>() as f64 / self.samples().max(1) as f64
     }
@@ -73,7 +73,7 @@ impl Evaluation {
         mean.is_finite().then_some(mean)
     }
 
-    /// By class, the share that was predicted right (recall); `None` for a class without samples.
+    /// Per class, the share of correct predictions (recall); `None` for a class without samples.
     pub fn class_accuracy(&self) -> Vec<Option<f64>> {
         let share = |(&correct, &total)| (total > 0).then(|| correct as f64 / total as f64);
         self.correct.iter().zip(&self.totals).map(share).collect()
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn no_nan_comes_out() {
+    fn results_are_never_nan() {
         let mut odd = Evaluation::new(2);
         assert_eq!((odd.accuracy(), odd.loss()), (0.0, None));
         odd.add(&rows(&[f32::NAN, f32::NAN], 1), &[0]);

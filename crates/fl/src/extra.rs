@@ -1,31 +1,31 @@
-//! What a method says it sends beyond the weights.
+//! Arrays that a method declares beyond the weights.
 
 use std::borrow::Cow;
 
 use crate::{Payload, Rejection};
 
-/// An array that travels beyond the weights.
+/// An array sent beyond the weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extra {
     pub name: Cow<'static, str>,
-    /// Its numbers; the most of them if it grows.
+    /// Its length; the maximum if it grows.
     pub len: usize,
     pub presence: Presence,
 }
 
-/// When an array travels.
+/// When an array is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// In every round.
     Always,
     /// In some rounds, or from some clients.
     Sometimes,
-    /// In some rounds, and with fewer numbers in the first of them.
+    /// In some rounds, and shorter in the first of them.
     Growing,
 }
 
 impl Extra {
-    /// An array that is there in every round.
+    /// An array that is sent in every round.
     pub fn always(name: impl Into<Cow<'static, str>>, len: usize) -> Self {
         Self { name: name.into(), len, presence: Presence::Always }
     }
@@ -40,7 +40,7 @@ impl Extra {
         Self { name: name.into(), len, presence: Presence::Growing }
     }
 
-    /// Why a payload is not what was declared, if so.
+    /// Why a payload does not match its declaration, if it does not.
     pub(crate) fn check(declared: &[Self], payload: &Payload) -> Result<(), Rejection> {
         for Self { name, len, presence } in declared {
             let found = match payload.opt(name) {

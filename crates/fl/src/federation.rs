@@ -1,5 +1,3 @@
-//! What a federation agrees on.
-
 use std::sync::Arc;
 
 use fedelity_nn::Model;
@@ -7,7 +5,7 @@ use fedelity_nn::Model;
 use crate::settings::at_least;
 use crate::{Broadcast, FlError, Method, Payload, Result, Samples, ServerData, Task, Training, Weighting};
 
-/// What a federation agrees on before its first round.
+/// The settings that a federation agrees on before its first round.
 #[derive(Clone, Debug)]
 pub struct Federation {
     pub model: Arc<Model>,
@@ -38,7 +36,7 @@ impl Federation {
         Ok(())
     }
 
-    /// What one client of it is asked to do.
+    /// The task of one client.
     pub fn task<'a>(
         &'a self,
         client: usize,

@@ -6,10 +6,10 @@ use fedelity_nn::Params;
 
 use crate::{FlError, Received, Result};
 
-/// A weighted mean that is built one vector at a time.
+/// A weighted mean, accumulated vector by vector.
 ///
-/// Sums are f64 and run in the order of the calls. Its memory does not depend on how many vectors are added, and it
-/// is kept from one round to the next.
+/// Sums are f64 and follow the order of the calls. Memory does not depend on the number of vectors, and it is reused
+/// across rounds.
 #[derive(Clone, Debug, Default)]
 pub struct Mean {
     sums: Vec<f64>,
@@ -46,7 +46,7 @@ impl Mean {
         self.added
     }
 
-    /// The weighted sums so far, not divided.
+    /// The weighted sums so far, undivided.
     pub fn sums(&self) -> &[f64] {
         &self.sums
     }
@@ -60,7 +60,7 @@ impl Mean {
         Ok(Params(self.sums.iter().map(|&sum| (sum / weight) as f32).collect()))
     }
 
-    /// Starts anew and keeps the memory.
+    /// Resets and keeps the memory.
     pub fn clear(&mut self) {
         self.sums.clear();
         self.weight = 0.0;
@@ -73,15 +73,15 @@ impl Mean {
 pub struct Gather {
     /// The mean of the weights.
     pub mean: Mean,
-    /// Uploads by themselves, in folding order. Empty unless the method [needs](crate::Needs::each_upload) them.
+    /// Individual uploads, in folding order. Empty unless the method [needs](crate::Needs::each_upload) them.
     pub uploads: Vec<Received>,
-    /// The clients whose uploads the server leaves out. They remember what they remembered before the round.
+    /// The clients whose uploads the server leaves out. Their memory stays as it was before the round.
     pub refused: Vec<usize>,
     means: BTreeMap<&'static str, Mean>,
 }
 
 impl Gather {
-    /// A further mean by name, for arrays that clients send beyond the weights.
+    /// An additional named mean, for arrays that clients send beyond the weights.
     pub fn also(&mut self, name: &'static str) -> &mut Mean {
         self.means.entry(name).or_default()
     }

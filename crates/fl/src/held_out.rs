@@ -1,7 +1,7 @@
-//! Which training samples the server keeps for itself.
+//! Training samples that the server keeps for itself.
 //!
-//! The sets depend on the labels, on what is asked for and on one seed, never on the method, so that all methods of a
-//! comparison learn from the same samples.
+//! The sets depend only on the labels, the request and one seed, never on the method, so all methods in a comparison
+//! learn from the same samples.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ use crate::{Held, ServerData};
 /// How many training samples the server keeps for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HoldOut {
-    /// Labelled auxiliary samples of each class.
+    /// Labelled auxiliary samples per class.
     pub auxiliary: usize,
     /// Whether clients hold the auxiliary samples too.
     pub keep_auxiliary: bool,
-    /// The share of the training samples that is for validation, below 1.
+    /// The share of the training samples used for validation, below 1.
     pub validation: f64,
     /// Samples whose labels are never read.
     pub unlabelled: usize,
 }
 
-/// Training samples of the server, by index. The sets have no sample in common.
+/// Training samples of the server, by index. The sets are disjoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeldOut {
     /// Labelled auxiliary samples, class by class.
@@ -32,14 +32,14 @@ pub struct HeldOut {
     pub validation: Vec<u32>,
     /// Samples whose labels are never read.
     pub unlabelled: Vec<u32>,
-    /// What could not be provided in full.
+    /// Notes on sets that could not be filled.
     pub notes: Vec<String>,
     keep_auxiliary: bool,
 }
 
 impl HoldOut {
-    /// Draws the sets: first the auxiliary samples, then the others from the rest. If there are too few samples for a set,
-    /// it gets what there is, and a note.
+    /// Draws the sets: first the auxiliary samples, then the others from the rest. If there are too few samples for a
+    /// set, it gets those available, and a note.
     pub fn draw(&self, labels: &[u16], classes: usize, seed: u64) -> HeldOut {
         let mut taken = vec![false; labels.len()];
         let mut held = HeldOut { keep_auxiliary: self.keep_auxiliary, ..HeldOut::default() };
@@ -79,7 +79,7 @@ impl HeldOut {
         self.auxiliary.is_empty() && self.validation.is_empty() && self.unlabelled.is_empty()
     }
 
-    /// Which of the training samples clients must not hold.
+    /// Which training samples clients must not hold.
     pub fn withheld(&self, samples: usize) -> Vec<bool> {
         let mut withheld = vec![false; samples];
         take(&mut withheld, &self.validation);
@@ -90,7 +90,7 @@ impl HeldOut {
         withheld
     }
 
-    /// The samples as the server gets them; an empty set counts as none.
+    /// The samples in the server's format; an empty set becomes `None`.
     pub fn server_data(&self, data: &Arc<Dataset>) -> ServerData {
         let held = |set: &[u32]| (!set.is_empty()).then(|| Held::new(data.clone(), set.to_vec()));
         ServerData {
@@ -109,7 +109,7 @@ fn take(taken: &mut [bool], indices: &[u32]) {
     indices.iter().for_each(|&i| taken[i as usize] = true);
 }
 
-/// At most `most` random samples that fit and are not taken.
+/// At most `most` random samples that satisfy `fits` and are not taken.
 fn draw(rng: &mut ChaCha8Rng, taken: &[bool], fits: impl Fn(&u32) -> bool, most: usize) -> Vec<u32> {
     if most == 0 {
         return Vec::new();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_and_what_is_asked_for_decide() {
+    fn the_sets_depend_on_seed_and_request() {
         let held = ASKED.draw(&labels(), 4, 7);
         assert_eq!(held, ASKED.draw(&labels(), 4, 7));
         assert_ne!(held.auxiliary, ASKED.draw(&labels(), 4, 8).auxiliary);

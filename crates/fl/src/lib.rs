@@ -1,8 +1,8 @@
-//! The core: the [`Method`] trait, the one training loop, the one round, sampling, metrics, randomness.
+//! The core: the [`Method`] trait, the only training loop, the round, sampling, metrics, randomness.
 //!
-//! There is no clock, file, socket or thread here. What a simulator and a real federation do is the same code:
-//! a [`Coordinator`] opens a round, folds uploads in and closes the round; [`client`] is what runs on one client,
-//! with a [`Trainer`] that owns all scratch memory and is kept over clients and rounds.
+//! There are no clocks, files, sockets or threads here. A simulator and a real federation run the same code: a
+//! [`Coordinator`] opens a round, folds in uploads and closes the round; [`client`] runs on one client, with a
+//! [`Trainer`] that owns all scratch memory and is reused across clients and rounds.
 
 mod augmented;
 mod client;

@@ -1,4 +1,4 @@
-//! What a method sees of one client in one round.
+//! A method's view of one client in one round.
 
 use std::any::Any;
 
@@ -8,35 +8,35 @@ use rand_chacha::ChaCha8Rng;
 use crate::rng::shuffle;
 use crate::{Objective, Payload, Result, Samples, Trainer, Training};
 
-/// Everything a method may look at on one client in one round.
+/// Everything a method may read on one client in one round.
 #[derive(Debug)]
 pub struct Local<'a> {
     pub model: &'a Model,
     pub training: &'a Training,
     pub client: usize,
-    /// The round, counted from 0.
+    /// Counted from 0.
     pub round: usize,
     /// The learning rate of this round.
     pub lr: f32,
-    /// The weights that training starts from.
+    /// The weights at the start of training.
     pub global: &'a [f32],
     /// What the server sent beyond the weights.
     pub down: &'a Payload,
     /// What this client kept from the last round it took part in. Empty the first time.
     pub memory: &'a Payload,
     pub samples: Samples<'a>,
-    /// How many samples of each class it holds.
+    /// Samples per class on this client.
     pub counts: &'a [usize],
-    /// Free space that lives for this client and round.
+    /// Scratch space for this client and round.
     pub scratch: Scratch,
 }
 
-/// Free space of a method on one client in one round.
+/// A method's scratch space on one client in one round.
 #[derive(Debug, Default)]
 pub struct Scratch(Option<Box<dyn Any>>);
 
 impl Scratch {
-    /// One value of the method's own type, made at first use.
+    /// A value of the method's own type, created on first use.
     pub fn typed<T: Any>(&mut self, make: impl FnOnce() -> T) -> &mut T {
         if !self.0.as_ref().is_some_and(|value| value.is::<T>()) {
             self.0 = Some(Box::new(make()));
@@ -57,8 +57,8 @@ pub struct Trained<'a> {
 }
 
 impl Trained<'_> {
-    /// Draws at most `most` samples, runs over them in batches and hands each batch's gradient to `each`, with the
-    /// number of its samples (the Fisher information of FedCurv). Which samples depends on seed, round and client alone.
+    /// Draws at most `most` samples, runs over them in batches and passes each batch's gradient to `each`, with its
+    /// number of samples (the Fisher information of FedCurv). The choice depends only on seed, round and client.
     pub fn gradients(
         &mut self,
         batch: usize,
@@ -80,18 +80,18 @@ impl Trained<'_> {
     }
 }
 
-/// What a method has a client send and remember.
+/// What a client sends and remembers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outbox {
     /// Sent with the weights.
     pub upload: Payload,
-    /// Kept for the client's next round, once the round is [closed](crate::Coordinator::close) with the upload in it.
-    /// It replaces what was kept before.
+    /// Kept for the client's next round, once the round is [closed](crate::Coordinator::close) with the upload
+    /// included. It replaces what was kept before.
     pub memory: Payload,
 }
 
 impl Outbox {
-    /// Sends nothing beyond the weights and remembers what the client remembered before.
+    /// Sends nothing beyond the weights and leaves the client's memory unchanged.
     pub fn unchanged(local: &Local<'_>) -> Self {
         Self { upload: Payload::new(), memory: local.memory.clone() }
     }

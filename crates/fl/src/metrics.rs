@@ -1,10 +1,9 @@
-//! Numbers that say how a federation does, from accuracies.
+//! Metrics of a federation, computed from accuracies.
 
 /// Forgetting (FedNTD): the mean over classes of how far the accuracy is below its best in earlier rounds.
 ///
-/// F = 1/C sum_c max_{t < T} (A_c^t - A_c^T), over the rounds pushed so far. It is not clipped: a class that is at its
-/// best counts negative. Classes without test samples do not count. The model before the first round does not belong
-/// in it.
+/// F = 1/C sum_c max_{t < T} (A_c^t - A_c^T), over the rounds pushed so far. It is not clipped: a class at a new best
+/// counts as negative. Classes without test samples are left out. The model before the first round must not be pushed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Forgetting {
     best: Vec<Option<f64>>,
@@ -13,7 +12,7 @@ pub struct Forgetting {
 }
 
 impl Forgetting {
-    /// Adds the class accuracies of one round; the forgetting so far, from the second round on.
+    /// Adds the class accuracies of one round; returns the forgetting so far, from the second round on.
     pub fn push(&mut self, class_accuracy: &[Option<f64>]) -> Option<f64> {
         self.best.resize(self.best.len().max(class_accuracy.len()), None);
         self.by_class.clear();
@@ -34,7 +33,7 @@ impl Forgetting {
         (self.rounds > 1 && classes > 0).then(|| sum / f64::from(classes))
     }
 
-    /// By class, how far the accuracy of the last round pushed is below its best before that round.
+    /// Per class, how far the accuracy in the last round pushed is below its earlier best.
     pub fn by_class(&self) -> &[Option<f64>] {
         &self.by_class
     }

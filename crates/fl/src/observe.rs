@@ -1,6 +1,6 @@
-//! What local training does to a model, seen on common test samples: what it forgets and learns, how far it drifts.
+//! What local training does to a model, measured on common test samples: what it forgets and learns, how far it drifts.
 //!
-//! Nothing here changes a weight. All of it is a function of weights and samples, so it does not depend on threads.
+//! Nothing here changes a weight. All results depend only on weights and samples, never on the number of threads.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use crate::metrics::in_out_local;
 use crate::rng::{Purpose, shuffle, stream};
 use crate::{CHUNK, Evaluation, Samples, Trainer};
 
-/// The prediction of a model whose logits are no numbers.
+/// The prediction of a model with NaN logits.
 pub const NO_CLASS: u16 = u16::MAX;
 
-/// About `n` samples, each class with its share and at least one: ascending, and a function of the seed alone.
+/// About `n` samples, in ascending order, with each class in proportion and at least once. Depends only on the seed.
 pub fn subset(labels: &[u16], classes: usize, n: usize, seed: u64) -> Vec<u32> {
     if n >= labels.len() {
         return (0..labels.len() as u32).collect();
@@ -31,19 +31,19 @@ pub fn subset(labels: &[u16], classes: usize, n: usize, seed: u64) -> Vec<u32> {
     chosen
 }
 
-/// What a model says about samples.
+/// A model's predictions on samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Portrait {
-    /// The class it predicts for each; [`NO_CLASS`] if its logits are no numbers.
+    /// The predicted class of each; [`NO_CLASS`] if its logits are NaN.
     pub predictions: Vec<u16>,
     pub evaluation: Evaluation,
-    /// For each layer, by name, the class that each unit prefers: the one with the largest mean activation. Empty unless
-    /// it was asked for.
+    /// For each layer, by name, the class that each unit prefers: the one with the largest mean activation. Empty
+    /// unless requested.
     pub preferences: Vec<(String, Vec<u16>)>,
 }
 
 impl Trainer {
-    /// What these weights say about samples; with `layers`, what each unit prefers as well.
+    /// A model's predictions with these weights; with `layers`, also what each unit prefers.
     pub fn portrait(&mut self, params: &[f32], samples: Samples<'_>, layers: bool) -> Portrait {
         let classes = self.model.classes();
         let mut sums: Vec<(String, Vec<f64>)> = Vec::new();
@@ -83,7 +83,7 @@ pub fn predicted(logits: &[f32]) -> u16 {
     if sound { best as u16 } else { NO_CLASS }
 }
 
-/// For each unit the class with the largest mean activation, from sums `[class][unit]`. Equal means go to the lower one.
+/// For each unit the class with the largest mean activation, from sums `[class][unit]`. Ties go to the lower class.
 fn preferred(sums: &[f64], totals: &[u64]) -> Vec<u16> {
     let width = sums.len() / totals.len();
     let mean = |class: usize, unit: usize| sums[class * width + unit] / totals[class] as f64;
@@ -96,7 +96,7 @@ fn preferred(sums: &[f64], totals: &[u64]) -> Vec<u16> {
         .collect()
 }
 
-/// Weight alignment (FedNTD): the share of units that prefer the same class in both models, by layer.
+/// Weight alignment (FedNTD): the share of units that prefer the same class in both models, per layer.
 pub fn alignment(a: &Portrait, b: &Portrait) -> Vec<(String, f64)> {
     let layers = a.preferences.iter().zip(&b.preferences).filter(|((_, a), _)| !a.is_empty());
     layers
@@ -107,7 +107,7 @@ pub fn alignment(a: &Portrait, b: &Portrait) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// A confusion matrix: counts, `[true class][predicted class]`. Predictions of no class are left out.
+/// A confusion matrix: counts, `[true class][predicted class]`. [`NO_CLASS`] predictions are left out.
 pub fn confusion(labels: impl Iterator<Item = u16>, predictions: &[u16], classes: usize) -> Vec<Vec<u64>> {
     let mut counts = vec![vec![0; classes]; classes];
     for (label, &prediction) in labels.zip(predictions).filter(|&(_, &prediction)| prediction != NO_CLASS) {
@@ -119,9 +119,9 @@ pub fn confusion(labels: impl Iterator<Item = u16>, predictions: &[u16], classes
 /// What one client's training changed on test samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocalChange {
-    /// By class: samples that were predicted right before and are not any more.
+    /// Per class: samples predicted correctly before, but not after.
     pub forgot: Vec<u64>,
-    /// By class: samples that are predicted right now and were not before.
+    /// Per class: samples predicted correctly after, but not before.
     pub learnt: Vec<u64>,
     /// Accuracy on the client's own distribution, before and after.
     pub inside: Option<(f64, f64)>,
@@ -129,7 +129,7 @@ pub struct LocalChange {
     pub outside: Option<(f64, f64)>,
 }
 
-/// Compares a local model with the one it started from, on the same samples. `counts` are the client's labels.
+/// Compares a local model with the one it started from, on the same samples. `counts` are the client's label counts.
 pub fn change(samples: Samples<'_>, before: &[u16], after: &Portrait, counts: &[usize]) -> LocalChange {
     let classes = counts.len();
     let (mut forgot, mut learnt) = (vec![0; classes], vec![0; classes]);
@@ -139,7 +139,7 @@ pub fn change(samples: Samples<'_>, before: &[u16], after: &Portrait, counts: &[
         learnt[class] += u64::from(before != label && after == label);
     }
     let totals = &after.evaluation.totals;
-    // A class without test samples has no accuracy and takes no part.
+    // A class without test samples has no accuracy and is left out.
     let seen: Vec<usize> = (0..classes).filter(|&class| totals[class] > 0).collect();
     let own: Vec<usize> = seen.iter().map(|&class| counts[class]).collect();
     let accuracies = |correct: &dyn Fn(usize) -> u64| -> Vec<f64> {
@@ -157,10 +157,10 @@ pub fn change(samples: Samples<'_>, before: &[u16], after: &Portrait, counts: &[
     }
 }
 
-/// The distance of two sets of weights, over their trainable parts.
+/// The distance between two sets of weights, over their trainable parts.
 pub fn drift(a: &[f32], b: &[f32], trainable: &[Range<usize>]) -> f64 {
     let square = |a: f32, b: f32| (f64::from(a) - f64::from(b)) * (f64::from(a) - f64::from(b));
-    // Eight sums, so that one addition need not wait for the one before.
+    // Eight sums, so that additions need not wait for each other.
     let mut sums = [0.0; 8];
     for range in trainable {
         let (a, a_rest) = a[range.clone()].as_chunks::<8>();
@@ -175,7 +175,7 @@ pub fn drift(a: &[f32], b: &[f32], trainable: &[Range<usize>]) -> f64 {
     sums.iter().sum::<f64>().sqrt()
 }
 
-/// Gradient diversity of a round, with what clients changed in the place of gradients, built one client at a time.
+/// Gradient diversity of a round, with the clients' updates in place of gradients, accumulated client by client.
 #[derive(Clone, Debug, Default)]
 pub struct Diversity {
     sum: Vec<f64>,
@@ -184,8 +184,7 @@ pub struct Diversity {
 }
 
 impl Diversity {
-    /// Adds a client that went from `global` to `params`, as far as [`drift`] says. The order of calls is the order of
-    /// summation.
+    /// Adds a client that moved from `global` to `params`, a distance of [`drift`]. Clients are summed in call order.
     pub fn add(&mut self, global: &[f32], params: &[f32], trainable: &[Range<usize>], drift: f64) {
         self.sum.resize(trainable.iter().map(ExactSizeIterator::len).sum(), 0.0);
         let mut at = 0;
@@ -198,7 +197,7 @@ impl Diversity {
         self.clients += 1;
     }
 
-    /// The mean squared norm over the squared norm of the mean; `None` if the mean is zero. Starts anew.
+    /// The mean squared norm over the squared norm of the mean; `None` if the mean is zero. Resets.
     pub fn take(&mut self) -> Option<f64> {
         let clients = self.clients as f64;
         let of_mean = self.sum.iter().map(|sum| sum * sum).sum::<f64>() / (clients * clients);
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learnt_less_what_was_forgotten_is_the_change_of_accuracy() {
+    fn learnt_minus_forgotten_is_the_change_in_accuracy() {
         let split = Split { labels: vec![0, 0, 0, 0, 1, 1, 1, 1], ..Split::default() };
         let scaling = Scaling { scale: vec![], shift: vec![] };
         let indices: Vec<u32> = (0..8).collect();

@@ -1,4 +1,4 @@
-//! Whatever a method sends, remembers or checkpoints.
+//! Arrays that a method sends, remembers or checkpoints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ impl Payload {
         self.0.insert(name.into(), values.into());
     }
 
-    /// An array that must be there.
+    /// An array that must exist.
     pub fn get(&self, name: &str) -> Result<&Arc<[f32]>> {
         self.0
             .get(name)
             .ok_or_else(|| FlError::Missing { name: name.to_string(), keys: self.0.keys().cloned().collect() })
     }
 
-    /// An array that must be there with this length.
+    /// An array that must exist with this length.
     pub fn get_sized(&self, name: &str, len: usize) -> Result<&Arc<[f32]>> {
         let values = self.get(name)?;
         if values.len() != len {
@@ -42,12 +42,12 @@ impl Payload {
         Ok(values)
     }
 
-    /// An array that may be there.
+    /// An array that may be missing.
     pub fn opt(&self, name: &str) -> Option<&Arc<[f32]>> {
         self.0.get(name)
     }
 
-    /// An array to write to: the one that is there if its length is `len`, else zeros.
+    /// An array to write to: the existing one if its length is `len`, else zeros.
     pub fn slot(&mut self, name: &str, len: usize) -> &mut [f32] {
         if self.0.get(name).is_none_or(|values| values.len() != len) {
             self.0.insert(name.to_string(), vec![0.0; len].into());
@@ -77,13 +77,13 @@ impl Payload {
         self.0.is_empty()
     }
 
-    /// What it weighs on the wire: 4 bytes per number. Names are not counted.
+    /// Size on the wire: 4 bytes per number. Names are not counted.
     pub fn bytes(&self) -> u64 {
         self.0.values().map(|values| 4 * values.len() as u64).sum()
     }
 }
 
-/// Whether there is neither an infinity nor a NaN.
+/// Whether there are no infinities or NaNs.
 pub(crate) fn all_finite(values: &[f32]) -> bool {
     // Zero times a finite number is zero; anything else is NaN and stays in the sum.
     values.chunks(256).all(|part| part.iter().map(|value| value * 0.0).sum::<f32>() == 0.0)

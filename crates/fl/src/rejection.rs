@@ -1,6 +1,6 @@
 //! Why a server rejects an upload.
 
-/// Why an upload, or a broadcast, is not what it should be.
+/// Why an upload or a broadcast is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
@@ -13,13 +13,13 @@ pub enum Rejection {
     /// Another round is open. Rounds are counted from 1.
     #[error("it belongs to round {found}, but round {expected} is open")]
     Round { expected: usize, found: usize },
-    /// More samples than anybody can hold.
+    /// More samples than any client can hold.
     #[error("it claims {found} samples, but a client holds at most {most}")]
     Samples { found: usize, most: u32 },
-    /// Another model.
+    /// It belongs to another model.
     #[error("it has {found} weights, but the model has {expected}")]
     Weights { expected: usize, found: usize },
-    /// An array is not there.
+    /// An array is missing.
     #[error("it lacks the array '{name}'")]
     Missing { name: String },
     /// An array that the method did not declare.

@@ -1,17 +1,17 @@
-//! Randomness as a pure function of what it is for.
+//! Randomness as a pure function of its purpose.
 //!
-//! Each use has its own ChaCha8 stream. The 32-byte key holds seed, purpose, round and client as they are and the
-//! 64-bit stream number holds the epoch, so different uses never share a stream and no state is handed around.
+//! Each use has its own ChaCha8 stream. The 32-byte key contains seed, purpose, round and client verbatim and the
+//! 64-bit stream number is the epoch, so different uses never share a stream and no state is passed around.
 
 pub use fedelity_data::shuffle::{below, shuffle};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// What random numbers are for.
+/// What random numbers are used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Purpose {
-    /// The first weights.
+    /// The initial weights.
     Init,
     /// Which clients take part in a round.
     Sampling,
@@ -19,7 +19,7 @@ pub enum Purpose {
     Batches,
     /// Dropout masks.
     Dropout,
-    /// Random changes of images.
+    /// Augmentation of images.
     Augment,
     /// Training on the server.
     Server,
@@ -29,12 +29,12 @@ pub enum Purpose {
     Observe,
     /// A method's own randomness; the number tells its uses apart.
     Method(u32),
-    /// Which samples a client takes gradients of after its training.
+    /// Which samples a client computes gradients on after its training.
     Gradients,
 }
 
 impl Purpose {
-    /// The tag in the key. Tags are never given out again.
+    /// The tag in the key. Tags are never reused.
     fn tag(self) -> (u32, u32) {
         match self {
             Self::Init => (1, 0),
@@ -51,10 +51,10 @@ impl Purpose {
     }
 }
 
-/// The client number that stands for the server.
+/// The client number of the server.
 pub const SERVER: u64 = u64::MAX;
 
-/// The stream for one purpose, round, client and epoch. Fields that have no meaning for a purpose are 0.
+/// The stream for one purpose, round, client and epoch. Fields that do not apply to a purpose are 0.
 pub fn stream(seed: u64, purpose: Purpose, round: u64, client: u64, epoch: u64) -> ChaCha8Rng {
     let (tag, part) = purpose.tag();
     let mut key = [0; 32];

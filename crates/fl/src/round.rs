@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use crate::{Broadcast, Coordinator, Federation, Finished, Payload, Result};
 
-/// What one client remembers, as it is stored.
+/// One client's memory, as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientMemory {
     pub client: usize,
     pub memory: Payload,
 }
 
-/// What clients remember, by client. Only those that have something to remember are in it.
+/// Memory by client. Clients with nothing to remember are not included.
 pub type Memories = BTreeMap<usize, Payload>;
 
-/// Has each client of a round `run` in order and folds what it sends; afterwards they remember what they have to.
+/// Calls `run` for each client of a round in order and folds in the results; then the clients' memories are updated.
 ///
-/// `run` gets the federation, the broadcast, the client and what it remembers: it is [`client`](crate::client), or stands for it. If
-/// anything fails, the round is given up.
+/// `run` gets the federation, the broadcast, the client and its memory: it is [`client`](crate::client) or a
+/// substitute. If anything fails, the round is abandoned.
 pub fn round(
     coordinator: &mut Coordinator,
     memories: &mut Memories,
@@ -40,7 +40,7 @@ pub fn round(
     Ok(broadcast)
 }
 
-/// Has the clients of a closed round remember what they have to, except those whose uploads were left out.
+/// Updates the memories of a closed round's clients, except those whose uploads were left out.
 pub fn keep(memories: &mut Memories, refused: &[usize], kept: Vec<(usize, Payload)>) {
     for (client, memory) in kept.into_iter().filter(|(client, _)| !refused.contains(client)) {
         if memory.is_empty() {

@@ -6,8 +6,8 @@ use crate::rng::{Purpose, below, stream};
 
 /// `per_round` of `clients` clients without replacement, in ascending order.
 ///
-/// It depends on the seed and the round (counted from 0) alone, so all methods see the same clients. The memory is that of the answer
-/// (Floyd's algorithm). All clients are returned if `per_round` is not below their number.
+/// Depends only on the seed and the round (counted from 0), so all methods see the same clients. Uses no memory beyond
+/// the result (Floyd's algorithm). All clients are returned if `per_round` is not below their number.
 pub fn sample_clients(seed: u64, round: usize, clients: usize, per_round: usize) -> Vec<usize> {
     if per_round >= clients {
         return (0..clients).collect();
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn seed_and_round_alone() {
+    fn depends_only_on_seed_and_round() {
         assert_eq!(sample_clients(1, 2, 100, 10), sample_clients(1, 2, 100, 10));
         assert_ne!(sample_clients(1, 2, 100, 10), sample_clients(1, 3, 100, 10));
         assert_ne!(sample_clients(1, 2, 100, 10), sample_clients(2, 2, 100, 10));

@@ -3,7 +3,7 @@
 use fedelity_data::{Inputs, Normalisation, Split, Tokens, label_counts};
 use fedelity_nn::Batch;
 
-/// What turns a pixel into the number a network sees: `pixel * scale + shift`, per channel.
+/// Turns a pixel into a network input: `pixel * scale + shift`, per channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scaling {
     pub scale: Vec<f32>,
@@ -39,7 +39,7 @@ impl<'a> Samples<'a> {
         self.indices.is_empty()
     }
 
-    /// The same split, other samples.
+    /// Other samples of the same split.
     pub fn at(&self, indices: &'a [u32]) -> Self {
         Self { indices, ..*self }
     }
@@ -52,12 +52,12 @@ impl<'a> Samples<'a> {
             }
             Inputs::Floats(values) => Batch::Rows { values, indices: self.indices },
             Inputs::Tokens(Tokens { ids, starts }) => Batch::Tokens { ids, starts, indices: self.indices },
-            // A model takes texts as tokens; others are refused before training.
+            // Models take texts as tokens; raw texts are refused before training.
             Inputs::Texts(_) => Batch::Floats { rows: &[] },
         }
     }
 
-    /// How many there are of each class.
+    /// Samples per class.
     pub fn label_counts(&self, classes: usize) -> Vec<usize> {
         label_counts(self.labels(), classes)
     }

@@ -1,8 +1,8 @@
-//! In which order clients run.
+//! The order in which clients run.
 
-/// The clients with the most samples first, equal ones by number.
+/// Clients with the most samples first, ties by number.
 ///
-/// The long ones start early, so that threads end together. Uploads are folded in this order.
+/// Long ones start early, so that threads finish together. Uploads are folded in this order.
 pub fn longest_first(clients: &[usize], size: impl Fn(usize) -> usize) -> Vec<usize> {
     let mut order = clients.to_vec();
     order.sort_by_key(|&client| (std::cmp::Reverse(size(client)), client));

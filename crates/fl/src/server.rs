@@ -1,4 +1,4 @@
-//! What the server holds, and what a method sees of it.
+//! The server's data, and a method's view of the server.
 
 use std::sync::Arc;
 
@@ -32,31 +32,31 @@ impl Held {
 pub struct ServerData {
     pub auxiliary: Option<Held>,
     pub validation: Option<Held>,
-    /// Samples whose labels nobody reads.
+    /// Samples whose labels are never read.
     pub unlabelled: Option<Held>,
 }
 
-/// Everything a method may look at on the server.
+/// Everything a method may read on the server.
 #[derive(Debug)]
 pub struct Server<'a> {
     pub model: &'a Arc<Model>,
     pub training: &'a Training,
-    /// The clients of the federation.
+    /// The number of clients in the federation.
     pub clients: usize,
-    /// The round, counted from 0.
+    /// Counted from 0.
     pub round: usize,
     pub seed: u64,
-    /// The global weights that the round starts from.
+    /// The global weights at the start of the round.
     pub global: &'a Params,
-    /// What the method left in the state when the last round was closed.
+    /// The method's state after the last closed round.
     pub state: &'a Payload,
-    /// Free space that lives for this round.
+    /// Scratch space for this round.
     pub scratch: &'a mut Payload,
-    /// Labelled auxiliary samples, if the server holds some.
+    /// Labelled auxiliary samples, if any.
     pub auxiliary: Option<Samples<'a>>,
-    /// Labelled validation samples, if the server holds some.
+    /// Labelled validation samples, if any.
     pub validation: Option<Samples<'a>>,
-    /// Samples without labels, if the server holds some.
+    /// Unlabelled samples, if any.
     pub unlabelled: Option<Samples<'a>>,
     /// Runs and trains models on the server.
     pub trainer: &'a mut Trainer,

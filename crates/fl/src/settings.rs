@@ -9,9 +9,9 @@ use crate::{FlError, Result};
 /// How one client trains in one round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
-    /// Passes over the local samples. 0 sends the weights back untouched.
+    /// Passes over the local samples. With 0 the weights are sent back unchanged.
     pub epochs: usize,
-    /// Samples per step. The last step of an epoch takes what is left.
+    /// Samples per step. The last step of an epoch takes the remainder.
     pub batch: usize,
     /// The optimiser. Its state is reset for each client and round.
     pub optimizer: OptimizerKind,
@@ -21,11 +21,11 @@ pub struct Training {
     pub weight_decay: f32,
     /// The learning rate is multiplied by this after each round.
     pub lr_decay: f32,
-    /// The largest gradient norm, if there is one.
+    /// The maximum gradient norm, if limited.
     pub clip: Option<f32>,
     /// Whether teachers run once per client and round instead of once per step. The result is bit-identical.
     pub teacher_cache: bool,
-    /// Random changes of the clients' images. With them teachers run on each batch, and see what the student sees.
+    /// Augmentation of the clients' images. With it, teachers run on each batch and see the same view as the student.
     pub augmentation: Augmentation,
 }
 
@@ -47,7 +47,7 @@ impl Default for Training {
 }
 
 impl Training {
-    /// The learning rate of a round, counted from 0.
+    /// The learning rate in a round, counted from 0.
     pub fn lr_at(&self, round: usize) -> f32 {
         if self.lr_decay == 1.0 {
             return self.lr;
@@ -98,7 +98,7 @@ impl Weighting {
     }
 }
 
-/// Rejects a whole number below `least`.
+/// Rejects an integer below `least`.
 pub(crate) fn at_least(key: &'static str, value: usize, least: usize) -> Result<()> {
     if value < least {
         return Err(FlError::Setting { key, value: value.to_string(), allowed: format!("{least} or more") });
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn learning_rate_decays_by_round() {
+    fn learning_rate_decays_per_round() {
         let training = Training { lr: 0.1, lr_decay: 0.5, ..Training::default() };
         assert_eq!(training.lr_at(0), 0.1);
         assert_eq!(training.lr_at(2), 0.025);

@@ -1,4 +1,4 @@
-//! One mini-batch as a method sees it.
+//! A method's view of one mini-batch.
 
 use fedelity_nn::loss::{self, Kl};
 use fedelity_nn::{Model, Outputs};
@@ -7,25 +7,25 @@ use rand_chacha::ChaCha8Rng;
 use crate::teacher::TeacherOutputs;
 use crate::{Frozen, Terms};
 
-/// Scratch for heads that are run apart from the model.
+/// Scratch for heads that run separately from the model.
 #[derive(Debug, Default)]
 pub(crate) struct HeadScratch {
     logits: Vec<f32>,
     d_logits: Vec<f32>,
 }
 
-/// One mini-batch: read outputs, add gradients. Matrices are rows, one per sample.
+/// One mini-batch: read outputs, add gradients. Matrices have one row per sample.
 pub struct Step<'a> {
     /// The local epoch, counted from 0.
     pub epoch: usize,
-    /// The step of this client in this round, counted from 0.
+    /// The client's step in this round, counted from 0.
     pub step: usize,
     pub labels: &'a [u16],
     pub classes: usize,
     pub features: usize,
-    /// What the model in training says.
+    /// The outputs of the model in training.
     pub student: Outputs<'a>,
-    /// The gradient of the loss by the student's logits. Losses add to it.
+    /// The gradient of the loss with respect to the student's logits. Losses add to it.
     pub d_logits: &'a mut [f32],
     /// The method's own randomness, one stream per client, round and epoch.
     pub rng: &'a mut ChaCha8Rng,
@@ -48,7 +48,7 @@ impl<'a> Step<'a> {
         self.frozen.len()
     }
 
-    /// What teacher `k` says. Its features are empty unless they were [asked for](crate::Teacher::with_features).
+    /// The outputs of teacher `k`. Its features are empty unless [requested](crate::Teacher::with_features).
     ///
     /// # Panics
     ///
@@ -59,7 +59,7 @@ impl<'a> Step<'a> {
         all.outputs(k)
     }
 
-    /// The mean cross-entropy of the student with the labels, as the term `ce`; adds its gradient.
+    /// The student's mean cross-entropy against the labels, as the term `ce`; adds its gradient.
     pub fn cross_entropy(&mut self) -> Terms {
         let ce = loss::cross_entropy(self.student.logits, self.labels, self.classes, 1.0, self.d_logits);
         Terms::of("ce", ce)
@@ -74,9 +74,10 @@ impl<'a> Step<'a> {
         loss::kl(self.student.logits, self.teacher(k).logits, self.classes, how, self.d_logits)
     }
 
-    /// The gradient of the loss by the student's features, beyond what comes through the logits. Losses add to it.
+    /// The gradient of the loss with respect to the student's features, beyond what comes through the logits. Losses
+    /// add to it.
     ///
-    /// A method that never calls this pays nothing for it.
+    /// Costs nothing if it is never called.
     pub fn d_features(&mut self) -> &mut [f32] {
         if !self.d_features_used {
             self.d_features.fill(0.0);
@@ -85,9 +86,9 @@ impl<'a> Step<'a> {
         self.d_features
     }
 
-    /// The student's head on given features; the gradient reaches the head's weights and nothing else.
+    /// The student's head on given features; the gradient reaches only the head's weights.
     ///
-    /// `loss` gets the logits and adds their gradient. The features may be generated ones (FedGen) or
+    /// `loss` gets the logits and adds their gradient. The features may be generated (FedGen) or
     /// `step.teacher(k).features` (the head's part of FedDistill).
     pub fn student_head(&mut self, features: &[f32], loss: impl FnOnce(&[f32], &mut [f32]) -> f32) -> f32 {
         let value = self.head.run(self.model, self.params, features, loss);

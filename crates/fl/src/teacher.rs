@@ -1,4 +1,4 @@
-//! Frozen weights that teach, and their outputs.
+//! Frozen teacher weights and their outputs.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use crate::{CHUNK, Rejection, Samples};
 /// A teacher that a method declares. The engine runs it in evaluation mode.
 #[derive(Clone, Debug)]
 pub struct Teacher {
-    /// Its weights, from the broadcast or the client's memory; without them, those received this round.
+    /// Its weights, from the broadcast or the client's memory; `None` means those received this round.
     weights: Option<Arc<[f32]>>,
-    /// Whether the loss reads its features too. Logits are always there.
+    /// Whether the loss reads its features too. Logits are always available.
     features: bool,
 }
 
@@ -26,14 +26,14 @@ impl Teacher {
         Self { weights: Some(weights.into()), features: false }
     }
 
-    /// The same teacher with its features.
+    /// The same teacher, with features.
     #[must_use]
     pub fn with_features(self) -> Self {
         Self { features: true, ..self }
     }
 
-    /// The weights themselves, when these are the global ones. What was given is checked: it came over the wire or
-    /// from a disk.
+    /// The weights, or the global ones if there are none. Given weights are checked: they came over the wire or from
+    /// disk.
     pub fn resolve<'a>(&'a self, global: &'a [f32]) -> Result<Frozen<'a>, Rejection> {
         let weights = self.weights.as_deref().unwrap_or(global);
         let (expected, found) = (global.len(), weights.len());
@@ -47,7 +47,7 @@ impl Teacher {
     }
 }
 
-/// A teacher as the training loop takes it.
+/// A teacher as the training loop uses it.
 #[derive(Clone, Copy, Debug)]
 pub struct Frozen<'a> {
     pub weights: &'a [f32],
@@ -55,7 +55,7 @@ pub struct Frozen<'a> {
     pub features: bool,
 }
 
-/// Rows of one teacher.
+/// Output rows of one teacher.
 #[derive(Debug, Default)]
 struct TeacherRows {
     logits: Vec<f32>,
@@ -76,7 +76,7 @@ impl TeacherRows {
     }
 }
 
-/// The outputs of all teachers: of the current batch and, with the cache, of all samples.
+/// The outputs of all teachers: for the current batch and, with the cache, for all samples.
 #[derive(Debug, Default)]
 pub(crate) struct TeacherOutputs {
     all: Vec<TeacherRows>,
@@ -102,7 +102,7 @@ impl TeacherOutputs {
         }
     }
 
-    /// Takes the rows of a batch, by position among all samples, from what [`fill`](Self::fill) made.
+    /// Copies the rows of a batch, by position among all samples, from the outputs of [`fill`](Self::fill).
     pub(crate) fn pick(&mut self, teachers: &[Frozen<'_>], positions: &[u32], classes: usize, features: usize) {
         self.samples = positions.len();
         for ((teacher, all), batch) in teachers.iter().zip(&self.all).zip(&mut self.batch) {
@@ -127,7 +127,7 @@ impl TeacherOutputs {
         }
     }
 
-    /// What teacher `k` says about the current batch.
+    /// The outputs of teacher `k` on the current batch.
     pub(crate) fn outputs(&self, k: usize) -> Outputs<'_> {
         let rows = &self.batch[k];
         Outputs { features: &rows.features, logits: &rows.logits, samples: self.samples }

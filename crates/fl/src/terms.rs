@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-/// The most terms a loss can have.
+/// The maximum number of terms in a loss.
 const MOST: usize = 8;
 
-/// The terms of the loss of one batch, by name. Their sum is the loss. No memory is allocated.
+/// The terms of the loss of one batch, by name. Their sum is the loss. Nothing is allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Terms {
     items: [(&'static str, f32); MOST],
@@ -17,11 +17,11 @@ impl Terms {
         Self::default().with(name, value)
     }
 
-    /// With one more term.
+    /// Adds one term.
     ///
     /// # Panics
     ///
-    /// With the ninth term.
+    /// On the ninth term.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: f32) -> Self {
         assert!(self.len < MOST, "a loss has at most {MOST} terms");
@@ -30,11 +30,11 @@ impl Terms {
         self
     }
 
-    /// With the terms of another part of the loss.
+    /// Adds the terms of another part of the loss.
     ///
     /// # Panics
     ///
-    /// With the ninth term.
+    /// On the ninth term.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
         other.iter().fold(self, |all, (name, value)| all.with(name, value))
@@ -62,11 +62,11 @@ pub struct TermMeans {
 impl TermMeans {
     pub(crate) const MOST: usize = MOST;
 
-    /// From what [`sums`](Self::sums) and [`divisor`](Self::divisor) gave.
+    /// The inverse of [`sums`](Self::sums) and [`divisor`](Self::divisor).
     ///
     /// # Panics
     ///
-    /// With the ninth name.
+    /// On the ninth name.
     pub(crate) fn from_sums(sums: impl IntoIterator<Item = (String, f64)>, samples: f64) -> Self {
         let mut means = Self { samples, ..Self::default() };
         sums.into_iter().for_each(|(name, sum)| means.put(Cow::Owned(name), sum));
@@ -77,7 +77,7 @@ impl TermMeans {
     ///
     /// # Panics
     ///
-    /// With the ninth name.
+    /// On the ninth name.
     pub fn add(&mut self, terms: &Terms, samples: usize) {
         for (name, value) in terms.iter() {
             self.put(Cow::Borrowed(name), f64::from(value) * samples as f64);
@@ -104,7 +104,7 @@ impl TermMeans {
         }
     }
 
-    /// Names and means, in the order the names first came up.
+    /// Names and means, in order of first appearance.
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
         self.sums().map(|(name, sum)| (name, sum / self.samples))
     }
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_weigh_by_samples() {
+    fn means_are_weighted_by_samples() {
         let mut means = TermMeans::default();
         assert_eq!(means.total(), None);
         means.add(&Terms::of("ce", 1.0).with("kd", 3.0), 1);

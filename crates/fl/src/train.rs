@@ -1,4 +1,4 @@
-//! The only training loop. Clients use it, and so does a method that trains on the server.
+//! The only training loop, for clients and for methods that train on the server.
 
 use std::sync::Arc;
 
@@ -14,40 +14,40 @@ use crate::step::{HeadScratch, Step};
 use crate::teacher::{Frozen, TeacherOutputs};
 use crate::{CHUNK, Evaluation, FlError, Result, Samples, TermMeans, Terms, Training};
 
-/// What is minimised. A client's is its method's loss; a server that trains brings its own.
+/// What is minimised: on a client, its method's loss; a server that trains brings its own.
 pub trait Objective {
     /// The loss of one batch; adds gradients to the step.
     fn loss(&mut self, step: &mut Step<'_>) -> Result<Terms>;
 
-    /// The part of the loss that is a function of the weights alone; adds its gradient, before clipping, weight decay
-    /// and momentum.
+    /// The part of the loss that depends only on the weights; adds its gradient, before clipping, weight decay and
+    /// momentum.
     fn adjust(&mut self, _params: &[f32], _grad: &mut [f32]) -> Result<Terms> {
         Ok(Terms::default())
     }
 
-    /// The learning rate of a step, counted from 0, given the one of the settings.
+    /// The learning rate of a step, counted from 0, given the one from the settings.
     fn lr(&self, base: f32, _step: usize) -> f32 {
         base
     }
 
-    /// Whether to stop after this many steps. The judge runs the model between two steps.
+    /// Whether to stop after this many steps. The judge can run the model between steps.
     fn stop(&mut self, _params: &[f32], _steps: usize, _judge: &mut Judge<'_>) -> Result<bool> {
         Ok(false)
     }
 }
 
-/// Runs the model in evaluation mode in the middle of a training, in the memory of that training.
+/// Runs the model in evaluation mode during training, in the training's memory.
 #[derive(Debug)]
 pub struct Judge<'a>(&'a mut Trainer);
 
 impl Judge<'_> {
-    /// How good these weights are on labelled samples; `found` is overwritten, and nothing is allocated.
+    /// Evaluates these weights on labelled samples; `found` is overwritten, and nothing is allocated.
     pub fn score(&mut self, params: &[f32], samples: Samples<'_>, found: &mut Evaluation) {
         self.0.score_into(params, samples, found);
     }
 }
 
-/// Where training runs. It chooses the random streams and is named if training diverges.
+/// Where training runs. Determines the random streams and is named if training diverges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
     Client(usize),
@@ -68,7 +68,7 @@ pub struct Fit<'a> {
     pub site: Site,
 }
 
-/// What training did.
+/// The result of training.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FitReport {
     pub steps: usize,
@@ -78,7 +78,7 @@ pub struct FitReport {
     pub teacher_passes: u64,
 }
 
-/// One worker's memory for training and evaluation. Keep it over clients and rounds: once it has seen the largest
+/// One worker's memory for training and evaluation. Reuse it across clients and rounds: once it has seen the largest
 /// client, it allocates nothing.
 pub struct Trainer {
     pub(crate) model: Arc<Model>,
@@ -101,7 +101,7 @@ impl std::fmt::Debug for Trainer {
     }
 }
 
-/// Where in the run a batch stands.
+/// The position of a batch in the run.
 #[derive(Clone, Copy, Default)]
 struct Moment {
     epoch: usize,
@@ -110,7 +110,7 @@ struct Moment {
 }
 
 impl Trainer {
-    /// A trainer for this model. Memory is taken when it is first needed.
+    /// A trainer for this model. Memory is allocated on first use.
     pub fn new(model: Arc<Model>) -> Self {
         Self {
             session: model.session(),
@@ -144,7 +144,7 @@ impl Trainer {
         let mut optimizer = self.fresh_optimizer(training);
         self.start(fit.teachers);
         let augmented = fit.augmented();
-        // A teacher must see what the student sees, which is new in every epoch.
+        // Teachers must see what the student sees, which is new in every epoch.
         let cached = training.teacher_cache && !augmented;
         if cached && !fit.teachers.is_empty() {
             self.teachers.fill(&mut *self.session, fit.teachers, samples);
@@ -202,8 +202,8 @@ impl Trainer {
         Ok(fitted)
     }
 
-    /// The loss and its gradient on one batch, outside any training: what [`fit`](Self::fit) makes of a batch. Teachers
-    /// run on the batch. Running statistics inside `params` move.
+    /// The loss and its gradient on one batch, outside training, computed as in [`fit`](Self::fit). Teachers run on the
+    /// batch. Running statistics inside `params` are updated.
     pub fn gradient(
         &mut self,
         batch: &Batch<'_>,
@@ -231,7 +231,7 @@ impl Trainer {
         }
     }
 
-    /// How good these weights are on labelled samples.
+    /// Evaluates these weights on labelled samples.
     pub fn score(&mut self, params: &[f32], samples: Samples<'_>) -> Evaluation {
         let mut found = Evaluation::new(self.model.classes());
         self.score_into(params, samples, &mut found);
@@ -243,7 +243,7 @@ impl Trainer {
         self.evaluate(params, samples, &mut |outputs, labels| found.add(outputs, labels));
     }
 
-    /// The indices of a batch, by position among the samples; its labels are left in `self.labels`.
+    /// The indices of a batch, by position among the samples; stores its labels in `self.labels`.
     fn choose(&mut self, samples: Samples<'_>, positions: &[u32]) -> Vec<u32> {
         let mut indices = std::mem::take(&mut self.indices);
         indices.clear();
@@ -253,8 +253,8 @@ impl Trainer {
         indices
     }
 
-    /// Forward, loss and backward on one batch whose labels and teachers' outputs are in place. The gradient, with what
-    /// the weights alone add to it, is left in `self.grad`.
+    /// Forward, loss and backward on one batch whose labels and teacher outputs are in place. The gradient, including
+    /// that of the weights-only terms, is left in `self.grad`.
     fn differentiate(
         &mut self,
         at: Moment,
@@ -294,7 +294,7 @@ impl Trainer {
         Ok(terms.and(&objective.adjust(params, &mut self.grad)?))
     }
 
-    /// The optimiser with no memory of earlier steps.
+    /// A reset optimiser.
     fn fresh_optimizer(&mut self, training: &Training) -> Optimizer {
         match self.optimizer.take() {
             Some((kind, decay, mut kept)) if kind == training.optimizer && decay == training.weight_decay => {
@@ -321,7 +321,7 @@ impl Site {
 }
 
 impl Fit<'_> {
-    /// Whether images are changed: those of clients are, if the settings say so. The server sees them as they are.
+    /// Whether images are augmented: on clients, if the settings say so; never on the server.
     fn augmented(&self) -> bool {
         let images = matches!(self.samples.split.inputs, Inputs::Bytes(_));
         images && matches!(self.site, Site::Client(_)) && !self.training.augmentation.is_none()

@@ -1,5 +1,3 @@
-//! What a client sends.
-
 use std::ops::Deref;
 
 use fedelity_nn::Params;
@@ -9,7 +7,7 @@ use crate::{Payload, TermMeans};
 /// What a client sends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upload {
-    /// The round, counted from 0.
+    /// Counted from 0.
     pub round: usize,
     pub client: usize,
     pub examples: usize,
@@ -17,12 +15,12 @@ pub struct Upload {
     /// The terms of its loss.
     pub terms: TermMeans,
     pub params: Params,
-    /// What the method adds.
+    /// The method's additional arrays.
     pub extra: Payload,
 }
 
 impl Upload {
-    /// Bytes on the wire: 4 per number of weights and arrays.
+    /// Bytes on the wire: 4 per number in weights and arrays.
     pub fn bytes(&self) -> u64 {
         4 * self.params.len() as u64 + self.extra.bytes()
     }

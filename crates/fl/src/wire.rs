@@ -1,8 +1,8 @@
-//! What is sent and what is kept, as bytes: versioned, little endian, and safe to read from untrusted sources.
+//! Binary format of messages and stored state: versioned, little endian, and safe to read from untrusted sources.
 //!
-//! A message is `FDLT`, the version and the kind (two bytes each), then the fields of its type in order. Whole numbers
-//! take eight bytes. Numbers come as their count and four bytes each, whatever their bits; a payload as the count of its
-//! arrays and, in strictly ascending order of names, for each the name, the type of its numbers and the numbers.
+//! A message is `FDLT`, the version and the kind (two bytes each), then the fields of its type in order. Integers take
+//! eight bytes. Arrays of numbers are a count and four bytes per number, whatever their bits; a payload is the number
+//! of its arrays and, in strictly ascending order of names, each array's name, number type and numbers.
 //!
 //! A length is trusted only once its bytes have been seen, so no message makes its reader allocate more than a small
 //! multiple of its size.
@@ -15,12 +15,12 @@ use crate::{Broadcast, ClientMemory, Payload, ServerState, TermMeans, Upload};
 
 const MAGIC: [u8; 4] = *b"FDLT";
 const VERSION: u16 = 1;
-/// The only type of numbers so far: f32.
+/// The only number type so far: f32.
 const F32: u8 = 1;
-/// The most arrays of a payload.
+/// The maximum number of arrays in a payload.
 const ARRAYS: usize = 1 << 24;
 
-/// Why bytes are not a message.
+/// Why bytes are not a valid message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -46,17 +46,17 @@ pub enum WireError {
     Trailing { bytes: usize },
 }
 
-/// What can be a message.
+/// A type that can be sent as a message.
 pub trait Wire: Sized {
-    /// The number of its kind. Numbers are never given out again.
+    /// The number of its kind. Numbers are never reused.
     const KIND: u16;
-    /// What people call it.
+    /// Its name in error messages.
     const WHAT: &'static str;
 
-    /// Adds the fields.
+    /// Appends the fields.
     fn write(&self, out: &mut Vec<u8>);
 
-    /// Takes the fields.
+    /// Reads the fields.
     fn read(from: &mut Reader<'_>) -> Result<Self, WireError>;
 
     /// The whole message.
@@ -94,7 +94,7 @@ pub trait Wire: Sized {
     }
 }
 
-/// What is left of a message.
+/// The unread rest of a message.
 #[derive(Debug)]
 pub struct Reader<'a> {
     left: &'a [u8],
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         Ok(f64::from_bits(self.number(what)?))
     }
 
-    /// A count of things that take at least `least` bytes each.
+    /// A count of items that take at least `least` bytes each.
     fn count(&mut self, what: &'static str, most: usize, least: u64) -> Result<usize, WireError> {
         let found = self.number(what)?;
         if found > most as u64 {
@@ -182,7 +182,7 @@ impl Wire for Payload {
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, WireError> {
-        // An array takes at least a length of its name, a type and a count.
+        // An array takes at least a name length, a type and a count.
         let arrays = from.count("arrays", ARRAYS, 10)?;
         let (mut payload, mut last) = (Self::new(), None);
         for _ in 0..arrays {

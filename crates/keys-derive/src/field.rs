@@ -4,14 +4,14 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{Attribute, Expr, ExprLit, Field, Lit, LitStr, Meta, Result, Type, parse_quote};
 
-/// What stands in `#[key(...)]`, and the doc comment above it.
+/// The contents of `#[key(...)]`, and the doc comment above it.
 #[derive(Default)]
 pub(crate) struct Description {
     pub(crate) flatten: bool,
     pub(crate) words: Option<Type>,
-    /// The name of a variant, where it is not its identifier in kebab-case.
+    /// The name of a variant, if it is not its identifier in kebab-case.
     pub(crate) name: Option<LitStr>,
-    /// With it at 0, and all others so marked, a method is FedAvg.
+    /// Whether a method is FedAvg with all keys so marked at 0.
     pub(crate) silences: bool,
     about: String,
     /// As TOML.
@@ -26,7 +26,7 @@ const BOUNDS: [&str; 4] = ["min", "above", "max", "below"];
 const TEXTS: [&str; 4] = ["what", "symbol", "paper", "zero"];
 
 impl Description {
-    /// Takes the attributes that are ours away from the others.
+    /// Removes our attributes from the others.
     pub(crate) fn take(attributes: &mut Vec<Attribute>) -> Result<Self> {
         let mut found = Self { about: about(attributes), ..Self::default() };
         let ours: Vec<Attribute> = attributes.extract_if(.., |attribute| attribute.path().is_ident("key")).collect();
@@ -126,7 +126,7 @@ fn condition(input: syn::parse::ParseStream<'_>) -> Result<(LitStr, Expr)> {
     Ok((key, inner.parse()?))
 }
 
-/// The doc comment as one text: lines joined, paragraphs apart, without the final full stop.
+/// The doc comment as one text: lines joined, paragraphs separated, without the final full stop.
 pub(crate) fn about(attributes: &[Attribute]) -> String {
     let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
         Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {

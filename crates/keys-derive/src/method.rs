@@ -66,7 +66,7 @@ pub(crate) fn expand(arguments: TokenStream, mut input: DeriveInput) -> Result<T
     })
 }
 
-/// A struct around another method, whose keys it has.
+/// A struct around another method, with that method's keys.
 fn wrapper(mut input: DeriveInput, inner: &Type) -> TokenStream {
     input.attrs.push(parse_quote!(#[derive(Default)]));
     input.attrs.push(parse_quote!(#[serde(transparent)]));

@@ -93,7 +93,7 @@ pub(crate) fn structure(
     Ok((quote!(#input #implementation), silencing))
 }
 
-/// An enum whose tag is a key and whose variants have keys of their own.
+/// An enum whose tag is a key and whose variants have their own keys.
 fn selection(arguments: TokenStream, mut input: DeriveInput, mut data: DataEnum) -> Result<TokenStream> {
     let (mut tag, mut default): (Option<LitStr>, Option<LitStr>) = (None, None);
     let parser = meta::parser(|meta| {

@@ -1,4 +1,4 @@
-//! Checks the given values of a configuration and fills in the others.
+//! Checks the given values of a configuration and fills in the rest.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,12 @@ use toml::{Table, Value};
 
 use crate::{Bounds, Key, Schema, Selector, ValueType, nearest};
 
-/// What is wrong with a key.
+/// An error about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyError {
     /// Its dotted path.
     pub key: String,
-    /// What is wrong, with the path and the value.
+    /// The error, with the path and the value.
     pub message: String,
 }
 
@@ -33,7 +33,7 @@ impl KeyError {
         Self::new(key, format!("{key} = {value}: expected {expected}"))
     }
 
-    /// The same error for a table at this path.
+    /// The same error, for a table at this path.
     #[must_use]
     pub fn below(self, at: &str) -> Self {
         let key = path(at, &self.key);
@@ -45,15 +45,15 @@ impl KeyError {
     }
 }
 
-/// What a table does not know itself: where its values came from.
+/// What a table itself does not know: where its values came from.
 pub trait Context {
-    /// Whether to drop a key that does not belong to its selector's value, because the selector was changed after the key
-    /// was written. The key and the selector are dotted paths; the last argument is the selector's value.
+    /// Whether to drop a key that does not belong to its selector's value, because the selector was changed after the
+    /// key was written. The key and the selector are dotted paths; the last argument is the selector's value.
     fn leave_out(&mut self, _key: &str, _selector: &str, _chosen: &str) -> bool {
         false
     }
 
-    /// The path that a key means.
+    /// The path that a key's value refers to.
     fn locate(&self, _key: &str, path: &str) -> PathBuf {
         Path::new(path).to_path_buf()
     }
@@ -154,7 +154,7 @@ impl Selector {
         words.iter().find(|known| **known == word).copied().ok_or_else(|| no_such_word(&full, &word, &words))
     }
 
-    /// What it must say for a key to be there.
+    /// The selector values with which a key exists.
     fn words_with(&self, name: &str) -> Vec<&'static str> {
         let with = self.variants.iter().filter(|variant| variant.keys.iter().any(|key| key.name == name));
         with.flat_map(|variant| variant.words).copied().collect()
@@ -162,7 +162,7 @@ impl Selector {
 }
 
 impl ValueType {
-    /// Checks a value and converts it to what serde reads.
+    /// Checks a value and converts it for serde.
     fn settle(&self, key: &Key, full: &str, value: Value, context: &mut dyn Context) -> Result<Value, KeyError> {
         match (self, value) {
             (Self::Table(schema), Value::Table(table)) => Ok(Value::Table(schema.fill(&table, full, context)?)),
@@ -261,7 +261,7 @@ pub fn unknown(full: &str, given: &str, allowed: &[&str], place: &str) -> String
     format!("unknown key '{full}'{guess} (allowed {place}: {list})")
 }
 
-/// What a value is, in words, for messages.
+/// A description of a value, for messages.
 pub fn describe(value: &Value) -> String {
     match value {
         Value::String(_) => format!("the string {value}"),

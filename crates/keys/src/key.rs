@@ -6,11 +6,11 @@ use serde::de::DeserializeOwned;
 
 use crate::KeyError;
 
-/// A key of a configuration, for people and for [`Schema::fill`].
+/// A key of a configuration, for documentation and for [`Schema::fill`].
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     pub name: &'static str,
-    /// What it does. The first line is the summary.
+    /// Its description. The first paragraph is the summary.
     pub about: &'static str,
     pub value: ValueType,
     /// Whether it may be absent.
@@ -18,13 +18,13 @@ pub struct Key {
     /// As TOML.
     pub default: Option<&'static str>,
     pub bounds: Bounds,
-    /// What is expected, if the type alone does not say it.
+    /// What is expected, if it does not follow from the type.
     pub what: &'static str,
     /// The symbol in the paper.
     pub symbol: &'static str,
     /// The paper's value.
     pub paper: &'static str,
-    /// What the field says of 0; see [`Key::at_zero`].
+    /// The field's statement about 0; see [`Key::at_zero`].
     pub zero: Option<AtZero>,
     /// The key that this one depends on, and which of its values allow it.
     pub only: Option<Condition>,
@@ -32,14 +32,14 @@ pub struct Key {
     pub unless: Option<Condition>,
 }
 
-/// Another key, and what its value must be like.
+/// Another key, and a predicate on its value.
 pub type Condition = (&'static str, fn(&str) -> bool);
 
 /// What a value may be.
 #[derive(Clone, Copy, Debug)]
 pub enum ValueType {
     Whole,
-    /// `single`: it is used in single precision, and must be in bounds there too.
+    /// `single`: used in single precision, and must be in bounds there too.
     Number {
         single: bool,
     },
@@ -48,7 +48,7 @@ pub enum ValueType {
     Path,
     /// One of these.
     Word(&'static [&'static str]),
-    /// `len` values of a type, or any number of them.
+    /// `len` values of a type, or any number.
     List {
         of: &'static ValueType,
         len: Option<usize>,
@@ -74,7 +74,7 @@ pub struct Bounds {
 pub enum AtZero {
     /// FedAvg, bit for bit, once all such keys of the method are 0.
     FedAvg,
-    /// Something else: its description.
+    /// Something else, as described.
     Does(&'static str),
     /// It is out of bounds.
     Refused,
@@ -99,7 +99,7 @@ pub struct Selector {
     pub variants: &'static [Variant],
 }
 
-/// A value of a selector, and the keys that go with it.
+/// A value of a selector, and its keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
     pub words: &'static [&'static str],
@@ -107,11 +107,11 @@ pub struct Variant {
     pub keys: &'static [Key],
 }
 
-/// A struct that is a table of keys.
+/// A struct whose fields are the keys of a table.
 pub trait Keys: Typed + DeserializeOwned {
     const SCHEMA: &'static Schema;
 
-    /// Rejects what no single key can: the error names a key of this table.
+    /// Rejects combinations that no single key can; the error names a key of this table.
     fn check(&self) -> Result<(), KeyError> {
         Ok(())
     }
@@ -121,23 +121,23 @@ pub trait Keys: Typed + DeserializeOwned {
 pub trait Selected {
     const SELECTOR: Selector;
 
-    /// Refuses what [`Keys::check`] of the chosen table refuses.
+    /// Checks the chosen table with [`Keys::check`].
     fn verify(&self) -> Result<(), KeyError> {
         Ok(())
     }
 }
 
-/// An enum that is one word out of several.
+/// An enum whose values are words.
 pub trait Choice {
     const WORDS: &'static [&'static str];
 }
 
-/// What can be the value of a key.
+/// A type that a key's value can have.
 pub trait Typed {
     const TYPE: ValueType;
     const OPTIONAL: bool = false;
 
-    /// Refuses what [`Keys::check`] of a table and of the tables in it refuses.
+    /// Checks a table and the tables in it with [`Keys::check`].
     fn verify(&self) -> Result<(), KeyError> {
         Ok(())
     }
@@ -186,7 +186,7 @@ impl Bounds {
             && self.below.is_none_or(|below| number < below)
     }
 
-    /// In words, with a space before; empty if there are none.
+    /// In words, with a leading space; empty if there are none.
     fn words(&self) -> String {
         let part = |words: &str, bound: Option<f64>| bound.map(|bound| format!("{words} {bound}"));
         let parts = [
@@ -258,7 +258,7 @@ impl ValueType {
 }
 
 impl Schema {
-    /// Every key by its name: each selector with the keys of its variants, then those that are always there.
+    /// The names of all keys: each selector with the keys of its variants, then those that always exist.
     pub fn names(&self) -> Vec<&'static str> {
         let own = |selector: &'static Selector| selector.variants.iter().flat_map(|variant| variant.keys);
         let selected = self.selectors.iter().flat_map(|one| [one.name].into_iter().chain(own(one).map(|key| key.name)));

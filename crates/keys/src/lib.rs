@@ -1,8 +1,8 @@
 //! The keys of a configuration as data.
 //!
-//! A key is a field of a struct under [`macro@keys`]: its doc comment, default and bounds are written there and nowhere
-//! else. Everything comes from that [`Schema`]: [`Schema::fill`] checks a TOML table, reports what is wrong with it and
-//! fills in the defaults; serde turns the result into the struct; the same keys are printed as a reference.
+//! A key is a field of a struct under [`macro@keys`], which alone defines its doc comment, default and bounds.
+//! Everything else follows from that [`Schema`]: [`Schema::fill`] checks a TOML table, reports errors and fills in the
+//! defaults; serde turns the result into the struct; and the reference is printed from the same keys.
 
 mod fill;
 mod key;
@@ -28,11 +28,11 @@ pub fn read<T: Keys>(given: &Table, at: &str, context: &mut dyn Context) -> Resu
     Ok((value, filled))
 }
 
-/// A table with no key given.
+/// A table in which no keys are given.
 ///
 /// # Panics
 ///
-/// If a default is not of its key's type or out of its bounds.
+/// If a default has the wrong type or is out of bounds.
 pub fn defaults<T: Keys>() -> T {
     let filled = read(&Table::new(), "", &mut ());
     filled.unwrap_or_else(|error| panic!("{}: a wrong default: {error}", std::any::type_name::<T>())).0

@@ -1,6 +1,6 @@
 //! "Did you mean ...?"
 
-/// The known word that is most like the given one, if any is like it at all.
+/// The known word most similar to the given one, if any is similar enough.
 pub fn nearest<'w>(given: &str, words: &[&'w str]) -> Option<&'w str> {
     let given = given.to_lowercase().replace('_', "-");
     words
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nearest_finds_typos_and_leaves_strangers() {
+    fn nearest_finds_typos_and_ignores_other_words() {
         let words = ["rounds", "seeds", "clients"];
         assert_eq!(nearest("rondus", &words), Some("rounds"));
         assert_eq!(nearest("Seeds", &words), Some("seeds"));

@@ -1,4 +1,4 @@
-//! Keys and their values as a file.
+//! Writes keys and their values as a file.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use toml::{Table, Value};
 
 use crate::{Schema, ValueType};
 
-/// A table as TOML, in the order of its schema. The tables of the schema become sections; others stay in their line.
+/// A table as TOML, in schema order. The schema's own tables become sections; others stay inline.
 pub fn write(schema: &Schema, table: &Table) -> String {
     let mut out = String::new();
     section(&mut out, schema, table);

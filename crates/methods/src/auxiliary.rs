@@ -1,10 +1,10 @@
-//! What the server learns of the global model from its auxiliary samples.
+//! Statistics of the global model on the server's auxiliary samples.
 
 use fedelity_fl::{FlError, Named, Result, Server};
 use fedelity_nn::loss;
 
-/// By true class, the mean of what `each` adds to a row of `width` numbers for every sample of that class: it gets the
-/// row, the class, and the model's logits and probabilities. A class without samples has zeros.
+/// Per true class, the mean over its samples of what `each` adds to a row of `width` numbers. `each` gets the row, the
+/// class, and the model's logits and probabilities. A class without samples gets zeros.
 pub(crate) fn class_means(
     method: &dyn Named,
     server: &mut Server<'_>,

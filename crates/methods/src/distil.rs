@@ -1,4 +1,4 @@
-//! Distillation as several methods have it.
+//! Distillation losses shared by several methods.
 
 use fedelity_fl::{Local, Step, Terms};
 use fedelity_nn::loss::{self, Kl};
@@ -8,7 +8,7 @@ pub(crate) fn softened(weight: f64, tau: f64) -> Kl<'static> {
     Kl { weight: weight as f32, tau: tau as f32, tau_squared: true, ..Kl::default() }
 }
 
-/// (1 - alpha_y) L_c + alpha_y L_d, with L_d the divergence from teacher 0 and alpha a weight for every class.
+/// (1 - alpha_y) L_c + alpha_y L_d, with L_d the divergence from teacher 0 and alpha a weight per class.
 pub(crate) fn mixed(local: &mut Local<'_>, step: &mut Step<'_>, how: &Kl<'_>, alpha: impl Fn(usize) -> f32) -> Terms {
     let (for_label, for_teacher) = local.scratch.typed::<(Vec<f32>, Vec<f32>)>(Default::default);
     for_teacher.clear();

@@ -4,8 +4,8 @@
 //!   each client k:  w_k <- w^t;  for each local epoch, for each batch b:  w_k <- w_k - eta * grad l(w_k; b)
 //!   the server:     w^{t+1} <- sum_k n_k / n * w_k,   n = sum of n_k over the clients of the round
 //!
-//! Several local steps per round save communication; the mean brings the clients together again. Where their data
-//! differ, each one forgets what the others know while it trains. That is what the other methods work against.
+//! Several local steps per round save communication; averaging brings the clients back together. Where their data
+//! differ, each one forgets during training what the others know. The other methods counteract this.
 //!
 //! Every hook is at its default: l is the cross-entropy and the mean is weighted by the clients' samples.
 //!

@@ -8,13 +8,13 @@
 //! The server measures how well the global model knows each class, so clients trust it where it is good and their own
 //! labels where it is not. Early on it knows nothing, and with beta = 0 the method begins as FedAvg.
 //!
-//! Probabilities add up to 1, so phi = 2 p^g_y - 1 and alpha_y = beta + (gamma - beta) * E_{x|y}[p^g_y]: from beta, where
-//! the teacher gives the true class nothing, to gamma, where it is certain. That is what we compute.
+//! Probabilities add up to 1, so phi = 2 p^g_y - 1 and alpha_y = beta + (gamma - beta) * E_{x|y}[p^g_y]: from beta,
+//! where the teacher gives the true class no probability, to gamma, where it is certain. That is what we compute.
 //!
-//! Deviations. The paper leaves open whether p^g in (6) is at temperature T; ours is at 1. A class that the auxiliary
-//! samples lack has no expectation; it gets beta, the least trust. With gamma = beta every alpha_y is known without any
-//! sample, so none is asked for. Means and tau^2 as in FedLSD, whose loss is shared: FedCAD(c, c) is FedLSD(c), bit for
-//! bit.
+//! Deviations. The paper leaves open whether p^g in (6) is at temperature T; ours is at 1. A class missing from the
+//! auxiliary samples has no expectation; it gets beta, the least trust. With gamma = beta every alpha_y is known
+//! without auxiliary samples, so none are required. Means and tau^2 as in FedLSD, whose loss is shared: FedCAD(c, c) is
+//! FedLSD(c), bit for bit.
 
 use fedelity_fl::{Extra, Local, Method, Needs, Payload, Result, Server, Step, Teacher, Terms};
 use fedelity_keys::{KeyError, method};

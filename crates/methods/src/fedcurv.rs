@@ -6,17 +6,18 @@
 //!                        U = sum_{j != i} F_j,   V = sum_{j != i} F_j * w_j
 //!
 //! w_j are the weights of client j after its last training and F_j the diagonal of its Fisher information there:
-//! elastic weight consolidation between clients, which holds still what matters to the others and lets the rest move.
+//! elastic weight consolidation between clients. Weights that matter to the others are held in place; the rest may
+//! move.
 //!
-//! The server keeps and sends the sums over all clients, and each client takes its own part out of them: it remembers
-//! the F_i and F_i * w_i it last sent, and sends the difference from them. So the server needs the memory of two models
-//! and not of two for each client. No penalty in the first round; a client that has not trained yet is not in the sums.
+//! The server keeps and sends the sums over all clients, and each client subtracts its own part: it remembers the F_i
+//! and F_i * w_i it last sent, and uploads only the change. So the server stores two models in total, not two per
+//! client. There is no penalty in the first round; a client that has not trained yet is not in the sums.
 //!
 //! Deviations: F is the squared gradient of a mini-batch, averaged over batches of up to `samples` samples, as in
-//! FedNTD's code; squares of single samples' gradients would be larger by about the batch size, so lambda belongs to
-//! this choice. The label is the true one. Only trainable parameters have a Fisher information. Where the subtraction
-//! of the own part leaves 0 or less, by rounding, there is no penalty. The constant does not travel, so the recorded
-//! penalty is the difference from its value at w^t.
+//! FedNTD's code; squares of per-sample gradients would be larger by about the batch size, so lambda depends on this
+//! choice. The label is the true one. Only trainable parameters have a Fisher information. Where subtracting the
+//! client's own part leaves 0 or less through rounding, there is no penalty. The constant is not transmitted, so the
+//! recorded penalty is the difference from its value at w^t.
 
 use fedelity_fl::{
     Extra, Gather, Local, Method, Needs, Objective, Outbox, Payload, Received, Result, Server, Step, Terms, Trained,
@@ -26,7 +27,7 @@ use fedelity_nn::{Layout, Model, Params};
 
 use crate::trainable;
 
-/// F: on the server and in the broadcast the sum over all clients, in an upload a difference, in memory the own one.
+/// F: the sum over all clients on the server and in the broadcast, a change in an upload, the client's own in memory.
 const FISHER: &str = "fisher";
 /// F * w, likewise.
 const WEIGHTED: &str = "fisher-weights";
@@ -141,8 +142,8 @@ fn minus(new: &[f32], old: &[f32]) -> Vec<f32> {
     new.iter().zip(old).map(|(new, old)| new - old).collect()
 }
 
-/// The gradient of the penalty is slope * w - offset with slope = 2 lambda U and offset = 2 lambda V; the penalty itself
-/// is slope / 2 * w^2 - offset * w and a constant. U and V are the sums over all clients without the own part in them.
+/// The gradient of the penalty is slope * w - offset with slope = 2 lambda U and offset = 2 lambda V; the penalty
+/// itself is slope / 2 * w^2 - offset * w plus a constant. U and V are the sums over all other clients.
 fn pull(lambda: f64, sums: Curvature<'_>, own: Option<Curvature<'_>>) -> (Vec<f32>, Vec<f32>) {
     let (mut slope, mut offset) = match own {
         None => (sums.fisher.to_vec(), sums.weighted.to_vec()),
@@ -172,7 +173,7 @@ fn fisher(layout: &Layout, done: &mut Trained<'_>, batch: usize, most: usize) ->
     Ok(sums)
 }
 
-/// Minus the log-likelihood of the labels.
+/// Negative log-likelihood of the labels.
 struct LogLikelihood;
 
 impl Objective for LogLikelihood {
@@ -200,14 +201,14 @@ mod tests {
             let (w, weights, fishers) = (numbers(&inputs["weights"]), rows("others_weights"), rows("others_fisher"));
             let method = FedCurv { lambda: inputs["lambda"].as_f64().unwrap(), ..FedCurv::default() };
 
-            // The others send theirs and so does this client, whose own part must not count.
+            // This client is in the sums like the others, but its own part must not count.
             let own = curvature(&[0.3, 0.0, 2.0, 0.7, 0.1, 0.9], &[5.0, -4.0, 3.0, 2.0, -1.0, 0.5]);
             let others = fishers.iter().zip(&weights).map(|(f, w)| curvature(f, w));
             let uploads = others.chain([own.clone()]).map(|extra| trial::upload(3, vec![0.0; 6], extra));
             let coordinator = trial::serve(method.clone(), &[0.0; 6], Payload::new(), uploads);
             let sums = coordinator.state();
 
-            // From weights of zero the recorded penalty lacks the constant, which no gradient needs.
+            // Evaluated from zero weights, the recorded penalty lacks the constant, which no gradient needs.
             let mut grad = vec![0.0; w.len()];
             let mut loss = 0.0;
             trial::with_local(&trial::six(), &[0.0; 6], |local| {

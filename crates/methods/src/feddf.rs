@@ -5,18 +5,18 @@
 //!   x_j = x_{j-1} - eta * d/dx KL( softmax(1/|S| * sum_{k in S} f(x_k, d)) || softmax(f(x_{j-1}, d)) )
 //!   on batches d of unlabelled samples, f the logits
 //!
-//! The mean of weights can be worse than every model it is made of; the mean of answers rarely is. Distillation puts the
-//! second into one model, and the server needs samples for that but no labels.
+//! The mean of weights can be worse than every model that goes into it; the mean of outputs rarely is. Distillation
+//! turns the latter into one model. The server needs samples for that, but no labels.
 //!
-//! The steps are Adam with a cosine schedule and a gradient norm of at most 5, as in the authors' code. They run in the
-//! engine's one training loop with the uploads as teachers.
+//! The steps use Adam with a cosine schedule and a gradient norm of at most 5, as in the authors' code. They run in the
+//! engine's only training loop, with the uploads as teachers.
 //!
 //! Deviations:
-//! - 200 steps per round by default where the paper takes 10,000: with batches of 128 that is 25,600 samples, about what a
-//!   few clients train on, so that a CPU can afford it in every round. The cosine ends with the steps.
-//! - Early stopping follows: a look at the validation samples every 20 steps and a patience of 100 where the paper has
-//!   100 and 1000. The mean of weights itself is the first candidate, so the validation accuracy never falls below it.
-//!   Without validation samples all steps are taken and the last model counts.
+//! - 200 steps per round by default where the paper takes 10,000: with batches of 128 that is 25,600 samples, about
+//!   what a few clients train on, so a CPU can afford it in every round. The cosine ends with the last step.
+//! - Early stopping is scaled accordingly: validation every 20 steps and a patience of 100 where the paper has 100 and
+//!   1000. The mean of weights itself is the first candidate, so the validation accuracy never falls below it. Without
+//!   validation samples all steps are taken and the last model counts.
 
 use fedelity_fl::{
     Evaluation, Fit, FlError, Frozen, Gather, Judge, Method, Named, Needs, Objective, Payload, Result, Samples, Server,
@@ -57,7 +57,7 @@ pub struct FedDf {
 }
 
 impl FedDf {
-    /// How the server trains on this many samples.
+    /// The server's training settings for this many samples.
     fn training(&self, samples: usize, teacher_cache: bool) -> Training {
         let epochs = self.steps.div_ceil(samples.div_ceil(self.batch).max(1));
         Training {
@@ -68,7 +68,7 @@ impl FedDf {
             weight_decay: 0.0,
             lr_decay: 1.0,
             clip: Some(CLIP),
-            // Within one pass every sample comes up once at most: running all of them beforehand saves nothing.
+            // With a single pass every sample comes up at most once: caching the teachers' outputs saves nothing.
             teacher_cache: teacher_cache && epochs > 1,
             ..Training::default()
         }
@@ -97,7 +97,7 @@ impl Method for FedDf {
     }
 }
 
-/// What the server minimises.
+/// The server's loss.
 struct Distillation<'a> {
     method: &'a FedDf,
     mean: Vec<f32>,
@@ -140,7 +140,7 @@ struct BestSoFar<'a> {
     params: Params,
     accuracy: f64,
     at: usize,
-    /// What the last look found; kept for its memory.
+    /// The latest evaluation; kept to reuse its memory.
     found: Evaluation,
 }
 

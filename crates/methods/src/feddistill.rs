@@ -11,14 +11,16 @@
 //!   RC   = sum_{i rich} q~^g_i log(q~^g_i / q~_i) + p~^g_few log(p~^g_few / p~_few),   q~ = q / p_nt   (5)
 //!   FC   = sum_{i few} q~^g_i log(q~^g_i / q~_i) + p~^g_rich log(p~^g_rich / p~_rich)                  (6)
 //!
-//! A class is rich if the client holds more than 1 / K of its samples in it, else few; the true class is in neither.
-//! What the global model knows of the few classes is exactly what a client forgets, so that part gets the largest
-//! weight; L_E keeps the extractor usable by the global classifier, and L_FC the classifier by the global extractor.
+//! A class is rich if it makes up more than 1 / K of the client's samples, else few; the true class is in neither
+//! group. What the global model knows of the few classes is exactly what a client forgets, so that part gets the
+//! largest weight; L_E keeps the extractor usable by the global classifier, and L_FC keeps the classifier usable with
+//! the global extractor.
 //!
-//! Deviations. The paper states that GD with (1, p_nt, p_nt) is the plain KL divergence. It is not: RC and FC both hold
-//! the split D between the few and the rich, so GD(1, p^g_nt, p^g_nt) = KL + p^g_nt D. The default is GD as published;
-//! `exact` takes D off once, with the smaller of the two weights, and then the statement holds. The paper does not tell
-//! its final weights; the defaults are ours, inside its grids. There is no temperature, as in the paper.
+//! Deviations. The paper states that GD with (1, p_nt, p_nt) is the plain KL divergence. It is not: RC and FC both
+//! contain the split D between the few and the rich, so GD(1, p^g_nt, p^g_nt) = KL + p^g_nt D. The default is GD as
+//! published; `exact` subtracts D once, with the smaller of the two weights, and then the statement holds. The paper
+//! does not report its final weights; the defaults are ours, inside its grids. There is no temperature, as in the
+//! paper.
 
 use fedelity_fl::{Local, Method, Needs, Result, Step, Teacher, Terms};
 use fedelity_keys::{Choice, method};
@@ -57,7 +59,7 @@ pub struct FedDistill {
     pub exact: bool,
 }
 
-/// The mass that the teacher gives to the classes that are not true, sample by sample.
+/// The probability mass that the teacher gives to the not-true classes, per sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum Mass {
     #[choice("pnt")]
@@ -65,7 +67,7 @@ pub enum Mass {
 }
 
 impl FedDistill {
-    /// beta_L, beta_E and beta_FC as they count: group distillation without any of its parts is nothing.
+    /// The effective beta_L, beta_E and beta_FC: group distillation with all group weights at 0 counts as off.
     fn betas(&self) -> [f32; 3] {
         let none = [self.alpha_true, self.alpha_rich, self.alpha_few] == [NumberOr::Number(0.0); 3];
         let of_groups = |beta| if none { 0.0 } else { beta };
@@ -113,7 +115,7 @@ impl Method for FedDistill {
     }
 }
 
-/// Which classes hold more than their even share of the client's samples.
+/// Which classes make up more than an even share of the client's samples.
 fn rich_classes(counts: &[usize]) -> Vec<bool> {
     let samples: usize = counts.iter().sum();
     counts.iter().map(|count| count * counts.len() > samples).collect()

@@ -1,25 +1,25 @@
 //! FedDistill+: the label-wise logits of Seo, Park, Oh, Bennis, Kim, "Federated Knowledge Distillation", 2020,
-//! arXiv:2011.02367, with the averaging of weights that Yao et al. (FedGKD, arXiv:2107.00051, section 5) add to it.
+//! arXiv:2011.02367, with the weight averaging that Yao et al. (FedGKD, arXiv:2107.00051, section 5) add to it.
 //!
 //!   min_w  F_k(w) + c / n_k * sum_i KL( softmax(G_k[y_i]) || softmax(h(w, x_i)) ),
 //!   G_k[y] = mean over the other clients j that have reported y of  (mean of j's logits on its samples of class y)
 //!
-//! What the others answer on average to a class tells a client how classes resemble each other, also those it has no
-//! sample of.
+//! The other clients' mean logits for a class tell a client how classes resemble each other, including classes of which
+//! it has no samples.
 //!
-//! While it trains, a client adds up its logits by true class. It sends the mean for every class it has seen (`logits`)
-//! and which classes these are (`classes-held`): K^2 + K numbers. The server keeps the last ones of every client and
-//! sends their sums, K^2 + K numbers again: for every class the sum of the means and how many clients have reported it.
-//! A client remembers what it sent last and takes it out of the sums. That gives the leave-one-out mean without a
-//! message of its own for every client, for K numbers more on the way down than a table of means has.
+//! During training, a client sums its logits by true class. It sends the mean for every class it has seen (`logits`)
+//! and which classes these are (`classes-held`): K^2 + K numbers. The server keeps each client's latest report and
+//! sends the sums, again K^2 + K numbers: per class the sum of the means and how many clients reported it. A client
+//! remembers its last report and subtracts it from the sums. That gives the leave-one-out mean without a separate
+//! message per client, at the cost of K more numbers downstream than a table of means.
 //!
 //! Deviations, all because the released codes do not exchange what the text describes:
-//! - The table is a mean over other clients only, as in the code of Yao et al.; the code of Zhu et al. (FedGen) keeps
-//!   the own one in.
-//! - Sums and counts start at 0 and anew every round. A class nobody else has reported has no row, and its samples have
-//!   no such term; the released codes teach them zeros, that is, the uniform distribution.
-//! - Clients send means with a flag, not sums with counts: which classes they hold leaves them, how many samples of
-//!   each does not.
+//! - The table is a mean over other clients only, as in the code of Yao et al.; the code of Zhu et al. (FedGen)
+//!   includes the client's own.
+//! - Sums and counts start at 0 in every round. A class nobody else has reported has no row, and its samples have no
+//!   such term; the released codes teach them zeros, that is, the uniform distribution.
+//! - Clients send means with a flag, not sums with counts: this reveals which classes they hold, but not how many
+//!   samples of each.
 //! - There is no term in round 1, when nobody has reported anything.
 
 use fedelity_fl::{
@@ -34,7 +34,7 @@ use crate::distil::softened;
 /// The arrays of a report, on the wire and in a client's memory.
 const LOGITS: &str = "logits";
 const HELD: &str = "classes-held";
-/// How the names of clients' last reports begin in the server's state: their logits, then the classes they hold.
+/// Name prefix of the clients' latest reports in the server's state: their logits, then the classes they hold.
 const REPORT: &str = "client-";
 
 /// Stay near the other clients' mean logits for a sample's class.
@@ -56,7 +56,7 @@ pub struct FedDistillPlus {
 }
 
 impl FedDistillPlus {
-    /// c * KL to the row of each sample's label, for labels that have a row; adds its gradient.
+    /// c * KL to the row of each sample's label, for labels with a row; adds its gradient.
     fn distance(&self, z: &[f32], labels: &[u16], table: &mut LogitTable, d_z: &mut [f32]) -> f32 {
         table.weights.clear();
         table.weights.extend(labels.iter().map(|&label| if table.has[usize::from(label)] { 1.0 } else { 0.0 }));
@@ -82,7 +82,7 @@ impl Method for FedDistillPlus {
     }
 
     fn prepare(&self, server: &mut Server<'_>) -> Result<Payload> {
-        // The state may hold more than reports: a server optimiser keeps its memory there too.
+        // The state may hold more than reports: a server optimiser stores its moments there too.
         let mut reports = server.state.iter().filter(|(name, _)| name.starts_with(REPORT)).peekable();
         if reports.peek().is_none() {
             return Ok(Payload::new());
@@ -125,7 +125,7 @@ impl Method for FedDistillPlus {
 
     fn collect(&self, server: &mut Server<'_>, gather: &mut Gather, upload: &Received) -> Result<()> {
         if let Some(report) = ClassLogits::of(&upload.extra, server.model.classes())? {
-            // Padded, so that the order of names is the order of clients.
+            // Zero-padded, so that names sort in client order.
             server.scratch.put(format!("{REPORT}{:010}", upload.client), [report.logits, report.held].concat());
         }
         gather.mean.add(upload.weight, &upload.params)
@@ -137,24 +137,24 @@ impl Method for FedDistillPlus {
     }
 }
 
-/// What others answer on average, by true class.
+/// The other clients' mean logits, by true class.
 #[derive(Debug)]
 struct LogitTable {
     /// `[class][class]`.
     rows: Vec<f32>,
-    /// Whether a class has a row.
+    /// Whether each class has a row.
     has: Vec<bool>,
     /// Scratch: the weight of each sample of a batch.
     weights: Vec<f32>,
 }
 
 impl LogitTable {
-    /// The mean over all clients but one: `sums` over all, `own` what that one has put in.
+    /// The mean over all clients but one: `sums` over all, `own` that client's contribution.
     fn without(sums: ClassLogits<'_>, own: Option<ClassLogits<'_>>) -> Self {
         let classes = sums.held.len();
         let others = |y: usize| sums.held[y] - own.map_or(0.0, |own| own.held[y]);
         let sum = |i: usize| sums.logits[i] - own.map_or(0.0, |own| own.logits[i]);
-        // Numbers of clients are whole numbers, exact in f32.
+        // Client counts are integers, exact in f32.
         let has: Vec<bool> = (0..classes).map(|y| others(y) >= 1.0).collect();
         let row = |i: usize| if has[i / classes] { sum(i) / others(i / classes) } else { 0.0 };
         Self { rows: (0..classes * classes).map(row).collect(), has, weights: Vec::new() }
@@ -166,12 +166,12 @@ impl LogitTable {
     }
 }
 
-/// What a client reports, or the sums of what all have reported.
+/// A client's report, or the sum of all reports.
 #[derive(Clone, Copy, Debug)]
 struct ClassLogits<'a> {
-    /// Means of logits by true class, `[class][class]`; zeros for a class that the client does not hold.
+    /// Mean logits by true class, `[class][class]`; zeros for a class that the client does not hold.
     logits: &'a [f32],
-    /// By class: 1 if the client holds it, else 0. In the sums, how many clients do.
+    /// Per class: 1 if the client holds it, else 0. In the sums, how many clients do.
     held: &'a [f32],
 }
 
@@ -189,14 +189,14 @@ impl<'a> ClassLogits<'a> {
     }
 }
 
-/// What a client holds while it trains.
+/// A client's working state during training.
 #[derive(Debug)]
 struct Tracker {
     /// The sum of logits by true class, `[class][class]`.
     sums: Vec<f64>,
-    /// How many samples of a class were seen.
+    /// Samples seen per class.
     seen: Vec<u64>,
-    /// The teacher, once somebody has reported something.
+    /// The teacher, once another client has reported.
     table: Option<LogitTable>,
 }
 
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!((table.rows, table.has), (vec![10.0, 20.0, 0.0, 0.0], vec![true, false]));
         let table = LogitTable::without(of(&sums), Some(of(&second)));
         assert_eq!((table.rows, table.has), (vec![2.0, 4.0, -1.0, 7.0], vec![true, true]));
-        // Somebody who has not reported yet sees the mean of both, by class over those who have it.
+        // A client that has not reported yet sees the mean of both, per class over those that hold it.
         let table = LogitTable::without(of(&sums), None);
         assert_eq!((table.rows, table.has), (vec![6.0, 12.0, -1.0, 7.0], vec![true, true]));
         // Alone: nothing to learn from, no term, no gradient.

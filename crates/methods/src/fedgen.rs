@@ -9,17 +9,16 @@
 //!     min_w  F_k(w) + alpha_t * B'/B * CE(h(G(y', eps)), y') + beta_t * KL( softmax(h(G(y, eps))) || softmax(f(w, x)) ),
 //!     alpha_t = alpha * decay^t and beta_t = beta * decay^t, y' uniform over the classes of the federation
 //!
-//! What all heads agree to be a feature of a class stands for the data that a client does not have, and no sample
-//! leaves anybody for it.
+//! Features on which all heads agree stand in for the data that a client lacks, and no sample leaves any client.
 //!
-//! Clients send how many samples of each class they hold; the server sends the generator, and for each class whether it
-//! has been trained on it.
+//! Clients send how many samples of each class they hold; the server sends the generator and, per class, whether the
+//! generator has been trained on it.
 //!
 //! Deviations:
-//! - The server's loss weighs one loss per head, as in the authors' code; the paper takes the loss of the mean logits.
-//! - Counts are the true ones of the client's samples. The code of Yao et al. (FedGKD) never updates them, so every
-//!   client counts the same there; it also drops the KL term, which is `beta = 0` here.
-//! - Classes that no client of any round has reported are never drawn; the generator has not seen them.
+//! - The server's loss weights one loss per head, as in the authors' code; the paper takes the loss of the mean logits.
+//! - Counts are the true ones of the client's samples. The code of Yao et al. (FedGKD) never updates them, so all
+//!   clients count the same there; it also drops the KL term, which is `beta = 0` here.
+//! - Classes that no client has reported in any round are never drawn; the generator has not seen them.
 //! - The coefficients start at 0.1 each, the value of Yao et al. for CIFAR-10; the authors start at 10 on MNIST.
 
 use std::ops::Range;
@@ -33,19 +32,20 @@ use fedelity_keys::method;
 use fedelity_nn::loss::{self, Kl};
 use fedelity_nn::{AdamStep, Model, Params};
 
-/// The last local epoch, counted from 1, in which the generator teaches. As in the authors' code.
+/// The last local epoch, counted from 1, in which the generator teaches. From the authors' code.
 const TEACHING_EPOCHS: usize = 20;
-/// A coefficient does not decay below this. As in the authors' code.
+/// Lower bound of a decaying coefficient. From the authors' code.
 const LEAST: f64 = 1e-4;
-/// Factor on the generator's learning rate from one round to the next, and Adam's constants. As in the authors' code.
+/// Per-round decay of the generator's learning rate, and Adam's constants. From the authors' code.
 const LR_DECAY: f64 = 0.98;
 const BETAS: (f32, f32) = (0.9, 0.999);
 const EPS: f32 = 1e-8;
-/// Batch normalisation as in PyTorch: added to the variance, and the share of a new batch in the running statistics.
+/// Batch normalisation as in PyTorch: the term added to the variance, and a new batch's share in the running
+/// statistics.
 const NORM_EPS: f32 = 1e-5;
 const NORM_MOMENTUM: f32 = 0.1;
 
-/// What random numbers are for.
+/// Purposes of the random streams.
 const FRESH: Purpose = Purpose::Method(1);
 const TRAINING: Purpose = Purpose::Method(2);
 
@@ -94,7 +94,7 @@ impl FedGen {
         GeneratorShape { classes: model.classes(), noise: self.noise, hidden: self.hidden, features: model.features() }
     }
 
-    /// A coefficient in a round.
+    /// A coefficient's value in a round.
     fn in_round(&self, coefficient: f64, round: usize) -> f32 {
         if coefficient == 0.0 {
             return 0.0;
@@ -160,7 +160,7 @@ impl FedGen {
     }
 }
 
-/// The classes whose number is above 0.
+/// The classes with a value above 0.
 fn positive(by_class: &[f32]) -> Vec<u16> {
     (0..by_class.len() as u16).filter(|&y| by_class[usize::from(y)] > 0.0).collect()
 }
@@ -241,8 +241,8 @@ impl Method for FedGen {
 ///
 ///   z = W_2 relu(BN(W_1 [onehot(y); eps] + b_1)) + b_2.
 ///
-/// It is small, so everything is written out on one flat buffer: the trainable parts first, then what batch
-/// normalisation keeps for evaluation.
+/// It is small, so it is written out by hand on one flat buffer: the trainable parts first, then the running statistics
+/// of batch normalisation.
 #[derive(Clone, Copy, Debug, Default)]
 struct GeneratorShape {
     classes: usize,
@@ -252,7 +252,7 @@ struct GeneratorShape {
 }
 
 impl GeneratorShape {
-    /// Where w1, b1, scale, shift, w2, b2, running mean and running variance are. Matrices are `[input][output]`.
+    /// The ranges of w1, b1, scale, shift, w2, b2, running mean and running variance. Matrices are `[input][output]`.
     fn parts(self) -> [Range<usize>; 8] {
         let (inputs, hidden, features) = (self.classes + self.noise, self.hidden, self.features);
         let mut end = 0;
@@ -262,17 +262,17 @@ impl GeneratorShape {
         })
     }
 
-    /// How many numbers there are; all of them travel.
+    /// The size of the buffer; all of it is transmitted.
     fn len(self) -> usize {
         self.parts()[7].end
     }
 
-    /// How many of them, from the first, are trained.
+    /// How many of the first numbers are trained.
     fn trainable(self) -> usize {
         self.parts()[5].end
     }
 
-    /// Fresh weights: PyTorch's default for each layer. `below` draws whole numbers.
+    /// Fresh weights: PyTorch's default for each layer. `below` draws integers.
     fn init(self, mut below: impl FnMut(u32) -> u32) -> Vec<f32> {
         let [w1, b1, scale, _, w2, b2, _, running_var] = self.parts();
         let mut params = vec![0.0; self.len()];
@@ -289,7 +289,7 @@ impl GeneratorShape {
     }
 }
 
-/// A batch on its way through a generator. Buffers grow to the largest batch and are then reused.
+/// A batch passing through a generator. Buffers grow to the largest batch and are then reused.
 #[derive(Debug, Default)]
 struct Generator {
     shape: GeneratorShape,
@@ -297,13 +297,13 @@ struct Generator {
     labels: Vec<u16>,
     /// The noise, `[sample][noise]`.
     noise: Vec<f32>,
-    /// The features that come out, `[sample][feature]`.
+    /// The generated features, `[sample][feature]`.
     z: Vec<f32>,
-    /// Normalised hidden values and what the ReLU leaves of them, `[sample][hidden]`.
+    /// Normalised hidden values and their ReLU, `[sample][hidden]`.
     normal: Vec<f32>,
     active: Vec<f32>,
     d_hidden: Vec<f32>,
-    /// One over the standard deviation, by hidden unit.
+    /// One over the standard deviation, per hidden unit.
     inverse: Vec<f32>,
 }
 
@@ -312,7 +312,7 @@ impl Generator {
         Self { shape, inverse: vec![0.0; shape.hidden], ..Self::default() }
     }
 
-    /// Draws labels out of `classes`, and noise for them. `below` draws whole numbers.
+    /// Draws labels from `classes`, and noise for them. `below` draws integers.
     fn draw(&mut self, samples: usize, classes: &[u16], mut below: impl FnMut(u32) -> u32) {
         self.labels.clear();
         self.labels.extend((0..samples).map(|_| classes[below(classes.len() as u32) as usize]));
@@ -359,7 +359,7 @@ impl Generator {
         self.second_layer(params);
     }
 
-    /// Adds the gradient of the last [`train`](Self::train), given the one by the features.
+    /// Adds the gradient of the last [`train`](Self::train), given the gradient with respect to the features.
     fn backward(&mut self, params: &[f32], d_z: &[f32], grad: &mut [f32]) {
         let GeneratorShape { classes, noise, hidden, features } = self.shape;
         let [w1, b1, scale, shift, w2, b2, ..] = self.shape.parts();
@@ -367,7 +367,8 @@ impl Generator {
         self.d_hidden.clear();
         self.d_hidden.resize(samples * hidden, 0.0);
 
-        // Second layer, ReLU and the scale of the normalisation, down to the gradient by the normalised values.
+        // Second layer, ReLU and the scale of the normalisation, back to the gradient with respect to the normalised
+        // values.
         for (sample, d_z) in d_z.chunks_exact(features).enumerate() {
             add(&mut grad[b2.clone()], 1.0, d_z);
             for unit in 0..hidden {
@@ -393,7 +394,7 @@ impl Generator {
                 self.d_hidden[at] = (self.d_hidden[at] - mean - self.normal[at] * along) * self.inverse[unit];
             }
         }
-        // First layer: the label picks a row, the noise weighs the others.
+        // First layer: the label selects a row, the noise weights the others.
         for (sample, d) in self.d_hidden.chunks_exact(hidden).enumerate() {
             add(&mut grad[b1.clone()], 1.0, d);
             let w1 = &mut grad[w1.clone()];
@@ -443,7 +444,7 @@ impl Generator {
 
 /// weight * exp(-mean_{a,b} mean((eps_a - eps_b)^2) * mean(|z_a - z_b|)) over all pairs of samples.
 ///
-/// It is largest when different noise gives the same features. d_z gets its gradient added.
+/// It is largest when different noise gives the same features. Its gradient is added to d_z.
 fn diversity(noise: &[f32], z: &[f32], samples: usize, weight: f32, d_z: &mut [f32]) -> f32 {
     let (width, features) = (noise.len() / samples.max(1), z.len() / samples.max(1));
     if width == 0 || features == 0 {
@@ -496,7 +497,7 @@ mod tests {
     use super::*;
     use crate::trial;
 
-    /// What the heads of the uploads make of generated features: the server's loss without the diversity.
+    /// The server's loss on generated features, without the diversity term.
     fn surprise(method: &FedGen, model: &Model, state: &Payload, uploads: &[Received]) -> f32 {
         let mut generator = Generator::new(method.shape(model));
         generator.labels.extend((0..200).map(|i| i % 3));
@@ -516,7 +517,7 @@ mod tests {
     fn the_generator_learns_what_the_heads_agree_on() {
         let method = FedGen { hidden: 24, noise: 4, lr: 1e-2, iterations: 100, ..FedGen::default() };
         let model = trial::model(false);
-        // Two heads that differ a little; nobody holds class 3, and only the first client class 0.
+        // Two slightly different heads; nobody holds class 3, and only the first client holds class 0.
         let upload = |seed: u64, counts: [f32; 4]| {
             let params = model.init(&mut stream(seed, Purpose::Init, 0, 0, 0)).0;
             let upload = trial::upload(9, params, Payload::new().with("label-counts", counts.to_vec()));
@@ -547,7 +548,7 @@ mod tests {
         let after = surprise(&method, &model, &state, &uploads[..1]);
         assert!(after < 0.5 * before, "{before} to {after}");
         assert_eq!(state.get("labels").unwrap()[..], [1.0, 1.0, 1.0, 0.0]);
-        // Nobody holds anything: nothing to learn, nothing changes.
+        // Nobody holds anything, so nothing changes.
         let idle = [upload(1, [0.0; 4])];
         let kept = state.clone();
         method.train_generator(&server, &mut state, &idle).unwrap();
@@ -571,7 +572,7 @@ mod tests {
         let mut rng = stream(5, Purpose::Method(7), 0, 0, 0);
         let mut below = |bound| below(&mut rng, bound);
         let mut params = SHAPE.init(&mut below);
-        // Away from the fresh values, so that every part has its own gradient.
+        // Away from the initial values, so that every part has its own gradient.
         params.iter_mut().for_each(|value| *value += 0.3 * uniform(&mut below));
         let mut generator = Generator::new(SHAPE);
         generator.labels.extend(labels);
@@ -579,7 +580,7 @@ mod tests {
         (generator, params)
     }
 
-    /// sum_i c_i z_i + diversity, and its gradients by the weights and by z.
+    /// sum_i c_i z_i + diversity, and its gradients with respect to the weights and z.
     fn objective(generator: &mut Generator, params: &[f32]) -> (f64, Vec<f32>) {
         let mut params = params.to_vec();
         generator.train(&mut params);
@@ -638,7 +639,7 @@ mod tests {
 
     #[test]
     fn running_statistics_take_over() {
-        // One batch again and again: the running statistics become the batch's own, so both modes agree.
+        // The same batch over and over: the running statistics converge to the batch's own, so both modes agree.
         let (mut generator, mut params) = batch(&[0, 1, 2, 0, 1, 1, 2, 0, 0, 1]);
         for _ in 0..200 {
             generator.train(&mut params);

@@ -4,16 +4,16 @@
 //!   min_w  F_k(w) + gamma / (2 n_k) * sum_i KL( h(w_bar_t, x_i) || h(w, x_i) ),
 //!   w_bar_t = 1/M * sum_{m=1..M} w_{t-m+1},   F_k the cross-entropy, h the softmax of the logits
 //!
-//! The mean of the last global models knows all clients' classes and moves little from round to round; a client that
-//! stays near its answers learns its own data without forgetting the others'.
+//! The mean of the last global models knows all clients' classes and changes little between rounds; a client that stays
+//! near its outputs learns its own data without forgetting the others'.
 //!
-//! With M = 1 the teacher is the model a client receives anyway, and nothing else travels. With M > 1 the server keeps
-//! the last M global models and sends their mean, one model more.
+//! With M = 1 the teacher is the model a client receives anyway, and nothing else is sent. With M > 1 the server keeps
+//! the last M global models and also sends their mean, one extra model.
 //!
 //! Deviations:
-//! - The term starts in round 2, as in the authors' code. In round 1 the teacher would be the random start itself.
-//! - The first weights w_0 are never in the buffer, and until there are M models the mean is over those there are; both
-//!   as in the authors' code. While there is one, the mean is the received model and does not travel.
+//! - The term starts in round 2, as in the authors' code. In round 1 the teacher would be the random initialisation.
+//! - The initial weights w_0 are never in the buffer, and until there are M models the mean is over those available;
+//!   both as in the authors' code. While there is only one, the mean is the received model and is not sent.
 //! - The squared error (Table 9) is summed over classes and averaged over samples, like every loss on logits here; the
 //!   authors' code averages over classes too, so its coefficient is `classes` times ours.
 //! - A temperature other than 1 multiplies the KL by its square, as in the authors' code; the paper has none.

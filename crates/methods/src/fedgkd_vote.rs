@@ -4,15 +4,15 @@
 //!   min_w  F_k(w) + sum_{m=1..M} gamma_m / (2 n_k) * sum_i KL( h(w_{t-m+1}, x_i) || h(w, x_i) ),
 //!   gamma_m / 2 = lambda * exp(-L_m / beta) / sum_j exp(-L_j / beta),   L_m the validation loss of w_{t-m+1}
 //!
-//! Each of the last M global models teaches by itself, and those that do better on held-out data count for more, so one
-//! bad round does not spoil the teacher.
+//! Each of the last M global models teaches separately, and those that do better on held-out data count for more, so
+//! one bad round does not spoil the teacher.
 //!
-//! The received model is the first teacher; the other M - 1 travel with it, and so do the M coefficients.
+//! The received model is the first teacher; the other M - 1 are sent with it, along with the M coefficients.
 //!
 //! Deviations:
 //! - The term starts in round 2 and w_0 is never in the buffer, as for [FedGKD](crate::FedGkd). Until there are M
-//!   models the sum is over those there are; lambda keeps its meaning because the coefficients add up to it.
-//! - The authors' released code computes this loss without a gradient; here it reaches the student, as eq. 5 says.
+//!   models the sum is over those available; lambda keeps its meaning because the coefficients add up to it.
+//! - The authors' released code computes this loss without a gradient; here it reaches the student, as in eq. 5.
 //! - A temperature other than 1 multiplies the KL by its square; the paper has none.
 
 use fedelity_fl::{Extra, FlError, Gather, Local, Method, Named, Needs, Payload, Result, Server, Step, Teacher, Terms};
@@ -44,7 +44,7 @@ pub struct FedGkdVote {
     pub temperature: f64,
 }
 
-/// A beta of one over the length of the buffer.
+/// beta = 1 / length of the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum InverseBuffer {
     #[choice("1/m")]
@@ -52,8 +52,8 @@ pub enum InverseBuffer {
 }
 
 impl FedGkdVote {
-    /// gamma_m / 2 = lambda * softmax_m(-L_m / beta). A loss that is not finite counts for nothing (the larger of NaN and
-    /// 0 is 0); if none is finite, all count the same.
+    /// gamma_m / 2 = lambda * softmax_m(-L_m / beta). A loss that is not finite gets no weight (the larger of NaN and 0
+    /// is 0); if none is finite, all get the same.
     fn half_gammas(&self, losses: &[f64]) -> Vec<f32> {
         let beta = self.beta.number().unwrap_or(1.0 / self.buffer as f64);
         let best = losses.iter().copied().fold(f64::INFINITY, f64::min);
@@ -79,7 +79,7 @@ impl Method for FedGkdVote {
         }
         let missing = FlError::Needs { method: self.name(), what: "labelled validation samples on the server" };
         let validation = server.validation.ok_or(missing)?;
-        // A model's validation loss is worked out once, when it enters the buffer; the newest comes first.
+        // A model's validation loss is computed once, when it enters the buffer; the newest comes first.
         let loss = server.trainer.score(server.global, validation).loss().unwrap_or(f64::INFINITY);
         let known = server.state.opt("losses").map_or(&[][..], |losses| &losses[..]);
         let losses: Vec<f32> = std::iter::once(loss as f32).chain(known.iter().copied()).take(self.buffer).collect();

@@ -1,16 +1,16 @@
-//! FedLSD: local self-distillation with a constant weight, as He et al., "Class-Wise Adaptive Self Distillation for
-//! Heterogeneous Federated Learning", FL-AAAI 2022, compare with it; first in Lee, Shin, Jeong, Yun, "Preservation of
+//! FedLSD: local self-distillation with a constant weight, the baseline of He et al., "Class-Wise Adaptive Self
+//! Distillation for Heterogeneous Federated Learning", FL-AAAI 2022; first in Lee, Shin, Jeong, Yun, "Preservation of
 //! the Global Knowledge by Not-True Self Knowledge Distillation in Federated Learning", arXiv:2106.03097v1.
 //!
 //!   L   = (1 - alpha) L_c + alpha L_d                                 (4)
 //!   L_d = -sum_k p^g_k(x) log p_k(x),   softmax at temperature tau    (2)
 //!   L_c = -log p_y(x),                  softmax at temperature 1      (3)
 //!
-//! The global model received this round teaches: what it knows of classes that the client lacks stays in the soft
-//! labels, so local training forgets less.
+//! The global model received this round is the teacher: what it knows of classes that the client lacks stays in the
+//! soft labels, so local training forgets less.
 //!
-//! Deviations. Equations (2) and (3) sum over the client's samples; ours are means, as everywhere in practice. The
-//! value of L_d is reported without the teacher's entropy, i.e. as KL(p^g || p): the gradient is the same, and 0 means
+//! Deviations. Equations (2) and (3) sum over the client's samples; ours are means, as is usual in practice. The value
+//! of L_d is reported without the teacher's entropy, i.e. as KL(p^g || p): the gradient is the same, and 0 means
 //! agreement. FedNTD, eq. (3), writes the method with tau^2 on L_d; FedCAD does not. The switch `tau-squared` is off.
 
 use fedelity_fl::{Local, Method, Needs, Result, Step, Teacher, Terms};

@@ -7,18 +7,18 @@
 //!
 //! A mean of weights favours clients that took more steps; a mean of directions per step does not.
 //!
-//! a_i is the norm of the vector that says how often each gradient of the round went into the weights; without momentum
-//! it is the number of steps. The server folds it in relative to the first client: with r_i = a_1 / a_i and
+//! a_i is the norm of the vector that counts how often each gradient of the round went into the weights; without
+//! momentum it is the number of steps. The server accumulates it relative to the first client: with r_i = a_1 / a_i and
 //! k = (sum_i p_i / r_i) * (sum_i p_i r_i),
 //!
 //!   w^{t+1} = (1 - k) * w^t + k * (sum_i p_i r_i w_i) / (sum_i p_i r_i),
 //!
-//! so that for equal steps every r_i and k are exactly 1 and the result is that of FedAvg, bit for bit.
+//! so for equal numbers of steps every r_i and k are exactly 1 and the result is that of FedAvg, bit for bit.
 //!
-//! Deviations: clients send w_i and a_i instead of d_i and a_i, which is the same numbers' worth. Running statistics
-//! are not steps along a gradient, and k above 1 could make a variance negative: they take the mean of FedAvg. For Adam
-//! the paper gives no a_i; we take the steps. The cross-client variance reduction of FedNTD's code is no part of
-//! FedNova.
+//! Deviations: clients send w_i and a_i instead of d_i and a_i, which carries the same information. Running statistics
+//! are not steps along a gradient, and k above 1 could make a variance negative: they are averaged as in FedAvg. For
+//! Adam the paper gives no a_i; we use the number of steps. The cross-client variance reduction in FedNTD's code is not
+//! part of FedNova.
 
 use fedelity_fl::{Extra, Gather, Local, Method, Outbox, Payload, Received, Result, Server, Trained};
 use fedelity_keys::method;
@@ -26,13 +26,13 @@ use fedelity_nn::{Model, Params};
 
 use crate::{steps, trainable};
 
-/// What a client sends: a_i.
+/// In an upload: a_i.
 const STEPS: &str = "effective-steps";
-/// What the server gathers: a_1 of the first client that moved.
+/// On the server: a_1 of the first client that moved.
 const FIRST: &str = "fednova-first";
 /// a_i / a_1 of all clients.
 const RATIOS: &str = "fednova-ratios";
-/// What no optimiser moves.
+/// Parameters that no optimiser moves.
 const REST: &str = "fednova-rest";
 
 /// Average the updates per local step, so that clients with more steps do not count more.
@@ -62,7 +62,7 @@ impl Method for FedNova {
         }
         let a = upload.extra.get_sized(STEPS, 1)?[0];
         if a <= 0.0 {
-            // It took no step: it has no direction, and its share stands still.
+            // It took no steps: it has no direction, and its share stays put.
             return gather.also(RATIOS).add(upload.weight, &[0.0]);
         }
         let first = gather.also(FIRST);

@@ -5,12 +5,12 @@
 //!   L_NTD = tau^2 * sum_{c != y} q~^g_c log(q~^g_c / q~_c)                             (11)
 //!   q~_c  = exp(z_c / tau) / sum_{c' != y} exp(z_c' / tau),   q~^g likewise from the global model's logits
 //!
-//! The true class is left to the labels, and only what the global model thinks of all other classes is kept: the client
+//! The true class is left to the labels, and only the global model's view of all other classes is preserved: the client
 //! learns its own data freely and does not forget the classes it lacks. The gradient on the true logit is exactly 0.
 //!
 //! Deviations. Equation (11) has no tau^2; the authors' code has, and so do we, so that beta means the same at every
-//! temperature (at the published tau = 1 there is no difference). Their Algorithm 1 takes the plain mean of the uploads;
-//! their equation (2) and code weight by samples, and so do we.
+//! temperature (at the published tau = 1 there is no difference). Their Algorithm 1 takes the plain mean of the
+//! uploads; their equation (2) and code weight by samples, and so do we.
 
 use fedelity_fl::{Local, Method, Needs, Result, Step, Teacher, Terms};
 use fedelity_keys::method;

@@ -4,14 +4,14 @@
 //!   each client k minimises   h_k(w; w^t) = F_k(w) + mu / 2 * ||w - w^t||^2
 //!   the server                as FedAvg
 //!
-//! The pull towards the weights of the round bounds how far a client can drift on its own data.
+//! The pull towards the round's global weights bounds how far a client can drift on its own data.
 //!
 //! The norm is squared and summed over all trainable parameters; its gradient mu * (w - w^t) is added to the gradient
 //! of the loss in every step. Running statistics are not pulled.
 //!
 //! Deviation: the paper lets slow clients solve h_k less exactly and averages without weights (it samples clients by
-//! their size instead). Here every client takes its epochs and the mean is weighted as the federation says, as in all
-//! five papers that compare with FedProx.
+//! size instead). Here every client completes its epochs and the mean uses the federation's weighting, as in all five
+//! papers that compare with FedProx.
 
 use fedelity_fl::{Local, Method, Result, Terms};
 use fedelity_keys::method;

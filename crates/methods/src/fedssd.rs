@@ -8,13 +8,13 @@
 //!   M_sample(x)  = 1 - sqrt(1 - p^g_y(x))
 //!   L            = L_CE + L_SSD                                                                                (6)
 //!
-//! The global model's logits are kept only where they deserve it: for classes that it recognises and does not mistake
+//! The global model's logits are kept only where they are credible: for classes that it recognises and does not mistake
 //! others for, and on samples that it gets right.
 //!
-//! Deviations. In (3) the weight stands inside the square, and with the published M_max = 0.01 the gradient would be
-//! below 2e-4 of the difference: nothing. By default the weight is taken once, sum_k M_k (z_k - z^g_k)^2, which makes
-//! the published values of M_max matter; `weight = "squared"` is equation (3) to the letter. The factor 1/2 of Lemma 1
-//! is not used, as in the paper's own algorithm. A row of A whose class the auxiliary samples lack is 0, so the class
+//! Deviations. In (3) the weight is inside the square, and with the published M_max = 0.01 the gradient would be below
+//! 2e-4 of the difference: negligible. By default the weight is outside, sum_k M_k (z_k - z^g_k)^2, which makes the
+//! published values of M_max matter; `weight = "squared"` is equation (3) to the letter. The factor 1/2 of Lemma 1 is
+//! not used, as in the paper's own algorithm. A class missing from the auxiliary samples has a row of zeros in A, so it
 //! is not distilled. A is sent whole, as published, although clients only need M_class.
 
 use fedelity_fl::{Extra, Local, Method, Needs, Payload, Result, Server, Step, Teacher, Terms, largest};
@@ -23,9 +23,9 @@ use fedelity_nn::{Model, loss};
 
 use crate::auxiliary::class_means;
 
-/// In the broadcast: A, by rows.
+/// In the broadcast: A, row by row.
 const CREDIBILITY: &str = "credibility";
-/// What credibility must exceed to count.
+/// Credibility must exceed this to count.
 const THRESHOLD: f32 = 0.1;
 
 /// Keep the global model's logits where it is credible, by class and by sample.
@@ -56,7 +56,7 @@ pub enum Weight {
     Squared,
 }
 
-/// How the credibility matrix is counted.
+/// How the credibility matrix is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum Credibility {
     /// Shares of predicted classes: the row-normalised confusion matrix.
@@ -110,7 +110,7 @@ fn class_credibility(matrix: &[f32], classes: usize) -> Vec<f32> {
     (0..classes).map(|k| matrix[k * classes + k] * (1.0 - mistaken(k))).collect()
 }
 
-/// M_sample from the teacher's probabilities. 1 - p_y is summed, so that it does not cancel where p_y is near 1.
+/// M_sample from the teacher's probabilities. 1 - p_y is computed as a sum, to avoid cancellation where p_y is near 1.
 fn sample_credibility(p: &[f32], label: usize) -> f32 {
     let others: f32 = p.iter().enumerate().filter(|&(k, _)| k != label).map(|(_, p)| p).sum();
     1.0 - others.min(1.0).sqrt()

@@ -1,8 +1,8 @@
-//! One file per federated method, and the registry that makes them by name.
+//! One file per federated method, and the registry that builds them by name.
 //!
 //! A method's file has the equations of its paper, its hyper-parameters as a struct under
-//! [`method`](macro@fedelity_keys::method), and the hooks of [`fedelity_fl::Method`] that it changes. What several of
-//! them share has a file of its own.
+//! [`method`](macro@fedelity_keys::method), and the hooks of [`fedelity_fl::Method`] that it overrides. Code shared by
+//! several methods has its own files.
 
 mod auxiliary;
 mod distil;
@@ -30,7 +30,7 @@ macro_rules! methods {
     };
 }
 
-// All methods, in the order of the documentation. A new one is one more line.
+// All methods, in documentation order. A new method adds one line.
 methods! {
     fedavg::FedAvg,
     fedprox::FedProx,

@@ -3,15 +3,15 @@
 //!   loss = CE + mu * l_con
 //!   l_con = -log( exp(sim(z, z_glob) / tau) / (exp(sim(z, z_glob) / tau) + exp(sim(z, z_prev) / tau)) )
 //!
-//! z are the features of the model in training, z_glob those of the global weights of the round and z_prev those of
-//! this client's weights after its last training; sim is the cosine, and l_con the mean over the batch. The global
-//! model has seen more data than the last local one, so its features are the better ones to move towards.
+//! z are the features of the model in training, z_glob those of the round's global weights and z_prev those of this
+//! client's weights after its last training; sim is the cosine, and l_con the mean over the batch. The global model has
+//! seen more data than the last local one, so its features are the better target.
 //!
-//! The paper puts a two-layer projection head of 256 outputs before the classifier (model key `projection`); features
-//! are its outputs. Without it they are what the classifier reads, as in FedNTD's code.
+//! The paper puts a two-layer projection head with 256 outputs before the classifier (model key `projection`); features
+//! are its outputs. Without it they are the classifier's inputs, as in FedNTD's code.
 //!
-//! Deviation: a client that has no last training yet has no contrastive term. The authors' code has none in the first
-//! round either, and random networks in place of the last local weights after it, which say nothing.
+//! Deviation: a client that has not trained before has no contrastive term. The authors' code has none in the first
+//! round either; after it, random networks stand in for the missing local weights, which is meaningless.
 
 use fedelity_fl::{Local, Method, Needs, Outbox, Payload, Result, Step, Teacher, Terms, Trained};
 use fedelity_keys::method;

@@ -1,4 +1,4 @@
-//! All methods by name.
+//! Registry of all methods.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use fedelity_keys::{AtZero, Context, KeyError, Keys, Schema, read};
 
 use crate::ENTRIES;
 
-/// The method of a configuration that names none.
+/// The method used when a configuration names none.
 pub const DEFAULT: &str = "fedavg";
 
 /// A method's hyper-parameters. Its fields are the keys of `[method]`.
 pub trait Hyper: Method + Keys + 'static {
     const ENTRY: Entry;
 
-    /// Whether all keys that say [`AtZero::FedAvg`] are 0.
+    /// Whether all keys marked [`AtZero::FedAvg`] are 0.
     fn is_off(&self) -> bool;
 }
 
-/// A method whose coefficients are 0: FedAvg under its name. What makes it differ is never asked.
+/// A method whose coefficients are 0: FedAvg under the method's name. The method's own hooks are never called.
 #[derive(Debug)]
 struct Off<M>(M);
 
@@ -35,23 +35,23 @@ impl<M: Method> Method for Off<M> {
     }
 }
 
-/// Where a method is FedAvg, bit for bit. Every method is somewhere, and the tests try it there.
+/// Where a method equals FedAvg, bit for bit. Every method does somewhere, and tests check it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// Everywhere: it is FedAvg.
     Always,
-    /// With all keys at 0 that say [`AtZero::FedAvg`].
+    /// With all keys marked [`AtZero::FedAvg`] at 0.
     KeysAtZero,
-    /// In the first round, when there is nothing to send or to remember yet.
+    /// In the first round, when there is nothing to send or remember yet.
     FirstRound,
     /// When all clients of a round take the same number of steps.
     EqualSteps,
 }
 
-/// A method, for people and for [`build`].
+/// A registered method: its description and how to [`build`](Self::build) it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// As a configuration writes it.
+    /// The name in a configuration.
     pub id: &'static str,
     pub summary: &'static str,
     /// Where it was published.
@@ -63,7 +63,7 @@ pub struct Entry {
     hooks: fn(&Table) -> Result<Arc<dyn Method>, KeyError>,
 }
 
-/// A method that is ready.
+/// A method, ready to use.
 #[derive(Clone, Debug)]
 pub struct Built {
     pub method: Arc<dyn Method>,
@@ -89,44 +89,44 @@ impl Entry {
         Self { id, summary, reference, equation, identity, schema: M::SCHEMA, build, hooks }
     }
 
-    /// The method with the keys of a table whose dotted path is `at`; the others have their defaults.
+    /// Builds the method from the keys of a table whose dotted path is `at`; missing keys get their defaults.
     pub fn build(&self, given: &Table, at: &str, context: &mut dyn Context) -> Result<Built, KeyError> {
         (self.build)(given, at, context)
     }
 
-    /// The method's own hooks, even where its coefficients are 0 and [`build`](Self::build) gives FedAvg's: there they
-    /// must change nothing by themselves.
+    /// The method's own hooks, even where its coefficients are 0 and [`build`](Self::build) returns FedAvg's: there
+    /// they must change nothing by themselves.
     pub fn hooks(&self, given: &Table) -> Result<Arc<dyn Method>, KeyError> {
         (self.hooks)(given)
     }
 
-    /// What the method asks of the federation with its defaults.
+    /// What the method requires of the federation with its defaults.
     ///
     /// # Panics
     ///
-    /// If a default is out of its key's bounds.
+    /// If a default is outside its key's bounds.
     pub fn needs(&self) -> Needs {
         self.build(&Table::new(), "method", &mut ()).expect("defaults are in bounds").method.needs()
     }
 
-    /// The keys that make it FedAvg when all of them are 0.
+    /// The keys that turn the method into FedAvg when all of them are 0.
     pub fn coefficients(&self) -> Vec<&'static str> {
         let of_fedavg = self.schema.keys.iter().filter(|key| key.at_zero() == AtZero::FedAvg);
         of_fedavg.map(|key| key.name).collect()
     }
 }
 
-/// All methods, in the order of the documentation.
+/// All methods, in documentation order.
 pub fn entries() -> &'static [Entry] {
     ENTRIES
 }
 
-/// A method's entry by its id.
+/// A method's entry by ID.
 pub fn find(name: &str) -> Option<&'static Entry> {
     ENTRIES.iter().find(|entry| entry.id == name)
 }
 
-/// The method of this name with these keys of `[method]`.
+/// Builds the named method from these keys of `[method]`.
 pub fn build(name: &str, given: &Table) -> Result<Built, KeyError> {
     let unknown = || {
         let ids: Vec<&str> = ENTRIES.iter().map(|entry| entry.id).collect();

@@ -5,17 +5,17 @@
 //!   after K steps:           c_i+ = c_i - c + (w^t - y) / (K * eta)
 //!   the server:              w^{t+1} = mean of y,   c <- c + 1/N * sum_{i in S} (c_i+ - c_i)
 //!
-//! c_i is the way a client went last time, c the way all went: their difference takes the client's own drift out of
-//! every step. Both start at zero, so the first round is FedAvg.
+//! c_i is the direction a client took last time, c the direction all took: their difference removes the client's own
+//! drift from every step. Both start at zero, so the first round is FedAvg.
 //!
-//! The step is a gradient step on g_i's loss plus <c - c_i, y - w^t>, and that is the term that is recorded.
+//! The step is a gradient step on g_i's loss plus <c - c_i, y - w^t>; that term is recorded.
 //!
 //! Deviations: the correction is added to the gradient, before momentum, and K is the number of plain steps that K
-//! steps with momentum are worth (FedNova's a_i; it is K itself without momentum), as FedNTD's code pairs them: with
-//! momentum rho the way is about 1 / (1 - rho) times longer than K * eta gradients. The mean of y is weighted as the
-//! federation says, by size unless told otherwise; the paper's is uniform. Only trainable parameters are corrected.
-//! Before the first c exists nothing is sent or added in its place. The rule is for SGD; another optimiser is refused,
-//! because the way is then no multiple of a gradient.
+//! steps with momentum are worth (FedNova's a_i; K itself without momentum), as FedNTD's code pairs them: with momentum
+//! rho the distance is about 1 / (1 - rho) times longer than K * eta gradients. The mean of y uses the federation's
+//! weighting, by size by default; the paper's is uniform. Only trainable parameters are corrected. Before the first c
+//! exists, nothing is sent or added. The rule is for SGD; other optimisers are refused, because the distance is then
+//! not a multiple of a gradient.
 
 use fedelity_fl::{
     Extra, FlError, Gather, Local, Method, Named, Needs, Outbox, Payload, Received, Result, Server, Terms, Trained,
@@ -27,7 +27,7 @@ use crate::{steps, trainable};
 
 /// The server's control variate c, and a client's c_i in its memory: trainable parameters, packed.
 const CONTROL: &str = "control";
-/// What a client sends: c_i+ - c_i.
+/// In an upload: c_i+ - c_i.
 const CHANGE: &str = "control-change";
 
 /// Correct every local step by how the client's steps differ from the average.
@@ -83,7 +83,7 @@ impl Method for Scaffold {
     fn finish(&self, local: &mut Local<'_>, done: &mut Trained<'_>) -> Result<Outbox> {
         let way = steps::taken(local, done) * f64::from(local.lr);
         if way <= 0.0 {
-            // It did not move: there is nothing to learn about its gradients.
+            // It did not move: this says nothing about its gradients.
             return Ok(Outbox::unchanged(local));
         }
         let layout = local.model.layout();
@@ -119,7 +119,7 @@ fn control<'a>(payload: &'a Payload, layout: &Layout) -> Result<Option<&'a [f32]
     Ok(there.transpose()?.map(|c| &c[..]))
 }
 
-/// c - c_i, where what is absent is zero.
+/// c - c_i, where a missing one is zero.
 fn difference(len: usize, c: Option<&[f32]>, c_i: Option<&[f32]>) -> Vec<f32> {
     let mut out = c.map_or_else(|| vec![0.0; len], <[f32]>::to_vec);
     if let Some(c_i) = c_i {

@@ -1,9 +1,9 @@
-//! What local steps are worth.
+//! Equivalent numbers of local steps.
 
 use fedelity_fl::{Local, Trained};
 use fedelity_nn::OptimizerKind;
 
-/// How many plain steps the steps of a client are worth. For Adam they are taken as they are.
+/// How many plain steps a client's steps are worth. For Adam, the number of steps itself.
 pub(crate) fn taken(local: &Local<'_>, done: &Trained<'_>) -> f64 {
     let momentum = match local.training.optimizer {
         OptimizerKind::Sgd { momentum } => f64::from(momentum),

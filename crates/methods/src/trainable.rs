@@ -1,10 +1,10 @@
-//! The trainable part of the flat buffer, packed: how control variates, Fisher diagonals and momenta are kept.
+//! The trainable part of the flat buffer, packed: the format of control variates, Fisher diagonals and moments.
 
 use std::ops::Range;
 
 use fedelity_nn::Layout;
 
-/// The trainable parts, ascending: where each stands in the buffer, and where in the packed array.
+/// The trainable parts, ascending: the range of each in the full buffer, and in the packed array.
 pub(crate) fn parts(layout: &Layout) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + '_ {
     layout.trainable().iter().scan(0, |at, range| {
         let packed = *at..*at + range.len();
@@ -15,8 +15,8 @@ pub(crate) fn parts(layout: &Layout) -> impl Iterator<Item = (Range<usize>, Rang
 
 /// A loss that is a sum over all trainable numbers; adds its gradient.
 ///
-/// `each` gives what one of them adds to the loss. It gets the gradient to add to, the number, where it started, and
-/// what the packed arrays have for it.
+/// `each` returns one number's contribution to the loss. It gets the gradient to add to, the number, its starting
+/// value, and its entries in the packed arrays.
 pub(crate) fn penalty<const P: usize>(
     layout: &Layout,
     grad: &mut [f32],
@@ -33,7 +33,7 @@ pub(crate) fn penalty<const P: usize>(
     total
 }
 
-/// Sums that run side by side, and how many numbers each takes before it goes into the total.
+/// Parallel partial sums, and how many numbers each takes before it is added to the total.
 const LANES: usize = 8;
 const RUN: usize = 64;
 
@@ -98,7 +98,7 @@ mod tests {
         for (range, part) in parts(layout) {
             assert_eq!(full[range], packed[part]);
         }
-        // Whole numbers: every sum is exact.
+        // Integers: every sum is exact.
         let mut grad = vec![0.0; layout.len()];
         let start: Vec<f32> = full.iter().map(|value| 2.0 * value).collect();
         let found = penalty(layout, &mut grad, &full, &start, [&packed, &packed], |grad, w, start, [a, b]| {

@@ -15,7 +15,7 @@ use serde_json::Value;
 const CLASSES: usize = 4;
 const SHAPE: InputShape = InputShape::Image { channels: 1, height: 5, width: 4 };
 
-/// A file of the golden vectors.
+/// A golden-vector file.
 fn golden(name: &str) -> Value {
     let default = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../golden"));
     let path = std::env::var_os("FEDELITY_GOLDEN").map_or_else(default, PathBuf::from).join(name);
@@ -46,7 +46,7 @@ pub(crate) fn close(found: &[f32], expected: &Value, share: f64) {
     }
 }
 
-/// A model of six trainable numbers, as many as the vectors of rules.json have.
+/// A model of six trainable numbers, the length of the vectors in rules.json.
 pub(crate) fn six() -> Arc<Model> {
     let input = InputShape::Image { channels: 1, height: 1, width: 2 };
     let extractor = vec![Node::plain(Layer::Flatten)];
@@ -56,7 +56,7 @@ pub(crate) fn six() -> Arc<Model> {
     Arc::new(model)
 }
 
-/// A small network, with running statistics or without.
+/// A small network, with or without running statistics.
 pub(crate) fn model(batch_norm: bool) -> Arc<Model> {
     let conv = Node::named("conv", Layer::Conv { out: 4, kernel: 3, stride: 1, pad: 1, bias: true });
     let norm = batch_norm.then(|| Node::named("norm", Layer::BatchNorm));
@@ -84,7 +84,7 @@ fn federation(model: Arc<Model>, method: Arc<dyn Method>, training: Training, cl
     Federation { model, method, training, weighting, clients, seed: 5, server_data }
 }
 
-/// A client's view with nothing received and nothing remembered.
+/// A client's view, with nothing received or remembered.
 pub(crate) fn with_local(model: &Model, global: &[f32], run: impl FnOnce(&mut Local<'_>)) {
     let (training, split, scaling, nothing) = (Training::default(), split(1), scaling(), Payload::new());
     let samples = Samples { split: &split, indices: &[0], scaling: &scaling };
@@ -158,7 +158,7 @@ fn close_round(
     let mut coordinator = Coordinator::resume(federation, kept)?;
     coordinator.open(&(0..clients).collect::<Vec<_>>())?;
     for (client, upload) in uploads.enumerate() {
-        // What is rejected is not in the round, and that is all.
+        // A rejected upload is left out of the round, nothing more.
         drop(coordinator.accept(Upload { client, ..upload })?);
     }
     coordinator.close()?;
@@ -168,7 +168,7 @@ fn close_round(
 /// A whole small run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
-    /// The samples of each client. Batches are of 8.
+    /// Samples per client. The batch size is 8.
     pub(crate) sizes: &'static [usize],
     pub(crate) per_round: usize,
     pub(crate) rounds: usize,
@@ -222,7 +222,7 @@ impl Run {
         self.rounds(Arc::new(method), &mut |_, _| {}).unwrap()
     }
 
-    /// Bytes down and up to and from the first client of each round. Every client takes part in all of them.
+    /// Bytes down and up for the first client, per round. Every client takes part in all rounds.
     pub(crate) fn traffic(&self, method: impl Method + 'static) -> Vec<(usize, usize)> {
         let mut found = Vec::new();
         let everyone = Self { per_round: self.sizes.len(), ..*self };

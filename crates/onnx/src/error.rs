@@ -6,7 +6,7 @@ pub enum OnnxError {
     /// The weights lack a tensor of the layers.
     #[error("tensor {name:?} is missing")]
     Missing { name: String },
-    /// A layer is in a place where it cannot work.
+    /// A layer is in an unsupported position.
     #[error("layer {layer} cannot be exported: {reason}")]
     Layer { layer: String, reason: &'static str },
 }

@@ -1,4 +1,4 @@
-//! A graph of operators that grows from the inputs on.
+//! A graph of operators, built from the inputs onwards.
 
 use fedelity_nn::{Layout, Tensor};
 
@@ -25,7 +25,7 @@ impl<'a> Graph<'a> {
         output
     }
 
-    /// Adds an operator with these outputs; an empty name is an output that nobody reads.
+    /// Adds an operator with these outputs; an empty name is an unused output.
     pub(crate) fn node_to(&mut self, op: &str, inputs: &[&str], outputs: &[&str], attribute: Vec<Attribute>) {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         self.nodes.push(NodeProto {
@@ -51,7 +51,7 @@ impl<'a> Graph<'a> {
         Ok(name.to_owned())
     }
 
-    /// A weight in another shape, and what each of its places holds.
+    /// A weight in another shape; `from` maps each new position to its old one.
     pub(crate) fn weight_as(
         &mut self,
         name: &str,
@@ -75,14 +75,14 @@ impl<'a> Graph<'a> {
         name
     }
 
-    /// Whole numbers in a row; with an empty `shape`, a single one.
+    /// A list of integers; with an empty `shape`, a single one.
     pub(crate) fn ints(&mut self, name: &str, shape: &[usize], values: &[i64]) -> String {
         let name = format!("{name}_{}", self.initializers.len());
         self.initializers.push(TensorProto::ints(&name, shape, values));
         name
     }
 
-    /// Calls a value by another name.
+    /// Gives a value another name.
     pub(crate) fn name_output(&mut self, from: &str, to: &str) {
         for name in self.nodes.iter_mut().flat_map(|node| node.input.iter_mut().chain(&mut node.output)) {
             if name == from {

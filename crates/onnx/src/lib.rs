@@ -1,8 +1,8 @@
-//! Models as ONNX files, which other programs and devices run.
+//! Models as ONNX files, for other programs and devices.
 //!
-//! [`encode`] writes the layers of an [`Architecture`] with their weights. The first axis of
-//! inputs and outputs, the batch, may have any length. Images come in normalised, as `input`; texts as `input_ids` and
-//! `attention_mask`, of any common length. What comes out is `logits`. Weights keep the names they have in PyTorch.
+//! [`encode`] writes the layers of an [`Architecture`] with their weights. The first axis of inputs and outputs, the
+//! batch, may have any length. Images are normalised and passed as `input`; texts as `input_ids` and `attention_mask`,
+//! padded to any common length. The output is `logits`. Weights keep their PyTorch names.
 
 mod error;
 mod graph;
@@ -18,9 +18,9 @@ use prost::Message;
 use graph::Graph;
 use proto::{ModelProto, OperatorSet, Property, ValueInfo};
 
-/// The version of the operators: that of LayerNormalization.
+/// The operator set version: the one that introduced LayerNormalization.
 const OPSET: i64 = 17;
-/// The version of the file format that goes with it.
+/// The matching version of the file format.
 const FORMAT: i64 = 8;
 
 /// A model with its weights.
@@ -29,16 +29,16 @@ pub struct OnnxModel<'a> {
     pub architecture: &'a Architecture,
     pub layout: &'a Layout,
     pub params: &'a [f32],
-    /// Whether the input is a row of numbers, not an image.
+    /// Whether the input is a row of numbers rather than an image.
     pub numbers: bool,
-    /// What the file says about itself, key by key.
+    /// The file's metadata, as keys and values.
     pub metadata: &'a [(String, String)],
 }
 
 /// The bytes of an ONNX file.
 ///
 /// # Errors
-/// When a weight is missing or a layer is in a place where it cannot work.
+/// When a weight is missing or a layer is in an unsupported position.
 pub fn encode(source: &OnnxModel<'_>) -> Result<Vec<u8>, OnnxError> {
     let arch = source.architecture;
     let mut graph = Graph::new(source.layout, source.params);

@@ -92,7 +92,7 @@ impl Attribute {
 
 /// The type of single-precision numbers.
 const FLOAT: i32 = 1;
-/// The type of 64-bit whole numbers.
+/// The type of 64-bit integers.
 const INT64: i32 = 7;
 
 #[derive(Clone, PartialEq, Message)]

@@ -48,7 +48,7 @@ pub(crate) fn rows(graph: &mut Graph<'_>, nodes: &[Node], mut x: RowsOutput) -> 
                 x.name = graph.node("Gemm", &[&x.name, &weight, &bias], vec![Attribute::int("transB", 1)]);
             }
             Layer::Relu => x.name = graph.node("Relu", &[&x.name], vec![]),
-            // Nothing is dropped once a model is trained.
+            // A trained model drops nothing.
             Layer::Dropout { .. } | Layer::Flatten => {}
             _ => return Err(misplaced(node, "it does not work on rows")),
         }
@@ -114,8 +114,8 @@ fn image(graph: &mut Graph<'_>, node: &Node, x: Image) -> Result<Image, OnnxErro
     }
 }
 
-/// The operator for it came later than the others, so it is put together: each group as one channel of an instance
-/// normalisation, then scale and shift by channel.
+/// Its operator came later than this operator set, so it is composed: each group as one channel of an instance
+/// normalisation, then scale and shift per channel.
 fn group_norm(graph: &mut Graph<'_>, node: &Node, x: Image, size: usize) -> Result<Image, OnnxError> {
     let (channels, height, width) = x.sides;
     if size == 0 || channels % size != 0 {

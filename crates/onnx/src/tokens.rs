@@ -9,7 +9,7 @@ use crate::spatial::{self, RowsOutput};
 
 const IDS: &str = "input_ids";
 const MASK: &str = "attention_mask";
-/// What is added to the score of a token that is only padding.
+/// Added to the score of a padding token.
 const HIDDEN: f32 = -1e9;
 
 /// The layers from tokens to rows.
@@ -74,7 +74,7 @@ fn normalise(graph: &mut Graph<'_>, name: &str, x: &str, eps: f32) -> Result<Str
     Ok(graph.node("LayerNormalization", &[x, &weight, &bias], attributes))
 }
 
-/// What is added to the scores so that padding gets no attention: `[batch, 1, 1, sequence]`.
+/// Added to the scores so that padding gets no attention: `[batch, 1, 1, sequence]`.
 fn hide(graph: &mut Graph<'_>) -> String {
     let mask = graph.node("Cast", &[MASK], vec![Attribute::int("to", 1)]);
     let axes = graph.ints("axes", &[2], &[1, 2]);
@@ -129,7 +129,7 @@ impl BlockWriter<'_> {
         format!("{}.{part}", self.node.name)
     }
 
-    /// A dense layer on every token. The operator takes the weights the other way round.
+    /// A dense layer on every token. The operator takes the weights transposed.
     fn linear(&self, graph: &mut Graph<'_>, part: &str, x: &str) -> Result<String, OnnxError> {
         let name = self.part(part);
         let outputs = graph.values(&format!("{name}.bias"))?.len();
@@ -142,7 +142,7 @@ impl BlockWriter<'_> {
     }
 }
 
-/// x times the normal distribution function of x.
+/// x times the standard normal distribution function of x.
 fn gelu(graph: &mut Graph<'_>, x: &str) -> String {
     let root = graph.floats("root", &[], &[std::f32::consts::FRAC_1_SQRT_2]);
     let (one, half) = (graph.floats("one", &[], &[1.0]), graph.floats("half", &[], &[0.5]));
@@ -153,9 +153,9 @@ fn gelu(graph: &mut Graph<'_>, x: &str) -> String {
     graph.node("Mul", &[&y, &half], vec![])
 }
 
-/// The last hidden state of each text. ONNX puts the gates in another order than PyTorch.
+/// The last hidden state of each text. ONNX orders the gates differently from PyTorch.
 fn lstm(graph: &mut Graph<'_>, name: &str, x: &str, width: usize, hidden: usize) -> Result<String, OnnxError> {
-    // Input, output, forget and cell gate among PyTorch's input, forget, cell and output.
+    // The positions of the input, output, forget and cell gates in PyTorch's order of input, forget, cell and output.
     const ORDER: [usize; 4] = [0, 3, 1, 2];
     let place = |row: usize| ORDER[row / hidden] * hidden + row % hidden;
     let mut weight = |part: &str, inputs: usize| {
@@ -173,8 +173,8 @@ fn lstm(graph: &mut Graph<'_>, name: &str, x: &str, width: usize, hidden: usize)
     let all = format!("{name}.all");
     let attributes = vec![Attribute::int("hidden_size", hidden as i64)];
     graph.node_to("LSTM", &[&steps, &input, &recurrent, &bias], &[&all], attributes);
-    // [sequence, direction, batch, hidden] to [batch, sequence, hidden], and of each text the state at its last token:
-    // not every runtime respects the operator's own lengths.
+    // [sequence, direction, batch, hidden] to [batch, sequence, hidden], then each text's state at its last token: not
+    // every runtime respects the operator's own lengths.
     let (direction, sequence) = (graph.ints("direction", &[1], &[1]), graph.ints("sequence", &[1], &[1]));
     let states = graph.node("Squeeze", &[&all, &direction], vec![]);
     let states = graph.node("Transpose", &[&states], vec![Attribute::ints("perm", &[1, 0, 2])]);

@@ -6,7 +6,7 @@ use csv::Writer;
 
 use crate::round::RoundRecord;
 
-/// One row per round and one column per number. Numbers that were not measured are empty.
+/// One row per round, one column per number. Cells of unmeasured numbers are empty.
 pub fn rounds_csv(rounds: &[RoundRecord]) -> Result<Vec<u8>, csv::Error> {
     let classes = rounds.iter().filter_map(|round| Some(round.class_accuracy.as_ref()?.len())).max().unwrap_or(0);
     let terms: BTreeSet<&String> = rounds.iter().flat_map(|round| round.train_terms.keys()).collect();
@@ -32,7 +32,7 @@ pub fn rounds_csv(rounds: &[RoundRecord]) -> Result<Vec<u8>, csv::Error> {
     out.into_inner().map_err(|error| error.into_error().into())
 }
 
-/// A column and where its number comes from.
+/// A column and how to get its number.
 pub(crate) type Column = (&'static str, fn(&RoundRecord) -> Option<f64>);
 
 /// The columns that every run has.
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_a_round_and_empty_where_nothing_was_measured() {
+    fn one_row_per_round_and_empty_where_not_measured() {
         let first =
             RoundRecord { round: 1, bytes_up: 7, train_terms: [("ce".to_string(), 0.5)].into(), ..Default::default() };
         let second = RoundRecord {

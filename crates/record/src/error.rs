@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What went wrong, with the file.
+/// An error, with the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -31,7 +31,7 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// What is wrong with the JSON of a file.
+    /// An error in a file's JSON.
     pub(crate) fn json(error: &serde_json::Error, path: &Path) -> Self {
         Self::Line { line: error.line().max(1), reason: error.to_string(), path: path.to_path_buf() }
     }

@@ -12,7 +12,7 @@ use crate::csv::FIXED;
 use crate::error::RecordError;
 use crate::round::RoundRecord;
 
-/// `Event` of TensorFlow's `event.proto`, as far as it is written.
+/// The part of `Event` in TensorFlow's `event.proto` that is written here.
 #[derive(Clone, PartialEq, Message)]
 struct TensorEvent {
     #[prost(double, tag = "1")]
@@ -81,7 +81,7 @@ impl EventsFile {
     }
 }
 
-/// The checksum as these files have it: CRC-32C, rotated and shifted.
+/// The checksum used by these files: CRC-32C, rotated and shifted.
 fn masked(data: &[u8]) -> [u8; 4] {
     crc32c::crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
 }

@@ -13,7 +13,7 @@ use crate::summary::Summary;
 /// The files of a run folder.
 pub mod names {
     pub const CONFIG: &str = "config.toml";
-    /// Who holds what.
+    /// Which client holds which samples.
     pub const PARTITION: &str = "partition.json";
     /// The header and one line per round.
     pub const ROUNDS: &str = "rounds.jsonl";
@@ -22,7 +22,7 @@ pub mod names {
     pub const HOLDINGS: &str = "holdings.json";
     /// Features of some test samples, under the global and under a local model.
     pub const FEATURES: &str = "features.safetensors";
-    /// What people call the run.
+    /// The user's tags.
     pub const TAGS: &str = "tags.json";
     pub const MODEL: &str = "model.safetensors";
 }
@@ -45,7 +45,7 @@ impl RunFolder {
         })?;
         let folder = Self { path: path.to_path_buf() };
         if let Err(source) = folder.try_write() {
-            // Leave nothing half-made; if this fails too, the first reason is the one to report.
+            // Clean up; if this fails too, the first error is the one to report.
             let _ = fs::remove_dir(path);
             return Err(unwritable(source));
         }
@@ -60,7 +60,7 @@ impl RunFolder {
         self.path.join(name)
     }
 
-    /// Writes a file: whole, or not at all.
+    /// Writes a file atomically.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
         let path = self.file(name);
         fedelity_files::write(&path, bytes).map_err(RecordError::io("write", &path))

@@ -1,4 +1,4 @@
-//! What a run was.
+//! A run's header.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub const FORMAT: &str = "fedelity-run";
 /// The version of the format that is written and read.
 pub const VERSION: u32 = 1;
 
-/// What every file of a run begins with.
+/// The beginning of every file of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stamp {
@@ -25,7 +25,7 @@ impl Default for Stamp {
     }
 }
 
-/// What a run was: the first line of `rounds.jsonl`.
+/// A description of a run: the first line of `rounds.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Header {
@@ -34,10 +34,10 @@ pub struct Header {
     /// The version of the program.
     pub fedelity: String,
     pub method: String,
-    /// The method's hyper-parameters, by name, as the configuration writes them.
+    /// The method's hyper-parameters, by configuration key.
     pub method_settings: BTreeMap<String, serde_json::Value>,
     pub dataset: String,
-    /// The fingerprint of the data, as hex. Empty if it was not taken.
+    /// The fingerprint of the data, as hex. Empty if it was not computed.
     pub dataset_fingerprint: String,
     /// A description of the partition.
     pub partition: String,
@@ -45,7 +45,7 @@ pub struct Header {
     /// The trainable parameters of the model.
     pub parameters: u64,
     pub seed: u64,
-    /// The rounds that were planned.
+    /// The planned number of rounds.
     pub rounds: u64,
     pub clients: u64,
     pub per_round: u64,
@@ -53,11 +53,11 @@ pub struct Header {
     pub threads: u64,
     /// The names of the classes. Older records lack them.
     pub classes: Vec<String>,
-    /// On what local models are measured. Older records lack it.
+    /// What local models are measured on. Older records lack it.
     pub local_evaluation: Option<LocalEvaluation>,
-    /// SHA-256 of who holds which samples, as hex. Older records lack it.
+    /// SHA-256 of the assignment of samples to clients, as hex. Older records lack it.
     pub partition_fingerprint: String,
-    /// Samples that could not be used and were left out, as the configuration allowed. Older records lack it.
+    /// Unusable samples that were left out, as the configuration allowed. Older records lack it.
     pub left_out: u64,
     /// A description of the computer: its processor and system.
     pub machine: String,

@@ -1,5 +1,3 @@
-//! Who holds what.
-
 use serde::{Deserialize, Serialize};
 
 use crate::header::Stamp;

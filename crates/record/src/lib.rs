@@ -1,7 +1,7 @@
-//! What a run writes: a header, one record per round, a summary. All of it is versioned and can be read back.
+//! The files of a run: a header, one record per round, a summary. All of it is versioned and can be read back.
 //!
-//! Each run has its own folder ([`RunFolder`]). Its `rounds.jsonl` holds the [`Header`] and then one [`RoundRecord`] per
-//! line, each flushed, so that a stopped run keeps what it had. Other files are complete or absent.
+//! Each run has its own folder ([`RunFolder`]). Its `rounds.jsonl` contains the [`Header`] and then one [`RoundRecord`]
+//! per line, each flushed, so that a stopped run loses nothing. Other files are complete or absent.
 
 mod csv;
 mod error;

@@ -4,36 +4,36 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// On what local models are measured, and how often.
+/// What local models are measured on, and how often.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct LocalEvaluation {
     /// `all`, `standard` or `fast`.
     pub metrics: String,
-    /// Test samples: all of them, or a part in which each class has its share. 0 if local models are not measured.
+    /// Number of test samples: all of them, or a stratified subset. 0 if local models are not measured.
     pub samples: u64,
-    /// All test samples.
+    /// Number of all test samples.
     pub of: u64,
-    /// Rounds from one measurement to the next.
+    /// Rounds between measurements.
     pub every: u64,
-    /// Rounds from one comparison of layers to the next. Older records lack it.
+    /// Rounds between comparisons of layers. Older records lack it.
     pub alignment_every: u64,
     pub class_samples: Vec<u64>,
 }
 
-/// A number that every client has one of.
+/// Statistics of a per-client number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Spread {
     pub mean: f64,
-    /// The standard deviation over clients, divided by n - 1; 0 for one client.
+    /// The standard deviation over clients, with divisor n - 1; 0 for one client.
     pub sd: f64,
     pub min: f64,
     pub max: f64,
 }
 
 impl Spread {
-    /// Of these numbers; `None` if there is none or one of them is not finite.
+    /// Statistics of these numbers; `None` if there are none or one is not finite.
     pub fn of(values: &[f64]) -> Option<Self> {
         let (mean, sd) = mean_and_sd(values).filter(|_| values.iter().all(|value| value.is_finite()))?;
         let (min, max) = values.iter().fold((f64::MAX, f64::MIN), |(min, max), &x| (min.min(x), max.max(x)));
@@ -41,7 +41,7 @@ impl Spread {
     }
 }
 
-/// The mean of numbers and their standard deviation, divided by n - 1; none for one number, nothing for none.
+/// The mean and standard deviation with divisor n - 1; no deviation for one number, `None` for none.
 pub fn mean_and_sd(values: &[f64]) -> Option<(f64, Option<f64>)> {
     let n = values.len();
     let mean = values.iter().sum::<f64>() / n as f64;
@@ -49,7 +49,7 @@ pub fn mean_and_sd(values: &[f64]) -> Option<(f64, Option<f64>)> {
     (n > 0).then(|| (mean, (n > 1).then(|| (squares / (n - 1) as f64).sqrt())))
 }
 
-/// The local models of one round, on the samples that [`LocalEvaluation`] names.
+/// The local models of one round, on the samples described by [`LocalEvaluation`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct LocalRecord {
@@ -62,20 +62,20 @@ pub struct LocalRecord {
     pub in_before: Option<f64>,
     /// After training.
     pub in_after: Option<f64>,
-    /// Accuracy on all but the clients' own distributions before training: the mean over clients.
+    /// Accuracy outside the clients' own distributions before training: the mean over clients.
     pub out_before: Option<f64>,
     /// After training.
     pub out_after: Option<f64>,
-    /// By class, the share of test samples that clients forgot: the mean over clients. `null` without samples.
+    /// Per class, the share of test samples that clients forgot: the mean over clients. `null` without samples.
     pub class_forgot: Vec<Option<f64>>,
-    /// By class, the share of test samples that clients learnt: the mean over clients. `null` without samples.
+    /// Per class, the share of test samples that clients learnt: the mean over clients. `null` without samples.
     pub class_learnt: Vec<Option<f64>>,
-    /// The share of units that prefer the same class as in the model before, by layer: the mean over clients.
+    /// The share of units that prefer the same class as in the model before, per layer: the mean over clients.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub alignment: BTreeMap<String, f64>,
-    /// Every client by itself.
+    /// Each client individually.
     pub clients: Vec<ClientRecord>,
-    /// One client more closely, in the round that was chosen for it.
+    /// One client in detail, in the round chosen for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub focus: Option<FocusRecord>,
 }
@@ -88,26 +88,26 @@ pub struct ClientRecord {
     /// Its training samples.
     pub samples: u64,
     pub accuracy: f64,
-    /// The distance of its weights to those it started from.
+    /// The distance of its weights from those it started from.
     pub drift: f64,
-    /// Accuracy on its own distribution before training, if it can be told.
+    /// Accuracy on its own distribution before training, if known.
     pub in_before: Option<f64>,
     /// After training.
     pub in_after: Option<f64>,
-    /// Accuracy on everything else before training, if it can be told.
+    /// Accuracy on everything else before training, if known.
     pub out_before: Option<f64>,
     /// After training.
     pub out_after: Option<f64>,
-    /// By class, test samples that were predicted right before training and not after it. Left out where a round has
-    /// very many clients and classes.
+    /// Per class, test samples predicted correctly before training but not after. Omitted if a round has very many
+    /// clients and classes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub forgot: Vec<u64>,
-    /// By class, test samples that were predicted right after training and not before it.
+    /// Per class, test samples predicted correctly after training but not before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub learnt: Vec<u64>,
 }
 
-/// One client more closely: all test samples, `[true class][predicted class]`.
+/// One client in detail: all test samples, `[true class][predicted class]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct FocusRecord {

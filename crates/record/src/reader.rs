@@ -1,4 +1,4 @@
-//! Reads a run back, whatever happened to it.
+//! Reads a run back, even if incomplete or damaged.
 
 use std::fs;
 use std::path::Path;
@@ -12,17 +12,17 @@ use crate::holdings::Holdings;
 use crate::round::RoundRecord;
 use crate::summary::Summary;
 
-/// What could be read of a `rounds.jsonl`, and what could not.
+/// The readable part of a `rounds.jsonl`, and its problems.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Salvage {
     pub header: Header,
-    /// The rounds that could be read, in ascending order; some may be missing.
+    /// The readable rounds, in ascending order; some may be missing.
     pub rounds: Vec<RoundRecord>,
     /// What was left out, and where.
     pub problems: Vec<String>,
 }
 
-/// Reads as much as there is. Only a file without a readable header is an error.
+/// Reads as much as possible. Only a file without a readable header is an error.
 pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
     let bytes = fs::read(path).map_err(RecordError::io("read", path))?;
     let complete = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
@@ -32,7 +32,7 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
     };
     let mut problems = Vec::new();
     let (header, version) = formatted(first, path)?;
-    // Of another version, what is known is read.
+    // From another version, known fields are read.
     if version != u64::from(VERSION) {
         problems.push(format!("unknown format version {version}; it is read as version {VERSION}"));
     }
@@ -74,7 +74,7 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
 /// Training cannot produce a loss beyond this.
 const GREATEST_LOSS: f64 = 1e40;
 
-/// Why a round cannot be one of this run, if so.
+/// Why a round cannot belong to this run, if it cannot.
 fn impossible(round: &RoundRecord, header: &Header) -> Option<String> {
     let share = |x: &f64| (0.0..=1.0).contains(x);
     if round.round == 0 || header.rounds > 0 && round.round > header.rounds {
@@ -103,7 +103,7 @@ pub fn read_holdings(path: &Path) -> Result<Holdings, RecordError> {
     read_versioned(path)
 }
 
-/// Checks format and version before anything else, so that a newer file is named as such.
+/// Checks format and version first, so that a newer file is reported as such.
 fn read_versioned<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
     let bytes = fs::read(path).map_err(RecordError::io("read", path))?;
     let (value, found) = formatted(&bytes, path)?;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_is_read_and_the_rest_is_named() {
+    fn the_readable_part_is_read_and_the_rest_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rounds.jsonl");
         let mut file = RoundsFile::create(&path, &Header { rounds: 9, ..Header::default() }).unwrap();

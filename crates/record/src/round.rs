@@ -1,51 +1,49 @@
-//! What one round did.
-
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::local::{LocalRecord, Spread};
 
-/// What one round did: one line of `rounds.jsonl`.
+/// The results of one round: one line of `rounds.jsonl`.
 ///
-/// Numbers that were not measured are absent: evaluation does not happen every round, and a loss that is not finite
-/// has no number.
+/// Unmeasured numbers are absent: not every round is evaluated, and a non-finite loss cannot be written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RoundRecord {
-    /// The round, counted from 1.
+    /// Counted from 1.
     pub round: u64,
-    /// The share of test samples that the global model predicts right.
+    /// The accuracy of the global model on the test samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
     /// The mean cross-entropy of the global model on the test samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
-    /// The share that is predicted right, by class; `null` for a class without test samples.
+    /// Accuracy per class; `null` for a class without test samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_accuracy: Option<Vec<Option<f64>>>,
     /// Forgetting so far, from the second evaluation on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgetting: Option<f64>,
-    /// Forgetting so far, by class: how far its accuracy is below its best of earlier rounds.
+    /// Forgetting so far, per class: how far its accuracy is below its best in earlier rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_forgetting: Option<Vec<Option<f64>>>,
-    /// The cosine of the class accuracies of this evaluation and the one before.
+    /// The cosine between the class accuracies of this evaluation and the previous one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_cosine: Option<f64>,
-    /// Test samples of the global model, `[true class][predicted class]`, in the rounds that were chosen for it.
+    /// Confusion matrix of the global model on the test samples, `[true class][predicted class]`, in the rounds chosen
+    /// for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confusion: Option<Vec<Vec<u64>>>,
-    /// The share of units that prefer the same class as in the global model before the round, by layer.
+    /// The share of units that prefer the same class as in the global model before the round, per layer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub alignment: BTreeMap<String, f64>,
-    /// Local models after training and before aggregation. Absent in rounds in which they are not evaluated.
+    /// Local models after training and before aggregation. Absent in rounds that do not evaluate them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<LocalRecord>,
-    /// The distance of the clients' weights to the global ones they started from.
+    /// The distance of the clients' weights from the global ones they started from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<Spread>,
-    /// The mean squared norm of what clients changed over the squared norm of the mean: 1 if all agree.
+    /// The mean squared norm of the clients' updates over the squared norm of their mean: 1 if all agree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_diversity: Option<f64>,
     /// The mean loss of local training.
@@ -67,19 +65,19 @@ pub struct RoundRecord {
     /// Bytes in both directions, relative to FedAvg's, which sends the weights down and up. Older records lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<f64>,
-    /// Where the time went.
+    /// Time spent, by phase.
     pub seconds: Seconds,
     /// The clients of the round, in ascending order.
     pub clients: Vec<u64>,
 }
 
-/// Where the time of a round went, in seconds. The sum is the time of the round.
+/// Time spent in a round, by phase, in seconds. The sum is the time of the round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Seconds {
     /// Training on clients.
     pub train: f64,
-    /// Making and folding what travels.
+    /// Preparing broadcasts and folding in uploads.
     pub aggregate: f64,
     /// Evaluation of the global model.
     pub evaluate: f64,

@@ -31,7 +31,7 @@ impl RoundsFile {
         self.push(round)
     }
 
-    /// Makes sure that everything is on the disk.
+    /// Makes sure that everything is on disk.
     pub fn finish(self) -> Result<(), RecordError> {
         self.file.sync_all().map_err(RecordError::io("write", &self.path))
     }
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn a_full_disk_is_an_error_with_the_path() {
-        // This device takes no byte.
+        // This device accepts no bytes.
         let path = PathBuf::from("/dev/full");
         let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
         let mut full = RoundsFile { file, path, line: Vec::new() };

@@ -12,23 +12,23 @@ pub struct Summary {
     #[serde(flatten)]
     pub stamp: Stamp,
     pub status: Status,
-    /// Rounds that were finished.
+    /// Finished rounds.
     pub rounds: u64,
-    /// The accuracy of the last evaluation.
+    /// Accuracy at the last evaluation.
     pub final_accuracy: Option<f64>,
     pub final_loss: Option<f64>,
-    /// The best accuracy and the first round that had it.
+    /// The best accuracy and the first round that reached it.
     pub best: Option<Best>,
     /// Forgetting after the last evaluation.
     pub forgetting: Option<f64>,
-    /// Bytes from the server to clients, all rounds.
+    /// Bytes from the server to clients, over all rounds.
     pub bytes_down: u64,
-    /// Bytes from clients to the server, all rounds.
+    /// Bytes from clients to the server, over all rounds.
     pub bytes_up: u64,
     /// Bytes in both directions, relative to FedAvg's: the mean over rounds. Older records lack it.
     #[serde(default)]
     pub traffic: Option<f64>,
-    /// Where the time went, all rounds.
+    /// Time spent, over all rounds.
     pub seconds: Seconds,
 }
 
@@ -46,19 +46,19 @@ pub enum Status {
     /// All rounds were run.
     #[default]
     Finished,
-    /// Training left the finite numbers.
+    /// Training diverged.
     Diverged {
         /// In this round, counted from 1.
         round: u64,
         /// On this client; `null` means on the server.
         client: Option<u64>,
     },
-    /// Someone stopped it.
+    /// The user stopped it.
     Interrupted,
 }
 
 impl Summary {
-    /// Takes a finished round in. Call it for each round in order; the status is set at the end.
+    /// Adds a finished round. Call it for each round in order; the status is set at the end.
     pub fn add(&mut self, round: &RoundRecord) {
         self.rounds = round.round;
         self.bytes_down += round.bytes_down;

@@ -21,7 +21,7 @@ pub fn read_tags(folder: &Path) -> Result<Vec<String>, RecordError> {
     }
 }
 
-/// Writes the tags of a run folder, sorted, each once.
+/// Writes the tags of a run folder, sorted and without duplicates.
 pub fn write_tags(folder: &Path, tags: &[String]) -> Result<(), RecordError> {
     let path = folder.join(names::TAGS);
     let mut tags: Vec<&String> = tags.iter().collect();

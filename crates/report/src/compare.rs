@@ -1,4 +1,4 @@
-//! Methods side by side, with honest statistics.
+//! Comparison of methods, with sound statistics.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use crate::statistics::{Difference, MeanSd, differ, difference, holm, ranks};
 pub struct Options {
     /// The method that the others are compared with [default: fedavg, or the first].
     pub baseline: Option<String>,
-    /// The accuracy to reach; without one, the final accuracy of the baseline with the same seed.
+    /// The accuracy to reach; by default, the baseline's final accuracy with the same seed.
     pub target: Option<f64>,
     /// Whether to compare runs even if their data, partitions or seeds differ.
     pub force: bool,
-    /// Whether runs with other data or partitions are in the table, each compared with the baseline on the same ones.
+    /// Whether to include runs with other data or partitions, each compared with the baseline on the same ones.
     pub apart: bool,
 }
 
@@ -27,7 +27,7 @@ pub struct Options {
 pub struct Comparison {
     /// The method that the others are compared with.
     pub baseline: String,
-    /// The accuracy to reach, if it was given.
+    /// The accuracy to reach, if given.
     pub target: Option<f64>,
     pub rows: Vec<ComparisonRow>,
     /// How the compared runs differ.
@@ -41,25 +41,25 @@ pub struct Comparison {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ComparisonRow {
-    /// The method and what tells it from others.
+    /// The method and what distinguishes it from others.
     pub label: String,
     pub seeds: Vec<u64>,
-    /// Runs that did not finish and do not count.
+    /// Unfinished runs, which do not count.
     pub unfinished: usize,
-    /// The accuracy of the last round.
+    /// The accuracy in the last round.
     pub final_accuracy: Option<MeanSd>,
-    /// The best accuracy of all rounds.
+    /// The best accuracy over all rounds.
     pub best_accuracy: Option<MeanSd>,
     /// Forgetting after the last round.
     pub forgetting: Option<MeanSd>,
     /// The mean of the accuracy curve over the rounds.
     pub area: Option<MeanSd>,
-    /// Final accuracy minus the baseline's, seed by seed.
+    /// Final accuracy minus the baseline's, paired by seed.
     pub difference: Option<Difference>,
     pub to_target: Option<ToTarget>,
     /// The mean over seeds of the rank by final accuracy; 1 is the best.
     pub rank: Option<f64>,
-    /// Bytes in both directions, all rounds.
+    /// Bytes in both directions, over all rounds.
     pub bytes: Option<MeanSd>,
     /// Bytes from the server to clients.
     pub bytes_down: Option<MeanSd>,
@@ -67,26 +67,26 @@ pub struct ComparisonRow {
     pub bytes_up: Option<MeanSd>,
     /// Bytes in both directions, relative to FedAvg's.
     pub traffic: Option<MeanSd>,
-    /// Seconds, all rounds.
+    /// Seconds, over all rounds.
     pub seconds: Option<MeanSd>,
-    /// The mean accuracy by round.
+    /// The mean accuracy per round.
     pub curve: Vec<(u64, f64)>,
 }
 
 /// When a target was reached: *to target*, and *to fedavg* where the target is FedAvg's.
 ///
-/// A run reaches its target in the first round whose accuracy is at least the target; the target is the one that was given,
-/// or the baseline's final accuracy with the same seed. Seeds that the baseline does not have do not count.
+/// A run reaches its target in the first round whose accuracy is at least the target; the target is the given one, or
+/// the baseline's final accuracy with the same seed. Seeds that the baseline lacks do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ToTarget {
-    /// The first round that has it: the mean over the seeds that reach it.
+    /// The first round that reaches it: the mean over the seeds that do.
     pub rounds: Option<f64>,
     pub reached: usize,
     pub of: usize,
 }
 
-/// The method that others are compared with unless another is named.
+/// The default baseline.
 pub const BASELINE: &str = "fedavg";
 
 impl Comparison {

@@ -25,18 +25,18 @@ pub(crate) struct Embedding {
 const PERPLEXITY: f32 = 30.0;
 const EPOCHS: usize = 500;
 
-/// What was laid out so far, by the file of the features and its state. Layouts take about a second each.
+/// Layouts computed so far, by the file of the features and its state. Each takes about a second.
 #[derive(Clone, Debug, Default)]
 pub struct FeatureLayouts(BTreeMap<PathBuf, (FileState, Found)>);
 
-/// Length and time of a file.
+/// Size and modification time of a file.
 type FileState = (u64, Option<SystemTime>);
 
-/// Why there is none is as lasting as one.
+/// Failures are cached like results.
 type Found = Result<Arc<Embedding>, String>;
 
 impl FeatureLayouts {
-    /// The embeddings of runs, new ones on all cores.
+    /// The embeddings of runs; new ones are computed on all cores.
     pub(crate) fn of(&mut self, runs: &[&LoadedRun]) -> Vec<Found> {
         let all: Vec<(PathBuf, FileState)> = runs.iter().map(|run| stamped(run)).collect();
         let known = |(path, stamp): &(PathBuf, FileState)| {
@@ -62,7 +62,7 @@ fn stamped(run: &LoadedRun) -> (PathBuf, FileState) {
     (path, stamp)
 }
 
-/// Reads the features of a run and lays them out. The same features give the same picture.
+/// Reads a run's features and lays them out. The same features give the same picture.
 fn embed(run: &LoadedRun) -> Result<Embedding, String> {
     let bytes = std::fs::read(run.path.join(names::FEATURES)).map_err(|error| error.to_string())?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| format!("not a safetensors file ({error})"))?;
@@ -94,8 +94,8 @@ fn embed(run: &LoadedRun) -> Result<Embedding, String> {
     Ok(Embedding { labels, global, local, client: of("client"), round: of("round") })
 }
 
-/// t-SNE of rows. It starts from a fixed spiral and runs on one thread, where sums have one order, so that it is a
-/// function of the rows.
+/// t-SNE of rows. It starts from a fixed spiral and runs on one thread, where sums have a fixed order, so the result
+/// depends only on the rows.
 fn lay_out(values: &[f32], width: usize) -> Vec<(f64, f64)> {
     let rows: Vec<&[f32]> = values.chunks_exact(width).collect();
     if rows.len() < 4 {
@@ -118,7 +118,7 @@ fn lay_out(values: &[f32], width: usize) -> Vec<(f64, f64)> {
     let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build();
     let embedding = match alone {
         Ok(alone) => alone.install(run),
-        // The picture is as good, but the next one may differ in its last digits.
+        // The picture is as good, but the next one may differ in the last digits.
         Err(_) => run(),
     };
     embedding.chunks_exact(2).map(|at| (f64::from(at[0]), f64::from(at[1]))).collect()
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_clouds_stay_apart_and_the_picture_is_the_same_each_time() {
+    fn two_clouds_stay_apart_and_the_layout_is_deterministic() {
         let noise = |i: usize| ((i * 7_919) % 97) as f32 / 97.0;
         let values: Vec<f32> =
             (0..80).flat_map(|i| (0..5).map(move |k| noise(i * 5 + k) + if i < 40 { 0.0 } else { 20.0 })).collect();

@@ -1,6 +1,6 @@
 //! What can go wrong with a report.
 
-/// What went wrong, with the values involved.
+/// An error, with the values involved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
@@ -8,7 +8,7 @@ pub enum ReportError {
     NoRun { paths: String, reasons: String },
     #[error("the runs cannot be compared: {what}. --force compares them anyway")]
     Mismatch { what: String },
-    /// There is no such method among the runs.
+    /// The runs include no such method.
     #[error("no method '{name}' among the runs; the methods are {known}")]
     UnknownBaseline { name: String, known: String },
     #[error("cannot draw {figure}: {reason}")]

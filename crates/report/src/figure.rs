@@ -1,11 +1,11 @@
-//! A figure as data. The page and the files for papers are drawn from the same.
+//! Figures as data. Both the page and the files for papers are drawn from them.
 
 use serde::Serialize;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Figure {
-    /// Its name in the page and as a file.
+    /// Its name in the page and in file names.
     pub id: String,
     pub title: String,
     #[serde(flatten)]
@@ -19,34 +19,34 @@ pub enum Drawing {
     Lines {
         x: String,
         y: String,
-        /// Whether numbers are shares that are shown in percent.
+        /// Whether numbers are shares, shown in percent.
         percent: bool,
         series: Vec<Series>,
     },
-    /// Cells of shade.
+    /// A heat map.
     Heat {
-        /// The method it belongs to, if it does.
+        /// The method it belongs to, if any.
         method: Option<usize>,
         x: String,
         y: String,
         columns: Vec<String>,
-        /// What the rows are, from above.
+        /// The names of the rows, from the top.
         rows: Vec<String>,
         /// Numbers, `[row][column]`.
         cells: Vec<Vec<Option<f64>>>,
-        /// The largest number of the scale, which begins at 0.
+        /// The upper end of the scale, which starts at 0.
         high: f64,
-        /// Whether numbers are shares that are shown in percent.
+        /// Whether numbers are shares, shown in percent.
         percent: bool,
     },
     /// Points in a plane, coloured by class.
     Points {
         method: usize,
         classes: Vec<String>,
-        /// Where each point is, and its class.
+        /// Position and class of each point.
         points: Vec<(f64, f64, usize)>,
     },
-    /// Class accuracies of all methods at a round that can be chosen.
+    /// Class accuracies of all methods in a selectable round.
     Classes {
         classes: Vec<String>,
         rounds: Vec<u64>,
@@ -55,16 +55,16 @@ pub enum Drawing {
     },
 }
 
-/// A curve: the mean over seeds, and how far seeds are spread.
+/// A curve: the mean over seeds, and their spread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Series {
     pub method: usize,
-    /// What it is called beside the method; empty if the method says it all.
+    /// Its name in addition to the method's; empty if the method is enough.
     pub part: String,
-    /// Whether it is drawn fainter, beside another one of the same method.
+    /// Whether it is drawn fainter, next to another one of the same method.
     pub faint: bool,
-    /// Horizontal place, mean, mean less standard deviation, mean plus standard deviation.
+    /// x, mean, mean minus standard deviation, mean plus standard deviation.
     pub points: Vec<[f64; 4]>,
 }
 
@@ -75,28 +75,28 @@ pub struct FigureCard {
     pub id: String,
     pub title: String,
     pub text: String,
-    /// Whether one figure is shown at a time, to be chosen from a list; otherwise all stand side by side.
+    /// Whether a single figure is shown, selected from a list; otherwise all are shown.
     pub choice: bool,
     pub figures: Vec<Figure>,
 }
 
-/// How a method is drawn, everywhere the same.
+/// How a method is drawn, the same everywhere.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct MethodStyle {
     pub label: String,
     pub colour: &'static str,
-    /// Lengths of dash and gap; empty is a full line.
+    /// Lengths of dash and gap; empty for a solid line.
     pub dash: &'static [u32],
 }
 
-/// Colours that people with any kind of colour vision can tell apart (Okabe and Ito 2008), on light and dark ground:
-/// grey in the place of black, a darker yellow.
+/// Colours that people with any kind of colour vision can tell apart (Okabe and Ito 2008), on light and dark
+/// backgrounds: grey instead of black, a darker yellow.
 pub(crate) const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#808080", "#a89f00"];
 const DASHES: [&[u32]; 4] = [&[], &[8, 4], &[2, 3], &[10, 3, 2, 3]];
 
-/// The styles of methods, in their order. Colours come again with another dash.
+/// The styles of methods, in order. Colours repeat with another dash.
 pub(crate) fn styles(labels: &[&str]) -> Vec<MethodStyle> {
     let style = |(i, label): (usize, &&str)| MethodStyle {
         label: label.to_string(),
@@ -106,7 +106,7 @@ pub(crate) fn styles(labels: &[&str]) -> Vec<MethodStyle> {
     labels.iter().enumerate().map(style).collect()
 }
 
-/// The colour of a class among `classes`: around the circle of hues, neighbours alternating in lightness.
+/// The colour of a class among `classes`: around the hue circle, with neighbours alternating in lightness.
 pub(crate) fn class_colour(class: usize, classes: usize) -> (u8, u8, u8) {
     let hue = class as f64 / classes.max(1) as f64 * 6.0;
     let value = if class.is_multiple_of(2) { 0.85 } else { 0.6 };

@@ -1,7 +1,7 @@
-//! Records of runs to statistics over seeds, tables, figures and a page.
+//! Turns records of runs into statistics over seeds, tables, figures and a page.
 //!
-//! [`LoadedRuns::load`] reads what there is in files and lists what was left out; [`LoadedRun::of`] takes a run that has
-//! just ended; [`Results::new`] groups runs that differ only in their seed; [`Comparison::new`] compares them.
+//! [`LoadedRuns::load`] reads what is available in files and lists what was left out; [`LoadedRun::of`] takes a run
+//! that has just ended; [`Results::new`] groups runs that differ only in their seed; [`Comparison::new`] compares them.
 
 mod cards;
 mod compare;

@@ -1,4 +1,4 @@
-//! Runs, from folders or just ended.
+//! Runs, from folders or just finished.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,21 +17,20 @@ pub struct LoadedRun {
     pub header: Header,
     /// Its rounds, in ascending order.
     pub rounds: Vec<RoundRecord>,
-    /// How it ended. Made from the rounds if the file is missing.
+    /// How it ended. Derived from the rounds if the file is missing.
     pub summary: Summary,
     /// Whether the run recorded how it ended. If not, it is still running or was killed.
     pub ended: bool,
-    /// Every key of its configuration, by its dotted path.
+    /// The configuration's values, by dotted path.
     pub config: BTreeMap<String, String>,
     /// The configuration as it was written; empty if there is none.
     pub config_text: String,
-    /// Who holds what, if it is recorded.
+    /// Samples per client and class, if recorded.
     pub holdings: Option<Holdings>,
-    /// Its tags.
     pub tags: Vec<String>,
 }
 
-/// Something that a report lacks, and why.
+/// Something missing from a report, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LeftOut {
@@ -40,15 +39,15 @@ pub struct LeftOut {
     pub what: String,
 }
 
-/// Runs and what could not be read of them.
+/// Runs, and what could not be read of them.
 #[derive(Clone, Debug, Default)]
 pub struct LoadedRuns {
-    /// The runs, in the order of their folders.
+    /// The runs, in folder order.
     pub runs: Vec<LoadedRun>,
     pub left_out: Vec<LeftOut>,
 }
 
-/// Maximum depth of folders that are searched.
+/// Maximum depth of the folder search.
 const DEPTH: usize = 6;
 
 impl LoadedRuns {
@@ -91,7 +90,7 @@ impl LoadedRuns {
             Err(error) => return self.omit(path, error.to_string()),
         };
         let mut below: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        // A name that begins with a dot is not complete yet.
+        // A name that starts with a dot is not complete yet.
         let hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         below.retain(|path| path.is_dir() && !path.is_symlink() && !hidden(path));
         let listed = methods(path);
@@ -108,14 +107,14 @@ impl LoadedRuns {
 }
 
 impl LoadedRun {
-    /// A run that has just ended, by the accuracies of the rounds that were evaluated.
+    /// A run that has just ended, with the accuracies of the evaluated rounds.
     pub fn of(seed: u64, summary: Summary, accuracies: &[(u64, f64)]) -> Self {
         let round = |&(round, accuracy)| RoundRecord { round, accuracy: Some(accuracy), ..RoundRecord::default() };
         let rounds = accuracies.iter().map(round).collect();
         Self { header: Header { seed, ..Header::default() }, rounds, summary, ended: true, ..Self::default() }
     }
 
-    /// Reads what there is of a run folder, and says what there is not.
+    /// Reads what is available of a run folder, and lists what is missing.
     pub fn read(path: &Path) -> Result<(Self, Vec<String>), fedelity_record::RecordError> {
         let salvage = salvage_rounds(&path.join(names::ROUNDS))?;
         let mut problems = salvage.problems;
@@ -167,7 +166,7 @@ impl LoadedRun {
         Ok((run, problems))
     }
 
-    /// Rounds that were evaluated, and a number of theirs.
+    /// One number of each evaluated round.
     pub fn curve(&self, of: impl Fn(&RoundRecord) -> Option<f64>) -> Vec<(u64, f64)> {
         self.rounds.iter().filter_map(|round| Some((round.round, of(round)?))).collect()
     }
@@ -178,7 +177,7 @@ fn short(error: &fedelity_record::RecordError) -> String {
     text.rsplit_once('/').map_or(text.clone(), |(_, end)| end.to_string())
 }
 
-/// The folders of the methods below a folder, in the order of its configuration, if it has one.
+/// The method folders in a folder, in the order of its configuration, if it has one.
 fn methods(path: &Path) -> Vec<String> {
     let config = fs::read_to_string(path.join(names::CONFIG)).ok().and_then(|text| text.parse::<toml::Table>().ok());
     let listed = config.as_ref().and_then(|config| config.get("method")?.as_array());
@@ -190,7 +189,7 @@ fn methods(path: &Path) -> Vec<String> {
     names.iter().enumerate().map(folder).collect()
 }
 
-/// Every value of a configuration by its dotted path.
+/// Collects the values of a configuration by dotted path.
 fn flatten(path: &str, value: &toml::Value, keys: &mut BTreeMap<String, String>) {
     match value {
         toml::Value::Table(table) => {

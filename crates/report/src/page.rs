@@ -1,4 +1,4 @@
-//! One page with everything: no other files, no network.
+//! A self-contained page: no other files, no network.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ const STYLES: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
 const CHARTS: &str = include_str!("../assets/echarts/charts.min.js");
 
-/// A report: what the page shows, and what the figures are drawn from.
+/// A report: the contents of the page and its figures.
 #[derive(Clone, Debug)]
 pub struct ReportPage {
     pub methods: Vec<MethodStyle>,
@@ -42,12 +42,12 @@ struct PageData<'a> {
 }
 
 impl ReportPage {
-    /// From the runs of a study. Runs that do not match are shown side by side anyway, with a note on what differs.
+    /// A report on the runs of a study. Runs that do not match are shown together anyway, with a note on what differs.
     pub fn new(study: &Results, baseline: Option<String>) -> Result<Self, ReportError> {
         Self::with(study, baseline, &mut FeatureLayouts::default())
     }
 
-    /// The same, with what an earlier report laid out.
+    /// The same, reusing the layouts of an earlier report.
     pub fn with(
         study: &Results,
         baseline: Option<String>,
@@ -69,20 +69,20 @@ impl ReportPage {
         })
     }
 
-    /// The page. A live one asks its server for news.
+    /// The page. A live one polls its server for updates.
     pub fn html(&self, live: bool) -> String {
         let labels: Vec<&str> = self.methods.iter().map(|method| method.label.as_str()).collect();
         let data = PageData { methods: &self.methods, cards: &self.cards, live };
         page(&format!("Fedelity: {}", labels.join(", ")), self.body(live), &data)
     }
 
-    /// What a live page fetches: a word for this state, the text and the figures.
+    /// What a live page fetches: a version of this state, the text and the figures.
     pub fn news(&self, version: &str) -> String {
         let data = PageData { methods: &self.methods, cards: &self.cards, live: true };
         news(version, &self.body(true), &data)
     }
 
-    /// The page without its figures. A live page does not mention that a run has not ended.
+    /// The page without its figures. A live page does not mention that a run is unfinished.
     fn body(&self, live: bool) -> String {
         let mut out = String::new();
         let _ = write!(out, "<p class=setting>{}</p>", escape(&self.setting));
@@ -176,7 +176,7 @@ pub fn waiting(reason: &str, version: &str) -> (String, String) {
 }
 
 fn page(title: &str, body: String, data: &PageData<'_>) -> String {
-    // Inside a script element nothing may look like the end of it.
+    // Nothing inside a script element may look like its end tag.
     let text = serde_json::to_string(data).unwrap_or_default();
     let text = text.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
     let parts = [
@@ -191,7 +191,7 @@ fn page(title: &str, body: String, data: &PageData<'_>) -> String {
     fill(PAGE, &parts)
 }
 
-/// Puts each part in the place of its name, in one pass, so that nothing inside a part is taken for a name.
+/// Replaces each placeholder in one pass, so that nothing inside a part is taken for a placeholder.
 fn fill(page: &str, parts: &[(&str, String)]) -> String {
     let mut out = String::with_capacity(page.len() + parts.iter().map(|(_, part)| part.len()).sum::<usize>());
     let mut rest = page;
@@ -219,10 +219,10 @@ pub(crate) fn escape(text: &str) -> String {
     text.replace('"', "&quot;").replace('\'', "&#39;")
 }
 
-/// The different values of something over all runs.
+/// The distinct values of something over all runs.
 fn values(study: &Results, of: impl Fn(&crate::LoadedRun) -> String) -> Vec<String> {
     let mut values: Vec<String> = study.runs().map(of).filter(|value| !value.is_empty()).collect();
-    // Numbers by their size, and before words.
+    // Numbers by size, before words.
     let number = |text: &str| text.split(' ').next().and_then(|first| first.parse::<f64>().ok());
     values.sort_by(|a, b| match (number(a), number(b)) {
         (Some(x), Some(y)) => x.total_cmp(&y).then_with(|| a.cmp(b)),
@@ -239,18 +239,18 @@ fn all(study: &Results, of: impl Fn(&crate::LoadedRun) -> String) -> String {
     values(study, of).join(", ")
 }
 
-/// All of them, inside a sentence.
+/// All of them, as part of a sentence.
 fn either(mut values: Vec<String>) -> String {
     let Some(last) = values.pop() else { return String::new() };
     if values.is_empty() {
         return last;
     }
-    // Commas inside the values would run into those between them.
+    // Commas inside the values would be confused with those between them.
     let mark = if values.iter().chain([&last]).any(|value| value.contains(", ")) { ";" } else { "" };
     format!("{}{mark} or {last}", values.join(if mark.is_empty() { ", " } else { "; " }))
 }
 
-/// A whole number with thousands set apart.
+/// An integer with thousands separators.
 fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();

@@ -1,4 +1,4 @@
-//! Runs that differ only in their seed belong together.
+//! Groups runs that differ only in their seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use fedelity_record::Status;
 
 use crate::loaded::{LoadedRun, LoadedRuns};
 
-/// Runs of the same settings with different seeds.
+/// Runs with the same settings and different seeds.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The method, and the keys by which it differs from others of the same method.
+    /// The method, and the keys that distinguish it from other groups of the same method.
     pub label: String,
     /// The runs, by seed.
     pub runs: Vec<LoadedRun>,
@@ -20,7 +20,7 @@ impl Group {
         self.runs.first().map_or("", |run| run.header.method.as_str())
     }
 
-    /// The runs that finished; if none did, all of them.
+    /// The finished runs; if there are none, all runs.
     pub fn counted(&self) -> Vec<&LoadedRun> {
         let whole: Vec<&LoadedRun> = self.runs.iter().filter(|run| run.summary.status == Status::Finished).collect();
         if whole.is_empty() { self.runs.iter().collect() } else { whole }
@@ -32,23 +32,23 @@ impl Group {
     }
 }
 
-/// All runs, put together.
+/// All runs, grouped.
 #[derive(Clone, Debug)]
 pub struct Results {
-    /// One group for each method and its settings, in the order they were found.
+    /// One group per method and settings, in the order they were found.
     pub groups: Vec<Group>,
     /// What was left out of it.
     pub left_out: Vec<crate::LeftOut>,
 }
 
-/// Keys that say nothing about what a run computes.
+/// Keys that do not affect what a run computes.
 const ASIDE: &[&str] = &["seeds", "seed", "data.dir", "clients.teacher-cache"];
 
 impl Results {
-    /// Puts the runs together.
+    /// Groups the runs.
     pub fn new(source: LoadedRuns) -> Self {
         let LoadedRuns { mut runs, mut left_out } = source;
-        // A run whose configuration is lost goes to the others that its record fits.
+        // A run whose configuration is lost joins the group that its record matches.
         runs.sort_by_key(|run| run.config.is_empty());
         let mut groups: Vec<(BTreeMap<String, String>, Vec<LoadedRun>)> = Vec::new();
         for run in runs {
@@ -59,7 +59,7 @@ impl Results {
             match groups.iter_mut().find(|(known, _)| if lost { fits(known) } else { *known == key }) {
                 Some((_, same)) => match same.iter().position(|other| other.header.seed == run.header.seed) {
                     None => same.push(run),
-                    // The same settings and seed: the one that got further counts, the later one of equals.
+                    // The same settings and seed: the run that got further counts; in a tie, the later one.
                     Some(at) => {
                         let further = run.rounds.len() >= same[at].rounds.len();
                         let twice = if further { std::mem::replace(&mut same[at], run) } else { run };
@@ -122,7 +122,7 @@ fn with_print(name: &str, print: &str) -> String {
     }
 }
 
-/// What a run computes, except its seed.
+/// What determines a run's results, except its seed.
 fn identity(run: &LoadedRun) -> BTreeMap<String, String> {
     let mut keys: BTreeMap<String, String> = run
         .config
@@ -146,7 +146,7 @@ fn identity(run: &LoadedRun) -> BTreeMap<String, String> {
     keys
 }
 
-/// A name for each group: its method, and the keys by which groups of that method differ.
+/// A name for each group: its method, and the keys that distinguish groups of that method.
 fn labels(groups: &[(BTreeMap<String, String>, Vec<LoadedRun>)]) -> Vec<String> {
     let method = |keys: &BTreeMap<String, String>| match keys.get("method.name") {
         Some(name) if !name.is_empty() => name.clone(),
@@ -161,7 +161,7 @@ fn labels(groups: &[(BTreeMap<String, String>, Vec<LoadedRun>)]) -> Vec<String> 
         let differs = |key: &&String| same.iter().any(|other| other.get(*key) != same[0].get(*key));
         let differ: Vec<&String> =
             all.into_iter().filter(|key| !key.ends_with(".fingerprint")).filter(differs).collect();
-        // The last part of a key, if it is the only one of that name.
+        // The last part of a key, if it is unique.
         let end = |key: &str| key.rsplit('.').next().unwrap_or(key).to_string();
         let alone = |key: &str| differ.iter().filter(|other| end(other) == end(key)).count() == 1;
         let short = |key: &str| if alone(key) && end(key) != "name" { end(key) } else { key.to_string() };

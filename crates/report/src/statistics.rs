@@ -1,26 +1,26 @@
-//! Numbers over seeds: means, intervals, tests.
+//! Statistics over seeds: means, intervals, tests.
 
 use fedelity_record::mean_and_sd;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// From this many pairs on, differences are tested by ranks. With fewer, a rank test has hardly any power.
+/// From this many pairs, differences are tested by ranks. With fewer, a rank test has hardly any power.
 const RANKS_FROM: usize = 10;
-/// Up to this many differences, the distribution of their ranks is exact.
+/// Up to this many differences, the rank distribution is exact.
 const EXACT: usize = 60;
 
-/// Numbers of several seeds together.
+/// Mean and spread of a number over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct MeanSd {
     pub n: usize,
     pub mean: f64,
-    /// Their standard deviation, divided by n - 1; none for one number.
+    /// The standard deviation, with divisor n - 1; `None` for one number.
     pub sd: Option<f64>,
 }
 
 impl MeanSd {
-    /// Of these numbers; `None` if there is none.
+    /// Of these numbers; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let (mean, sd) = mean_and_sd(values)?;
         Some(Self { n: values.len(), mean, sd })
@@ -54,23 +54,23 @@ impl Test {
     }
 }
 
-/// Differences to the baseline on the same seeds.
+/// Differences from the baseline on the same seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Difference {
     #[serde(flatten)]
     pub summary: MeanSd,
-    /// The 95 % interval of the mean, from two seeds on.
+    /// The 95 % interval of the mean, for two or more seeds.
     pub interval: Option<Interval>,
-    /// The two-sided p-value that there is no difference.
+    /// The two-sided p-value of no difference.
     pub p: Option<f64>,
-    /// The same after Holm's correction for all methods of the table.
+    /// The same after Holm's correction over all methods of the table.
     pub p_holm: Option<f64>,
     pub test: Test,
 }
 
-/// A difference of two accuracies without the rounding of their subtraction, so that equal differences are equal.
-/// Accuracies are shares of at most some millions of samples.
+/// The difference of two accuracies without the rounding error of subtraction, so that equal differences compare equal.
+/// Accuracies are shares of at most a few million samples.
 pub(crate) fn difference(a: f64, b: f64) -> f64 {
     const STEP: f64 = 1e-12;
     let rounded = ((a - b) / STEP).round() * STEP;
@@ -79,7 +79,7 @@ pub(crate) fn difference(a: f64, b: f64) -> f64 {
 
 /// The mean of differences, its 95 % interval (Student's t) and the two-sided p-value against zero.
 ///
-/// One difference has no interval and no p-value, nor have differences that are all the same.
+/// A single difference has no interval or p-value; neither do differences that are all the same.
 pub(crate) fn differ(differences: &[f64]) -> Option<Difference> {
     let summary = MeanSd::of(differences)?;
     let test = if summary.n >= RANKS_FROM { Test::WilcoxonSignedRank } else { Test::PairedT };
@@ -100,20 +100,20 @@ pub(crate) fn differ(differences: &[f64]) -> Option<Difference> {
     Some(Difference { summary, interval, p, p_holm: None, test })
 }
 
-/// The two-sided p-value of Wilcoxon's signed ranks. Differences of zero are left out, equal ones share their ranks.
+/// The two-sided p-value of Wilcoxon's signed-rank test. Zero differences are left out, ties share their ranks.
 fn wilcoxon(differences: &[f64]) -> Option<f64> {
     let other: Vec<f64> = differences.iter().copied().filter(|d| *d != 0.0).collect();
     if other.is_empty() {
         return None;
     }
     let sizes: Vec<f64> = other.iter().map(|d| d.abs()).collect();
-    // Twice the ranks are whole numbers, also where ranks are shared.
+    // Twice a rank is an integer, even if ranks are shared.
     let twice: Vec<usize> = ranks(&sizes, false).iter().map(|rank| (2.0 * rank).round() as usize).collect();
     let total: usize = twice.iter().sum();
     let positive: usize = twice.iter().zip(&other).filter(|(_, d)| **d > 0.0).map(|(rank, _)| rank).sum();
     let less = positive.min(total - positive);
     if other.len() <= EXACT {
-        // How many choices of signs give each sum, as shares.
+        // The shares of sign combinations that give each sum.
         let mut shares = vec![0.0; total + 1];
         shares[0] = 1.0;
         for &rank in &twice {
@@ -126,12 +126,12 @@ fn wilcoxon(differences: &[f64]) -> Option<f64> {
     let mean = total as f64 / 2.0;
     let variance = twice.iter().map(|&rank| (rank * rank) as f64).sum::<f64>() / 4.0;
     let z = (less as f64 - mean) / variance.sqrt();
-    // The normal distribution is the limit of Student's.
+    // The normal distribution is the limit of Student's t.
     let normal = statrs::distribution::Normal::standard();
     Some((2.0 * normal.cdf(z)).min(1.0))
 }
 
-/// Ranks from 1 on; equal values share the mean of theirs.
+/// Ranks from 1; ties share their mean rank.
 pub(crate) fn ranks(values: &[f64], largest_first: bool) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| {
@@ -169,7 +169,7 @@ mod tests {
         assert!((found - expected).abs() < 1e-9 * expected.abs().max(1e-3), "found {found}, expected {expected}");
     }
 
-    /// 0.58 - 0.55 and 0.33 - 0.30 differ in the last bit as they are.
+    /// 0.58 - 0.55 and 0.33 - 0.30 differ in the last bit without rounding.
     #[test]
     fn equal_differences_are_equal() {
         let tied = [difference(0.58, 0.55), difference(0.33, 0.30)];
@@ -186,7 +186,7 @@ mod tests {
 
     /// `scipy.stats.ttest_rel` and its `confidence_interval(0.95)`, SciPy 1.
     #[test]
-    fn paired_t_is_scipys() {
+    fn paired_t_matches_scipy() {
         let (a, b) = ([0.78, 0.80, 0.77, 0.81, 0.79], [0.76, 0.77, 0.765, 0.78, 0.80]);
         let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
         let found = differ(&differences).unwrap();
@@ -198,9 +198,9 @@ mod tests {
         near(found.interval.unwrap().high, 0.03650625130818034);
     }
 
-    /// `scipy.stats.wilcoxon(..., method="exact")`; the ties by counting out all 1024 signs.
+    /// `scipy.stats.wilcoxon(..., method="exact")`; the ties by enumerating all 1024 sign combinations.
     #[test]
-    fn signed_ranks_are_scipys() {
+    fn signed_ranks_match_scipy() {
         let twelve = [0.012, -0.003, 0.02, 0.007, 0.015, -0.001, 0.009, 0.011, 0.004, -0.006, 0.013, 0.018];
         let found = differ(&twelve).unwrap();
         assert_eq!(found.test, Test::WilcoxonSignedRank);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_says_nothing() {
+    fn too_few_differences_give_no_test() {
         assert_eq!(differ(&[]), None);
         let one = differ(&[0.5]).unwrap();
         assert_eq!((one.interval, one.p, one.summary.sd), (None, None, None));

@@ -1,15 +1,15 @@
-//! A comparison as text for other programs.
+//! Comparison tables for other programs.
 
 use std::fmt::Write as _;
 
 use crate::compare::{Comparison, ComparisonRow};
 use crate::statistics::MeanSd;
 
-/// What a table is written for.
+/// The format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableSyntax {
     Markdown,
-    /// A `tabular` with the rules of booktabs.
+    /// A `tabular` with booktabs rules.
     Latex,
     Csv,
     Json,
@@ -26,7 +26,7 @@ pub fn render(comparison: &Comparison, format: TableSyntax) -> String {
     }
 }
 
-/// A mean with its standard deviation, as people read it.
+/// A mean with its standard deviation, formatted.
 pub fn spread(found: Option<MeanSd>, scale: f64, digits: usize) -> String {
     match found {
         None => "-".to_string(),
@@ -36,7 +36,7 @@ pub fn spread(found: Option<MeanSd>, scale: f64, digits: usize) -> String {
 }
 
 impl ComparisonRow {
-    /// The difference to the baseline in points and its interval, as people read them.
+    /// The difference from the baseline in points and its interval, formatted.
     pub fn difference_cells(&self) -> [String; 2] {
         let interval = self.difference.and_then(|found| found.interval);
         [
@@ -46,7 +46,7 @@ impl ComparisonRow {
         ]
     }
 
-    /// The p-value and Holm's, as people read them.
+    /// The p-value and Holm's, formatted.
     pub fn p_cells(&self) -> [String; 2] {
         [self.difference.and_then(|found| found.p), self.difference.and_then(|found| found.p_holm)].map(p_value)
     }
@@ -162,7 +162,7 @@ fn latex(comparison: &Comparison) -> String {
     out
 }
 
-/// Hyphens of a cell of numbers as minus signs; a hyphen alone as a dash.
+/// Hyphens in a numeric cell become minus signs; a lone hyphen becomes a dash.
 fn minus(cell: &str) -> String {
     if cell == "-" { "--".to_string() } else { cell.replace('-', "$-$") }
 }

@@ -1,4 +1,4 @@
-//! What a round costs beyond the arithmetic: `cargo bench -p fedelity-sim`.
+//! The overhead of a round beyond the arithmetic: `cargo bench -p fedelity-sim`.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
@@ -73,7 +73,7 @@ fn labels(n: usize) -> Vec<u16> {
     (0..n).map(|i| (i % 10) as u16).collect()
 }
 
-/// The median over repetitions of the seconds that `rounds` rounds took, in training and in all.
+/// The median seconds that `rounds` rounds take over several repetitions, in training and in total.
 fn seconds(experiment: &Experiment) -> (f64, f64) {
     let mut runs: Vec<(f64, f64)> = (0..5)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! The global model on test samples, over threads.
+//! Evaluation of the global model on worker threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -6,8 +6,8 @@ use std::thread;
 use fedelity_fl::observe::Portrait;
 use fedelity_fl::{CHUNK, Evaluation, Samples, Trainer};
 
-/// Scores weights on samples. Chunks are cut at fixed samples and added up in their order, so the number of
-/// trainers changes nothing.
+/// Scores weights on samples. Chunk boundaries are fixed and chunks are added in order, so the number of trainers
+/// changes nothing.
 pub fn evaluate(trainers: &mut [Trainer], params: &[f32], samples: Samples<'_>, classes: usize) -> Portrait {
     let chunks: Vec<&[u32]> = samples.indices.chunks(CHUNK).collect();
     let next = AtomicUsize::new(0);

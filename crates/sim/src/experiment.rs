@@ -1,5 +1,3 @@
-//! What is simulated.
-
 use std::sync::Arc;
 
 use fedelity_data::{Dataset, ImageShape, Partition, Shape};
@@ -8,12 +6,12 @@ use fedelity_nn::InputShape;
 
 use crate::Observation;
 
-/// What is simulated. [`Simulation::new`](crate::Simulation::new) checks it.
+/// An experiment to simulate. [`Simulation::new`](crate::Simulation::new) checks it.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     /// Model, method, training and seed. The partition has its own seed.
     pub federation: Federation,
-    /// The data set: clients hold its training split, the global model is tested on its test split.
+    /// Clients hold its training split; the global model is tested on its test split.
     pub data: Arc<Dataset>,
     /// Which client holds which training samples.
     pub partition: Arc<Partition>,

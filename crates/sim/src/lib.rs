@@ -1,8 +1,8 @@
 //! Runs federated rounds in one process on worker threads.
 //!
-//! A [`Simulation`] is driven one round at a time by [`Simulation::step`], so that progress, records and interruption
-//! stay with the caller. It is given a method and never names one. Results are bit-identical with any number of threads:
-//! clients are folded in a fixed order, and evaluation is split at fixed samples.
+//! A [`Simulation`] is driven round by round with [`Simulation::step`], so progress, records and interruption stay with
+//! the caller. It is given a method and never names one. Results are bit-identical with any number of threads: clients
+//! are folded in a fixed order, and evaluation chunks have fixed boundaries.
 
 mod evaluate;
 mod experiment;

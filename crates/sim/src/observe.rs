@@ -1,4 +1,4 @@
-//! What is measured on local models in a round, and how much time it may take.
+//! Which measurements of local models to take in a round, within a time budget.
 
 use fedelity_data::label_counts;
 use fedelity_fl::observe::{self, LocalChange, Portrait, alignment, change, confusion, drift};
@@ -8,7 +8,7 @@ use fedelity_record::{ClientRecord, FocusRecord, LocalEvaluation, LocalRecord, S
 
 use crate::Experiment;
 
-/// How much is measured of local models.
+/// How much is measured on local models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Choice)]
 pub enum Metrics {
     /// Local models on all test samples in every round.
@@ -32,26 +32,26 @@ pub struct Observation {
     pub client: Option<usize>,
 }
 
-/// The share of the time of training that the evaluation of local models may take. Reading images, comparing and the
-/// evaluation before training come on top.
+/// The share of training time that the evaluation of local models may take. Reading images, comparing and the
+/// evaluation before training are not included.
 const SHARE: f64 = 0.09;
 /// A training step costs about as much as this many forward passes.
 const STEP: f64 = 3.0;
-/// Fewer samples than these say little; instead of fewer, there are fewer rounds.
+/// Fewer samples than this are not informative; fewer rounds are measured instead.
 const LEAST: usize = 200;
-/// Fewer samples of a class than these say little.
+/// Fewer samples of a class than this are not informative.
 const LEAST_OF_A_CLASS: usize = 5;
-/// With the standard metrics, layers are compared in one of this many evaluations of local models.
+/// With the standard metrics, layers are compared in every n-th evaluation of local models.
 const ALIGN_EVERY: usize = 5;
-/// A pass that compares layers costs this much of a plain one.
+/// The cost of a pass that compares layers, relative to a plain one.
 const ALIGNED: f64 = 1.5;
-/// Rounds that stand for all in an estimate.
+/// Number of rounds used to estimate all of them.
 const SEEN_ROUNDS: usize = 1_000;
-/// Numbers by class that a record holds for each client, at most.
+/// Maximum number of per-class counts that a record holds for each client.
 const CLASS_COUNTS: usize = 4_000;
-/// Test samples whose features are kept, at most.
+/// Maximum number of test samples whose features are kept.
 const FEATURE_SAMPLES: usize = 600;
-/// Numbers in the features of a model, at most.
+/// Maximum number of values in a model's features.
 const FEATURE_NUMBERS: usize = 150_000;
 
 /// What to measure, and when.
@@ -63,7 +63,7 @@ pub(crate) struct ObservationPlan {
     every: usize,
     rounds: usize,
     confusion: Vec<usize>,
-    /// The round, counted from 0, and the client to look at closely.
+    /// The round, counted from 0, and the client to examine closely.
     pub(crate) focus: Option<(usize, usize)>,
     /// The test samples whose features are kept.
     pub(crate) features: Vec<u32>,
@@ -100,13 +100,13 @@ impl ObservationPlan {
         }
     }
 
-    /// Whether local models are evaluated in a round, counted from 0. The first and the last round always are.
+    /// Whether local models are evaluated in a round, counted from 0. Always in the first and last rounds.
     pub(crate) fn is_due(&self, round: usize) -> bool {
         let last = round + 1 == self.rounds || self.focus.is_some_and(|(at, _)| at == round);
         !self.indices.is_empty() && (last || round.is_multiple_of(self.every))
     }
 
-    /// Whether layers are compared in a round in which local models are evaluated.
+    /// Whether layers are compared in a round that evaluates local models.
     pub(crate) fn aligns(&self, round: usize) -> bool {
         let last = round + 1 == self.rounds;
         self.metrics == Metrics::All || last || (round / self.every).is_multiple_of(ALIGN_EVERY)
@@ -117,7 +117,7 @@ impl ObservationPlan {
         self.confusion.contains(&(round + 1)) || (round + 1 == self.rounds && self.metrics != Metrics::Fast)
     }
 
-    /// As the record says it.
+    /// The plan as recorded.
     pub(crate) fn record(&self, labels: &[u16], classes: usize) -> LocalEvaluation {
         let class_samples = label_counts(self.indices.iter().map(|&i| labels[i as usize]), classes);
         LocalEvaluation {
@@ -131,7 +131,7 @@ impl ObservationPlan {
     }
 }
 
-/// Samples that models look at in all rounds for what is measured of local models, about.
+/// Approximate number of samples that models process over all rounds to measure local models.
 pub fn observed_samples(experiment: &Experiment) -> f64 {
     let plan = ObservationPlan::new(experiment);
     let seen = experiment.rounds.min(SEEN_ROUNDS);
@@ -140,7 +140,7 @@ pub fn observed_samples(experiment: &Experiment) -> f64 {
     due * (experiment.per_round + 1) as f64 * experiment.rounds as f64 / seen.max(1) as f64
 }
 
-/// The last round of the chosen client, or the last round and its most skewed client: the one whose largest class has the
+/// The chosen client's last round, or the last round and its most skewed client: the one whose largest class has the
 /// largest share of its samples.
 fn focus(experiment: &Experiment) -> Option<(usize, usize)> {
     let clients = &experiment.partition.clients;
@@ -153,24 +153,24 @@ fn focus(experiment: &Experiment) -> Option<(usize, usize)> {
         let own = clients[client].iter().map(|&i| labels[i as usize]);
         let counts = label_counts(own, experiment.data.classes.len());
         let largest = counts.iter().max().copied().unwrap_or(0);
-        // As parts of a million, so that it can be compared; ties go to more samples, then to the lower number.
+        // In millionths, so that it can be ordered; ties go to more samples, then to the lower number.
         (largest * 1_000_000 / clients[client].len().max(1), clients[client].len(), std::cmp::Reverse(client))
     };
     let last = experiment.rounds - 1;
     sampled(last).into_iter().max_by_key(one_sided).map(|client| (last, client))
 }
 
-/// What the global model says before a round in which local models are evaluated.
+/// The global model's predictions before a round that evaluates local models.
 pub(crate) struct Baseline {
     /// Its predictions for the test samples of the plan.
     pub(crate) predictions: Vec<u16>,
-    /// What its units prefer, if layers are compared.
+    /// Its units' preferences, if layers are compared.
     pub(crate) layers: Option<Portrait>,
-    /// The client to look at closely, and the predictions for all test samples.
+    /// The client to examine closely, and the predictions for all test samples.
     pub(crate) focus: Option<(usize, Vec<u16>)>,
 }
 
-/// What local models of a round are held against.
+/// What the local models of a round are compared with.
 pub(crate) struct Observed<'a> {
     pub(crate) plan: &'a ObservationPlan,
     /// All test samples.
@@ -185,7 +185,7 @@ impl<'a> Observed<'a> {
     }
 }
 
-/// What was measured of one client.
+/// The measurements of one client.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) drift: f64,
@@ -248,8 +248,7 @@ pub(crate) fn features(trainer: &mut Trainer, params: &[f32], samples: Samples<'
     rows
 }
 
-/// The clients of a round together, in the order they were folded. The features are those of the client that was looked
-/// at closely.
+/// Combines the clients of a round, in folding order. The features are those of the closely examined client.
 pub(crate) fn together(seen: Vec<Seen>, observed: Option<&Observed<'_>>) -> (Option<LocalRecord>, Option<Vec<f32>>) {
     let Some(observed) = observed else { return (None, None) };
     let (samples, predictions) = (observed.samples(), &observed.baseline.predictions);

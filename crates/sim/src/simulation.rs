@@ -1,4 +1,4 @@
-//! The simulation, one round at a time.
+//! The simulation, round by round.
 
 use std::time::Instant;
 
@@ -27,15 +27,15 @@ pub struct Simulation {
     forgetting: Forgetting,
     plan: ObservationPlan,
     diversity: Diversity,
-    /// What the global model predicted for all test samples when it was last evaluated, and after how many rounds.
+    /// The global model's predictions for all test samples at its last evaluation, and the number of rounds before it.
     known: Option<(usize, Vec<u16>)>,
     /// Class accuracies of the last evaluation.
     classes: Option<Vec<Option<f64>>>,
-    /// The features of the client that was looked at closely.
+    /// Features of the closely examined client.
     local_features: Option<Vec<f32>>,
 }
 
-/// Features of some test samples: what the last layer reads.
+/// Features of some test samples: the inputs of the last layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Features {
     pub labels: Vec<u16>,
@@ -43,7 +43,7 @@ pub struct Features {
     pub width: usize,
     /// Under the global model, as rows.
     pub global: Vec<f32>,
-    /// Under the model of one client after its training, as rows.
+    /// Under one client's model after its training, as rows.
     pub local: Vec<f32>,
     pub client: usize,
     /// The round in which it trained, counted from 1.
@@ -51,7 +51,7 @@ pub struct Features {
 }
 
 impl Simulation {
-    /// A federation before its first round. What cannot run is refused.
+    /// A federation before its first round. Invalid experiments are refused.
     pub fn new(experiment: Experiment) -> Result<Self, FlError> {
         experiment.check()?;
         let coordinator = Coordinator::new(experiment.federation.clone())?;
@@ -73,7 +73,7 @@ impl Simulation {
         })
     }
 
-    /// Runs one round. After an error there is no next round.
+    /// Runs one round. After an error no further round can run.
     pub fn step(&mut self) -> Result<RoundRecord, FlError> {
         let start = Instant::now();
         let baseline = self.baseline();
@@ -156,20 +156,19 @@ impl Simulation {
         })
     }
 
-    /// The global model on the test split, now.
+    /// Evaluates the current global model on the test split.
     pub fn evaluate(&mut self) -> Evaluation {
         let found = self.portrait(&self.test.clone());
         self.known = Some((self.coordinator.rounds(), found.predictions));
         found.evaluation
     }
 
-    /// What the record says about how local models are measured.
+    /// How local models are measured, for the record.
     pub fn local_evaluation(&self) -> LocalEvaluation {
         self.plan.record(&self.experiment.data.test.labels, self.experiment.federation.model.classes())
     }
 
-    /// Features of some test samples under the global model and under the client that was looked at closely, if its
-    /// round has been run.
+    /// Features of some test samples under the global model and the closely examined client, if its round has been run.
     pub fn features(&mut self) -> Option<Features> {
         let (local, (round, client)) = (self.local_features.clone()?, self.plan.focus?);
         let (test, indices) = (&self.experiment.data.test, &self.plan.features);
@@ -186,7 +185,7 @@ impl Simulation {
         })
     }
 
-    /// What the global model says before this round, if local models are evaluated in it.
+    /// The global model's predictions before this round, if it evaluates local models.
     fn baseline(&mut self) -> Option<Baseline> {
         let round = self.coordinator.rounds();
         if !self.plan.is_due(round) {
@@ -206,14 +205,14 @@ impl Simulation {
         Some(Baseline { predictions, layers, focus: focus.zip(whole) })
     }
 
-    /// What the units of the global model prefer.
+    /// The preferences of the global model's units.
     fn layers(&mut self) -> Portrait {
         let samples =
             Samples { split: &self.experiment.data.test, indices: &self.plan.indices, scaling: &self.scaling };
         self.trainers[0].portrait(self.coordinator.global(), samples, true)
     }
 
-    /// What the global model says about test samples.
+    /// The global model's predictions for test samples.
     fn portrait(&mut self, indices: &[u32]) -> Portrait {
         let samples = Samples { split: &self.experiment.data.test, indices, scaling: &self.scaling };
         let classes = self.experiment.federation.model.classes();
@@ -230,12 +229,12 @@ impl Simulation {
         self.coordinator.global()
     }
 
-    /// Whether all rounds are run.
+    /// Whether all rounds have been run.
     pub fn done(&self) -> bool {
         self.coordinator.rounds() >= self.experiment.rounds
     }
 
-    /// The rounds that are run.
+    /// The number of rounds run.
     pub fn rounds(&self) -> usize {
         self.coordinator.rounds()
     }
@@ -244,7 +243,7 @@ impl Simulation {
         &self.experiment
     }
 
-    /// What clients remember from their last uploads that the server did not leave out.
+    /// What clients remember from their last uploads that the server included.
     pub fn memories(&self) -> &Memories {
         &self.memories
     }
@@ -254,7 +253,7 @@ impl Simulation {
     }
 }
 
-/// The cosine of class accuracies, over the classes that both have.
+/// The cosine of class accuracies, over the classes present in both.
 fn cosine(before: &[Option<f64>], now: &[Option<f64>]) -> Option<f64> {
     let pairs: Vec<(f64, f64)> = before.iter().zip(now).filter_map(|(a, b)| a.zip(*b)).collect();
     let (before, now): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();

@@ -1,9 +1,9 @@
 //! The clients of one round on worker threads.
 //!
-//! Workers take clients in schedule order. A finished client waits until all before it are folded, and the worker that
-//! brings the missing one folds. So sums run in schedule order whatever finishes first, and no thread is reserved for
-//! folding. A worker does not start a client that is too far ahead of the folding, so the memory of waiting uploads is
-//! bounded.
+//! Workers take clients in schedule order. A finished client waits until all earlier ones are folded, and the worker
+//! that delivers the missing one does the folding. So sums follow the schedule regardless of which client finishes
+//! first, and no thread is reserved for folding. A worker does not start a client too far ahead of the folding, so the
+//! memory of waiting uploads is bounded.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,12 +18,12 @@ use fedelity_nn::Params;
 use crate::Experiment;
 use crate::observe::{Observed, Seen, look};
 
-/// Bytes of weights that may wait to be folded, as long as every worker has two.
+/// Maximum bytes of weights waiting to be folded; every worker may always have two uploads.
 const WAITING_BYTES: usize = 64 << 20;
-/// Uploads that may wait to be folded, however small.
+/// Maximum number of uploads waiting to be folded, however small.
 const WAITING_MOST: usize = 64;
 
-/// What the clients of a round did together.
+/// The combined result of a round's clients.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) terms: TermMeans,
@@ -32,10 +32,10 @@ pub(crate) struct Tally {
     /// What clients will remember, in folding order, once the round is closed.
     pub(crate) memories: Vec<(usize, Payload)>,
     pub(crate) teacher_passes: u64,
-    /// What was measured of each client, in the order of folding.
+    /// Measurements of each client, in folding order.
     pub(crate) seen: Vec<Seen>,
     pub(crate) diversity: Option<f64>,
-    /// Time that workers spent on training and on measuring, all together.
+    /// Total time that all workers spent on training and measuring.
     pub(crate) busy: Duration,
     pub(crate) looking: Duration,
 }
@@ -46,13 +46,13 @@ pub(crate) struct Clients<'a> {
     pub(crate) broadcast: &'a Broadcast,
     /// The whole training split; clients take their part.
     pub(crate) train: Samples<'a>,
-    /// The clients, in the order they start and are folded.
+    /// The clients, in starting and folding order.
     pub(crate) schedule: &'a [usize],
-    /// What local models are held against, if they are evaluated in this round.
+    /// What local models are compared with, if they are evaluated in this round.
     pub(crate) observed: Option<&'a Observed<'a>>,
 }
 
-/// What workers share.
+/// State shared by workers.
 struct Fold<'a> {
     coordinator: &'a mut Coordinator,
     memories: &'a Memories,
@@ -69,9 +69,9 @@ struct Fold<'a> {
 }
 
 impl Fold<'_> {
-    /// Takes a finished client in and folds all that are next.
+    /// Accepts a finished client and folds all that are next.
     fn put(&mut self, position: usize, client: usize, done: Result<(Finished, Seen), FlError>) {
-        // All before this position are claimed, so nobody has to start another one for the first error to be known.
+        // All earlier positions are already claimed, so the first error will be known without starting another client.
         self.stopped |= done.is_err();
         debug_assert!(position >= self.folded, "client {client} is folded twice");
         self.waiting.insert(position, done);
@@ -87,7 +87,7 @@ impl Fold<'_> {
         }
     }
 
-    /// Folds one client in. What it will remember waits for the end of the round: an upload may still be left out.
+    /// Folds in one client. Its memory is stored at the end of the round: the upload may still be left out.
     fn fold(&mut self, (done, seen): (Finished, Seen)) -> Result<(), FlError> {
         let start = Instant::now();
         let Finished { upload, memory, teacher_passes } = done;
@@ -105,18 +105,18 @@ impl Fold<'_> {
     }
 }
 
-/// Uploads of this many weights that may exist at a time. One worker folds each before it starts the next.
+/// How many uploads of this many weights may exist at once. A single worker folds each before it starts the next.
 fn window(threads: usize, weights: usize) -> usize {
     let fits = WAITING_BYTES / (4 * weights).max(1);
     if threads == 1 { 1 } else { fits.min(WAITING_MOST).max(2 * threads) }
 }
 
-/// Bytes of the uploads of a round that may be there at a time.
+/// Maximum bytes of a round's uploads that exist at once.
 pub fn waiting_bytes(threads: usize, clients: usize, weights: usize) -> u64 {
     4 * (window(threads.min(clients).max(1), weights).min(clients) * weights) as u64
 }
 
-/// Runs all clients of a round, one per worker, and folds them. The first error in schedule order comes back.
+/// Runs all clients of a round, one per worker, and folds them. Returns the first error in schedule order.
 pub(crate) fn run(
     clients: &Clients<'_>,
     trainers: &mut [Trainer],
@@ -127,7 +127,7 @@ pub(crate) fn run(
 ) -> Result<Tally, FlError> {
     let threads = trainers.len().min(clients.schedule.len()).max(1);
     let window = window(threads, clients.broadcast.global.len());
-    // All the memory a round can ask for is taken in the first one, so that later ones do not grow by chance.
+    // The first round allocates all the memory a round can need, so that later ones do not grow by chance.
     while spare.len() < window.min(clients.schedule.len()) {
         spare.push(Params(clients.broadcast.global.to_vec()));
     }
@@ -193,7 +193,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// The next client to run, what it remembers, and memory for its weights.
+    /// The next client to run, its memory, and a buffer for its weights.
     fn claim(&self, schedule: &[usize]) -> Option<(usize, Payload, Params)> {
         let mut fold = self.lock();
         loop {

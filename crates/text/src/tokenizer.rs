@@ -1,4 +1,4 @@
-//! A tokenizer.json, as it comes with a model.
+//! A tokenizer.json, as shipped with a model.
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,8 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads a tokenizer and truncates texts to `max_length` tokens, including special ones. All token IDs must be below
-    /// `vocabulary`, which is given in the file `config`.
+    /// Reads a tokenizer and truncates texts to `max_length` tokens, including special ones. All token IDs must be
+    /// below `vocabulary`, which is given in the file `config`.
     ///
     /// # Errors
     /// When the file is not a tokenizer or does not fit the vocabulary.
@@ -27,7 +27,7 @@ impl Tokenizer {
         Self::new(inner, path, vocabulary, config, max_length)
     }
 
-    /// As [`Tokenizer::open`], from the text of a tokenizer.json that the file `path` has inside.
+    /// As [`Tokenizer::open`], from the text of a tokenizer.json embedded in the file `path`.
     ///
     /// # Errors
     /// When the text is not a tokenizer or does not fit the vocabulary.
@@ -45,7 +45,7 @@ impl Tokenizer {
         max_length: usize,
     ) -> Result<Self, TextError> {
         let bad = |reason: String| TextError::NotATokenizer { reason, path: path.to_owned() };
-        // The highest ID, and of equal ones the first by name, so that the message is always the same.
+        // The highest ID, ties by name, so that the message is always the same.
         let highest = inner.get_vocab(true).into_iter().max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)));
         if let Some((token, id)) = highest.filter(|(_, id)| *id as usize >= vocabulary) {
             return Err(TextError::OutsideVocabulary {
@@ -76,7 +76,7 @@ impl Tokenizer {
         Ok(Self { inner, path: path.to_owned() })
     }
 
-    /// The tokens of each text, with the special ones around them.
+    /// The tokens of each text, including the special ones around them.
     ///
     /// # Errors
     /// When a text cannot be tokenised or has no tokens.

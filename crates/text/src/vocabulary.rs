@@ -1,4 +1,4 @@
-//! A vocabulary of words, made from texts.
+//! A vocabulary of words, built from texts.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,8 +26,8 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// The most frequent words of these texts, at most `size` tokens including the special ones. With `start`, every text
-    /// will start with a special token.
+    /// The most frequent words of these texts, at most `size` tokens including the special ones. With `start`, every
+    /// text will start with a special token.
     pub fn build<'a>(texts: impl Iterator<Item = &'a str>, size: usize, start: bool) -> Self {
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
         for text in texts {
@@ -44,7 +44,7 @@ impl Vocabulary {
         Self::of(words, start)
     }
 
-    /// A vocabulary from its [words](Vocabulary::words), as made by [`Vocabulary::build`]; `None` if they cannot be.
+    /// A vocabulary from its [words](Vocabulary::words), as built by [`Vocabulary::build`]; `None` if they are invalid.
     #[must_use]
     pub fn from_words(words: Vec<String>) -> Option<Self> {
         let start = words.get(START as usize).is_some_and(|word| word == SPECIAL[2]);
@@ -63,7 +63,7 @@ impl Vocabulary {
         &self.words
     }
 
-    /// The first `max_length` tokens of each text. A text without any is one unknown word.
+    /// The first `max_length` tokens of each text. A text with no tokens becomes one unknown word.
     #[must_use]
     pub fn encode(&self, texts: &[String], max_length: usize) -> TokenIds {
         let mut tokens = TokenIds::default();

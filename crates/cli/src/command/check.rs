@@ -44,7 +44,7 @@ pub(crate) struct Check {
     json: bool,
 }
 
-/// Clients in the short table.
+/// Maximum clients in the short table.
 const ROWS: usize = 10;
 
 impl Check {
@@ -154,7 +154,7 @@ fn clients(skew: &Skew) -> Table {
     table
 }
 
-/// The cost of the one method.
+/// The cost of a single method.
 fn cost(study: &Study, found: Option<&Estimate>, threads: usize) -> Vec<String> {
     let Some(found) = found else { return vec![format!("Time        {UNKNOWN}")] };
     let (rounds, seeds) = (study.settings.config.rounds, study.settings.config.seeds.len());
@@ -183,7 +183,7 @@ fn cost(study: &Study, found: Option<&Estimate>, threads: usize) -> Vec<String> 
     ]
 }
 
-/// The costs of several methods: a table.
+/// The costs of several methods, as a table.
 fn costs(study: &Study, found: &[Option<Estimate>], threads: usize, printer: &Printer) -> Vec<String> {
     let columns = [
         ("method", Align::Left),

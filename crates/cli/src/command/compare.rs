@@ -106,7 +106,7 @@ impl Compare {
 /// The column of the curve in the table of results, and in that of costs.
 const CURVE: usize = 6;
 const COST_CURVE: usize = 3;
-/// Where the tables are broken if they are too wide.
+/// Where the tables are split if they are too wide.
 const FORGETTING: usize = 4;
 const TO_TARGET: usize = 5;
 
@@ -137,7 +137,7 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
         ("curve", Align::Left),
     ]);
     let taken = comparison.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
-    // What the other columns take with their gaps.
+    // The width of the other columns with their gaps.
     let room = width.saturating_sub(taken + 3 + 15 + 15 + 16 + 15 + 6).clamp(6, 24);
     let scale = scale(comparison.rows.iter().flat_map(|row| row.curve.iter().map(|(_, accuracy)| *accuracy)));
     for row in &comparison.rows {

@@ -91,7 +91,7 @@ impl EvaluateCommand {
     }
 }
 
-/// Image files are read in the model's size and colours, unless the configuration says otherwise.
+/// Image files are read with the model's size and colours, unless the configuration specifies others.
 fn as_the_model(document: &mut Document, card: &Card) -> Result<()> {
     let Input::Image { channels, height, width } = card.input else { return Ok(()) };
     let Some(Value::Table(data)) = document.table().get("data") else { return Ok(()) };

@@ -102,7 +102,7 @@ fn onnx(saved: &Saved) -> Result<Vec<u8>> {
     encode(&source).with_context(|| saved.path.display().to_string())
 }
 
-/// What is needed to use the file: lists are JSON.
+/// The metadata needed to use the file; lists are JSON.
 fn metadata(card: &Card) -> Result<Vec<(String, String)>> {
     let mut pairs =
         vec![("model".to_string(), card.model.clone()), ("classes".to_string(), serde_json::to_string(&card.classes)?)];

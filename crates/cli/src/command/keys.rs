@@ -31,7 +31,7 @@ pub(crate) struct KeysCommand {
     json: bool,
 }
 
-/// A key with its place.
+/// A key with its path.
 struct Placed {
     path: String,
     about: &'static str,
@@ -62,7 +62,7 @@ impl KeysCommand {
     }
 }
 
-/// All keys of a table and of the tables in it, in the order of a configuration file.
+/// All keys of a table and its subtables, in configuration file order.
 fn list(at: &str, schema: &Schema, found: &mut Vec<Placed>) {
     let path = |name: &str| if at.is_empty() { name.to_string() } else { format!("{at}.{name}") };
     let mut tables = Vec::new();

@@ -38,7 +38,7 @@ pub(crate) struct Methods {
     json: bool,
 }
 
-/// The default model on the default data: small enough to try all methods in a moment.
+/// The default model on the default data: small enough to run all methods in a moment.
 const MODEL: &str = "simple-cnn";
 const INPUT: InputShape = InputShape::Image { channels: 1, height: 28, width: 28 };
 const CLASSES: usize = 10;
@@ -108,7 +108,7 @@ fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
     let built = defaults(entry)?;
     let (needs, travel) = (built.method.needs(), trial.count(built.method)?);
     let width = terminal::width().min(100);
-    // Text beside a label, all its lines below the first one.
+    // Text next to a label, with following lines aligned to the first.
     let paragraph = |indent: usize, label: &str, text: &str| {
         for (i, line) in wrap(text, width.saturating_sub(indent)).iter().enumerate() {
             let lead = if i == 0 { label } else { "" };
@@ -203,7 +203,7 @@ fn at_zero(entry: &Entry, key: &Key) -> Option<String> {
     }
 }
 
-/// Numbers in models.
+/// A count of numbers, in multiples of the model.
 fn models(numbers: u64, weights: u64) -> String {
     let models = numbers as f64 / weights as f64;
     if models < 0.005 { "<0.01".to_string() } else { format!("{models:.2}") }

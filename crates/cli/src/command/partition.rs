@@ -46,9 +46,9 @@ pub(crate) struct PartitionCommand {
     json: bool,
 }
 
-/// Screen lines that do not show clients.
+/// Screen lines not used for clients.
 const FRAME: usize = 15;
-/// Clients shown without a screen.
+/// Clients shown if output is not a terminal.
 const ROWS: usize = 100;
 
 impl PartitionCommand {

@@ -71,12 +71,12 @@ pub(crate) struct Predict {
     json: bool,
 }
 
-/// Inputs that are read and answered together.
+/// Inputs read and classified together.
 const AT_ONCE: usize = 1_024;
-/// Characters of a text that the table shows.
+/// Characters of a text shown in the table.
 const SHOWN: usize = 40;
 
-/// An input and how it is named in the output.
+/// An input and its name in the output.
 struct NamedInput {
     name: String,
     text: Option<String>,
@@ -127,7 +127,7 @@ impl Predict {
         Ok(ExitStatus::Done)
     }
 
-    /// The texts of the command line, then those of the files.
+    /// The texts from the command line, then those from the files.
     fn texts(&self, skipped: &mut Skipped) -> Result<Vec<NamedInput>> {
         let own = |text: &String| NamedInput { name: cut(text), text: Some(text.clone()) };
         let mut found: Vec<NamedInput> = self.text.iter().map(own).collect();
@@ -161,7 +161,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Where answers go.
+/// The output for results.
 struct Out<'a> {
     printer: &'a Printer,
     top: usize,
@@ -209,7 +209,7 @@ fn top(logits: &[f32], count: usize) -> Option<Vec<(usize, f64)>> {
     let exponentials: Vec<f64> = logits.iter().map(|&logit| (f64::from(logit) - f64::from(largest)).exp()).collect();
     let sum: f64 = exponentials.iter().sum();
     let mut all: Vec<(usize, f64)> = exponentials.iter().map(|e| e / sum).enumerate().collect();
-    // Equal ones go to the lower class, as in evaluation.
+    // Ties go to the lower class, as in evaluation.
     all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     all.truncate(count);
     all.iter().all(|(_, p)| p.is_finite()).then_some(all)
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probabilities_are_those_of_the_softmax() {
+    fn probabilities_are_a_softmax() {
         let found = top(&[1.0, 3.0, 3.0, f32::MIN], 3).unwrap();
         let (e1, e3) = (1f64.exp(), 3f64.exp());
         assert_eq!(found.iter().map(|f| f.0).collect::<Vec<_>>(), [1, 2, 0]);

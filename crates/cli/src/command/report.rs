@@ -79,13 +79,13 @@ impl Report {
     }
 }
 
-/// Writes every figure in both formats; their paths.
+/// Writes every figure in both formats; returns their paths.
 fn figures(page: &Page, folder: &Path) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(folder).with_context(|| format!("{}: cannot create", folder.display()))?;
     let mut written = Vec::new();
     for figure in page.cards.iter().flat_map(|card| &card.figures) {
         let drawing = svg(figure, &page.methods)?;
-        // Ids contain names of layers and loss terms.
+        // IDs contain names of layers and loss terms.
         let name: String = figure.id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         for (ending, content) in [("svg", drawing.clone().into_bytes()), ("png", png(&drawing, &figure.id)?)] {
             let path = folder.join(format!("{name}.{ending}"));

@@ -172,7 +172,7 @@ impl Observer for RunViewer<'_> {
     }
 }
 
-/// An event file in the run folder.
+/// Creates an event file in the run folder.
 fn events(folder: &RunFolder) -> Result<EventsFile> {
     let name = format!("events.out.tfevents.{}.fedelity", now() as u64);
     Ok(EventsFile::create(&folder.file(&name), now())?)

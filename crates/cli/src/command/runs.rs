@@ -136,7 +136,7 @@ impl Runs {
     }
 }
 
-/// How a run ended, in one word.
+/// A run's status in one word.
 fn ending(run: &LoadedRun) -> &'static str {
     match run.summary.status {
         _ if !run.ended => "broken",
@@ -146,13 +146,13 @@ fn ending(run: &LoadedRun) -> &'static str {
     }
 }
 
-/// Places of columns in the list.
+/// Positions of columns in the list.
 const DATA: usize = 1;
 const CURVE: usize = 5;
 const TAGS: usize = 7;
 
-/// The list, without its least informative column if that makes the lines fit: a single data set is worth less than a
-/// curve, several are worth more.
+/// The list, without its least informative column if that makes the lines fit: with one data set the curve is more
+/// informative, with several the data set is.
 fn within(table: Table, several: bool, width: usize) -> Table {
     let (some, least) = (table.without(if several { CURVE } else { DATA }), table.without(CURVE).without(DATA));
     match [&table, &some, &least].map(|table| table.width() <= width) {
@@ -233,7 +233,7 @@ impl List {
     }
 }
 
-/// Rejects a folder that is not a run's.
+/// Rejects a folder that does not contain a run.
 fn expect_run(path: &Path) -> Result<()> {
     let rounds = path.join(names::ROUNDS);
     if !rounds.is_file() {
@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_keeps_what_says_most() {
+    fn the_list_keeps_the_most_informative_column() {
         let columns = ["method", "data", "seed", "rounds", "final %", "curve", "status", "folder"];
         let mut table = Table::new(&columns.map(|name| (name, Align::Left)));
         table.row(["fedavg", "cifar10", "1", "9", "70.00", "0123456789", "finished", "runs/a"].map(String::from));
@@ -349,7 +349,7 @@ mod tests {
             assert_eq!(shown(several, full), [true, true]);
             assert_eq!(shown(several, full - 1), [several, !several]);
         }
-        // Neither has room; then nothing has.
+        // If neither fits, both are dropped.
         assert_eq!(shown(false, full - 10), [false, false]);
         assert_eq!(shown(false, 10), [false, true]);
     }

@@ -113,7 +113,7 @@ impl SweepCommand {
         Ok(ExitStatus::Done)
     }
 
-    /// Prints what would run.
+    /// Prints the runs without starting them.
     fn announce(&self, printer: &Printer, sweep: &Sweep) -> Result<ExitStatus> {
         for job in &sweep.jobs {
             let state = match sweep.state(job) {
@@ -132,14 +132,14 @@ impl SweepCommand {
     }
 }
 
-/// Shows a sweep while it runs.
+/// Displays a running sweep.
 struct SweepViewer<'a> {
     command: &'a SweepCommand,
     printer: &'a Printer,
     sweep: &'a Sweep,
     board: &'a Board,
     interrupt: &'a Interrupt,
-    /// How many jobs ended, and what those that failed said.
+    /// How many jobs ended, and the errors of those that failed.
     ended: Mutex<(usize, Vec<String>)>,
 }
 
@@ -186,7 +186,7 @@ impl SweepViewer<'_> {
             }));
         }
         if self.printer.live() && error.is_none() {
-            // The table on the screen says it.
+            // The table on the screen shows it.
             return Ok(());
         }
         let result = match (error, summary) {

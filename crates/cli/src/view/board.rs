@@ -13,11 +13,11 @@ use crate::view::sparkline::{scale, sparkline};
 use crate::view::table::{Align, Table};
 use crate::view::terminal;
 
-/// Blocks of a curve.
+/// Maximum blocks of a curve.
 const CURVE: usize = 10;
-/// Columns of the table besides the name of a setting.
+/// Width of the table besides the name of a setting.
 const TAKEN: usize = 56;
-/// Steps of the bar that a run takes.
+/// Steps of the progress bar per run.
 const STEPS: u64 = 1_000;
 
 /// The table of a sweep. Nothing is shown if output is not a terminal.
@@ -40,12 +40,12 @@ struct BoardState {
 struct Row {
     label: String,
     seeds: usize,
-    /// Accuracies of runs that ended.
+    /// Final accuracies of finished runs.
     finals: Vec<f64>,
     ended: usize,
     diverged: usize,
     failed: usize,
-    /// By seed: the round, how many there are, the accuracies.
+    /// By seed: the round, the number of rounds, the accuracies.
     running: BTreeMap<u64, (u64, u64, Vec<f64>)>,
     /// The accuracies of the run that reported last.
     curve: Vec<f64>,
@@ -65,7 +65,7 @@ impl Board {
         let style = |template: &str| {
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
         };
-        // The heading and, below the rows, a line on those that do not fit.
+        // The heading and, below the rows, a line about those that do not fit.
         let room = terminal::height().unwrap_or(24).saturating_sub(4).max(4);
         let shown = if printer.live() { (rows.len() + 1).min(room) } else { 0 };
         let line = |_| screen.add(ProgressBar::new(1).with_style(style("{wide_msg}")));
@@ -109,7 +109,7 @@ impl Board {
             }
         }
         if matches!(end, JobEnd::Before(_)) {
-            // It took no time, so it must not count in the time that is left.
+            // It took no time, so it must not affect the remaining time.
             self.bar.dec_length(STEPS);
         }
         self.draw(&state);
@@ -152,7 +152,7 @@ impl Board {
 }
 
 impl BoardState {
-    /// The table in at most `height` lines: what runs first, then what waits, then what is done.
+    /// The table in at most `height` lines: running settings first, then waiting ones, then finished ones.
     fn lines(&self, printer: &Printer, width: usize, height: usize) -> Vec<String> {
         let order = |row: &Row| match row {
             _ if !row.running.is_empty() => 0,
@@ -256,7 +256,7 @@ mod tests {
         for part in ["4/30 (seed 2)", "2 running, 4/30", "1 failed", "waiting", "and 19 more to run, 1 done", "…"] {
             assert!(text.contains(part), "{part:?} in {text}");
         }
-        assert!(!text.contains("60.00"), "what is done makes room: {text}");
+        assert!(!text.contains("60.00"), "finished settings make room: {text}");
         let done = &state.lines(&printer, 80, 40)[1];
         for part in ["2/2", "60.00 ± 14.14", "▁▃▆█", "done"] {
             assert!(done.contains(part), "{part:?} in {done:?}");

@@ -1,19 +1,18 @@
-//! Who holds what, as shaded blocks: rows are clients, columns are classes.
+//! Samples per client and class as shaded blocks: rows are clients, columns are classes.
 
 use crate::printer::{Printer, Style};
 use crate::view::units::thousands;
 
-/// What is drawn.
 pub(crate) struct Heatmap<'a> {
     /// Samples, `[client][class]`.
     pub(crate) counts: &'a [Vec<u32>],
-    /// Columns that may be used.
+    /// Available columns.
     pub(crate) width: usize,
-    /// Clients shown at most.
+    /// Maximum clients shown.
     pub(crate) rows: usize,
 }
 
-/// Shades from nothing to the most that any client holds of any class.
+/// Shades from nothing to the maximum over all clients and classes.
 const SHADES: [char; 5] = ['·', '░', '▒', '▓', '█'];
 /// Colours of the 256-colour palette for the shades, from dark to light.
 const COLOURS: [u8; 5] = [238, 60, 67, 114, 226];
@@ -80,12 +79,12 @@ fn join(row: &[u32], classes_per_cell: usize) -> Vec<u64> {
     row.chunks(classes_per_cell).map(|cell| cell.iter().map(|&n| u64::from(n)).sum()).collect()
 }
 
-/// The shade of a count. The scale is a square root, so that small holdings can be seen.
+/// The shade of a count. The scale is a square root, so that small holdings are visible.
 fn shade(n: u64, most: u64) -> usize {
     (0..SHADES.len()).find(|&shade| n <= up_to(shade, most)).unwrap_or(SHADES.len() - 1)
 }
 
-/// The greatest count of a shade. If it equals that of the shade before, the shade is not used.
+/// The greatest count of a shade. If it equals that of the previous shade, the shade is not used.
 fn up_to(shade: usize, most: u64) -> u64 {
     let (shade, steps) = (shade as u128, (SHADES.len() - 1) as u128);
     (u128::from(most) * shade * shade / (steps * steps)) as u64
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_are_cut_and_say_so() {
+    fn long_lists_are_truncated_with_a_note() {
         let counts = vec![vec![1, 0]; 30];
         let lines = draw_lines(&counts, 5);
         assert!(lines.iter().any(|line| line.contains("25 more clients")));

@@ -1,4 +1,4 @@
-//! What people see: progress, tables, pictures, formatted numbers.
+//! User-facing output: progress, tables, pictures, formatted numbers.
 
 pub(crate) mod board;
 pub(crate) mod heatmap;

@@ -1,4 +1,4 @@
-//! What a waiting user sees: a bar on a terminal, a few plain lines elsewhere.
+//! Progress for a waiting user: a bar on a terminal, a few plain lines elsewhere.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use crate::printer::Printer;
 use crate::view::units::{percent, seconds};
 
-/// About this many plain lines per run.
+/// Approximate number of plain lines per run.
 const LINES: usize = 15;
-/// A plain line is printed after this time at the latest.
+/// The longest time without a plain line.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The progress of all runs of a study.
@@ -20,7 +20,7 @@ pub(crate) struct Progress<'a> {
     bar: ProgressBar,
     runs: usize,
     rounds: usize,
-    /// The run in progress, from 1, and what it is called.
+    /// The current run, counted from 1, and its name.
     run: (usize, String),
     accuracy: Option<f64>,
     loss: Option<f64>,
@@ -30,13 +30,13 @@ pub(crate) struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// For a number of runs of the same number of rounds.
+    /// For several runs with the same number of rounds.
     pub(crate) fn new(printer: &'a Printer, runs: usize, rounds: usize) -> Self {
         let bar = printer.bar((runs * rounds) as u64);
         let style = ProgressStyle::with_template("{prefix}  {wide_bar}  {msg}{left}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .with_key("left", |state: &ProgressState, to: &mut dyn fmt::Write| {
-                // Nothing is known before the first round is done.
+                // Nothing is known before the first round has finished.
                 if state.pos() > 0 {
                     let _ = write!(to, "  {:#} left", HumanDuration(state.eta()));
                 }
@@ -46,7 +46,7 @@ impl<'a> Progress<'a> {
         Self { printer, bar, runs, rounds, run, accuracy: None, loss: None, elapsed: 0.0, told }
     }
 
-    /// A run begins.
+    /// Starts a run.
     pub(crate) fn start(&mut self, name: String) {
         self.run = (self.run.0 + 1, name);
         (self.accuracy, self.loss, self.elapsed) = (None, None, 0.0);
@@ -59,7 +59,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// A round is done.
+    /// Records a finished round.
     pub(crate) fn round(&mut self, record: &RoundRecord) {
         self.accuracy = record.accuracy.or(self.accuracy);
         self.loss = record.loss.or(self.loss);
@@ -98,7 +98,7 @@ impl<'a> Progress<'a> {
         if self.runs == 1 { name.clone() } else { format!("run {run} of {}: {name}", self.runs) }
     }
 
-    /// Whether this round gets a plain line: the first, the last, some between, and any after a long silence.
+    /// Whether this round gets a plain line: the first, the last, some in between, and any after a long silence.
     fn is_told(&self, round: usize) -> bool {
         let step = self.rounds.div_ceil(LINES);
         let some = round == 1 || round == self.rounds || round.is_multiple_of(step);

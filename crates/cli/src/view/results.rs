@@ -9,16 +9,16 @@ use crate::view::sparkline::{scale, sparkline};
 use crate::view::table::{Align, Table};
 use crate::view::units::{bytes, seconds};
 
-/// The first column on what a run cost.
+/// The first cost column.
 const COST: &str = "down";
 /// Width of the accuracy curve.
 const CURVE_WIDTH: usize = 16;
 const CURVE: &str = "accuracy";
 
-/// The lines of the table, at most `width` wide. Numbers are over the seeds that finished: mean ± standard deviation
-/// (divided by n - 1).
+/// The lines of the table, at most `width` wide. Numbers are over the finished seeds: mean ± standard deviation (with
+/// divisor n - 1).
 ///
-/// The curve is left out if it alone would split the table in two.
+/// The curve is omitted if it alone would split the table in two.
 pub(crate) fn lines(ended: &Results, printer: &Printer, width: usize) -> Result<Vec<String>> {
     if ended.groups.is_empty() {
         return Ok(Vec::new());
@@ -76,7 +76,7 @@ fn curve(row: &ComparisonRow) -> Vec<f64> {
     row.curve.iter().map(|(_, accuracy)| *accuracy).collect()
 }
 
-/// What happened to seeds that did not finish.
+/// The status of seeds that did not finish.
 fn remark(group: &Group) -> String {
     let count = |fits: fn(&Status) -> bool| group.runs.iter().filter(|run| fits(&run.summary.status)).count();
     let mut parts = Vec::new();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_seeds_are_told_and_left_out() {
+    fn unfinished_seeds_are_reported_and_left_out() {
         let diverged = Status::Diverged { round: 3, client: None };
         let text = table(vec![("m", vec![run(1, Status::Finished, &[0.5]), run(2, diverged, &[0.1])])]);
         assert_eq!(words(&text, "m ")[1..3], ["1", "50.00"], "{text}");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_to_the_baseline_are_first_passages_of_the_same_seed() {
+    fn rounds_to_the_baseline_are_paired_by_seed() {
         let done = Status::Finished;
         let fedavg = ("fedavg", vec![run(1, done, &[0.1, 0.6, 0.5]), run(2, done, &[0.1, 0.2, 0.3])]);
         let other = ("other", vec![run(1, done, &[0.5, 0.4, 0.4]), run(2, done, &[0.1, 0.3, 0.2])]);

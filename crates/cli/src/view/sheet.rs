@@ -9,7 +9,6 @@ use fedelity_data::{ImageShape, Split};
 use font8x8::UnicodeFonts;
 use image::{ImageFormat, Rgb, RgbImage};
 
-/// What is drawn.
 pub(crate) struct Sheet<'a> {
     pub(crate) classes: &'a [String],
     pub(crate) split: &'a Split,
@@ -22,9 +21,9 @@ const COLUMNS: usize = 10;
 const SIDE: usize = 64;
 /// Pixels between images.
 const GAP: usize = 4;
-/// Pixels of a letter.
+/// Size of a letter in pixels.
 const LETTER: usize = 8;
-/// Letters drawn of a class name.
+/// Maximum letters of a class name.
 const LETTERS: usize = 20;
 
 /// Measures of the picture, in pixels.
@@ -36,7 +35,8 @@ struct Measures {
 }
 
 impl Sheet<'_> {
-    /// Writes the sheet as PNG or SVG, by the name of the file, which must not exist. It is written whole or not at all.
+    /// Writes the sheet as PNG or SVG, depending on the extension of the file, which must not exist. Written
+    /// atomically.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default().to_ascii_lowercase();
         let bytes = match end.as_str() {
@@ -100,7 +100,7 @@ impl Sheet<'_> {
         sheet
     }
 
-    /// The images as one PNG inside, the class names as text.
+    /// The images as one embedded PNG, the class names as text.
     fn svg(&self) -> Result<String> {
         let Measures { cell, size: (height, width), .. } = self.measures();
         let picture = base64::engine::general_purpose::STANDARD.encode(png(&self.draw(false))?);
@@ -127,7 +127,7 @@ fn png(picture: &RgbImage) -> Result<Vec<u8>> {
     Ok(bytes.into_inner())
 }
 
-/// Draws letters of 8x8 pixels; those that the font lacks are question marks.
+/// Draws letters of 8x8 pixels; those missing from the font become question marks.
 fn text(sheet: &mut RgbImage, text: &str, left: usize, top: usize) {
     for (i, letter) in text.chars().take(LETTERS).enumerate() {
         let glyph = font8x8::BASIC_FONTS.get(letter).or_else(|| font8x8::LATIN_FONTS.get(letter));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_a_class_with_its_images_enlarged() {
+    fn one_row_per_class_with_enlarged_images() {
         let classes = ["a".to_string(), "b & <c>".to_string()];
         let split = Split::images(vec![10, 20, 30, 40, 50, 60, 7, 7, 7, 7, 7, 7], vec![1, 0]);
         let drawn = sheet(&classes, &split);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_whole_and_not_overwritten() {
+    fn files_are_complete_and_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let classes = ["b & <c>".to_string()];
         let split = Split::images(vec![0; 6], vec![0]);

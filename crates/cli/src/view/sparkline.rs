@@ -2,13 +2,13 @@
 
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The least and the most of values.
+/// The minimum and maximum of values.
 pub(crate) fn scale(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     values.into_iter().fold((f64::MAX, f64::MIN), |(low, high), x| (low.min(x), high.max(x)))
 }
 
-/// Values as blocks, at most `width` of them: each block is the mean of its part. On a scale without extent all stand in
-/// the middle.
+/// Values as at most `width` blocks: each block is the mean of its part. On a scale without extent, all are in the
+/// middle.
 pub(crate) fn sparkline(values: &[f64], width: usize, (low, high): (f64, f64)) -> String {
     let cells = values.len().min(width);
     let mean = |cell: usize| {
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn from_the_least_to_the_most() {
+    fn blocks_go_from_minimum_to_maximum() {
         assert_eq!(sparkline(&[0.0, 0.5, 1.0], 20, (0.0, 1.0)), "▁▅█");
         assert_eq!(sparkline(&[0.0, 0.5], 20, (0.0, 1.0)), "▁▅");
         assert_eq!(sparkline(&[0.3, 0.3], 20, (0.3, 0.3)), "▄▄");

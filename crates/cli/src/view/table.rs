@@ -25,7 +25,7 @@ impl Table {
     }
 
     /// The lines, in one block if they are at most `width` wide. Otherwise the columns from `at` on follow in a second
-    /// block, the first column before them again.
+    /// block, which repeats the first column.
     pub(crate) fn lines_within(&self, printer: &Printer, width: usize, at: usize) -> Vec<String> {
         if self.width() <= width || at >= self.columns.len() {
             return self.lines(printer);
@@ -37,7 +37,7 @@ impl Table {
         lines
     }
 
-    /// How wide the lines are.
+    /// The width of the lines.
     pub(crate) fn width(&self) -> usize {
         // No gap follows the last column, and an empty one needs none before it.
         let widths = self.widths();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_table_goes_on_below() {
+    fn a_wide_table_continues_below() {
         let mut table = Table::new(&[("name", Align::Left), ("one", Align::Right), ("two", Align::Right)]);
         table.row(["a", "1", "2"].map(String::from));
         let printer = Printer::new(When::Never, false, false);

@@ -2,12 +2,12 @@
 
 use std::io::{self, IsTerminal};
 
-/// Columns to write in: the terminal's, at least 40, or 80 where there is none.
+/// Available columns: the terminal's, at least 40, or 80 if there is none.
 pub(crate) fn width() -> usize {
     size().map_or(80, |(width, _)| width.clamp(40, 200))
 }
 
-/// Rows that fit on the screen. None where output goes elsewhere and may be of any length.
+/// Rows that fit on the screen. `None` if output goes elsewhere and may have any length.
 pub(crate) fn height() -> Option<usize> {
     size().map(|(_, height)| height)
 }

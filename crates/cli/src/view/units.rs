@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Formatted numbers.
 
 /// Bytes with a decimal unit.
 pub(crate) fn bytes(n: u64) -> String {
@@ -28,7 +28,7 @@ pub(crate) fn seconds(secs: f64) -> String {
     }
 }
 
-/// A whole number with thousands set apart.
+/// An integer with thousands separators.
 pub(crate) fn thousands(n: usize) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -51,12 +51,12 @@ pub(crate) fn plural(n: usize, noun: &str) -> String {
     format!("{} {noun}{end}", thousands(n))
 }
 
-/// A share as a percentage with two digits.
+/// A share as a percentage with two decimals.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
-/// Lines of at most `width` characters, broken at spaces. A longer word stands alone.
+/// Lines of at most `width` characters, broken at spaces. A longer word gets its own line.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

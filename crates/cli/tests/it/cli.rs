@@ -1,4 +1,4 @@
-//! The binary as users see it: what it prints, writes and answers.
+//! The binary as users see it: its output, files and exit codes.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::place::{Place, TINY, files};
 use serde_json::Value;
 
 #[test]
-fn help_of_every_command_teaches() {
+fn every_command_has_help() {
     let place = Place::new();
     let commands: &[&[&str]] = &[
         &[],
@@ -305,7 +305,7 @@ fn a_diverging_run_ends_with_1_and_keeps_its_records() {
     let names = files(&place.path("out"));
     assert!(names.contains(&"rounds.jsonl".to_string()) && names.contains(&"config.toml".to_string()), "{names:?}");
 
-    // One step a client: the loss was finite, the model is not.
+    // One step per client: the loss was finite, the model is not.
     let sets = ["--set", "optimizer.lr=1e38", "--set", "clients.batch=5000", "--set", "rounds=1"];
     let answer = place.tiny(&[&sets[..], &["--set", "model.name=mlp", "--output", "one"]].concat());
     assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
@@ -314,7 +314,7 @@ fn a_diverging_run_ends_with_1_and_keeps_its_records() {
     assert_eq!((&summary["status"]["kind"], &summary["status"]["round"]), (&"diverged".into(), &1.into()));
 }
 
-/// What should happen: the round in progress ends, everything is written, the exit code is 130.
+/// The current round ends, everything is written, the exit code is 130.
 #[test]
 #[cfg(unix)]
 fn ctrl_c_keeps_what_was_recorded() {
@@ -345,7 +345,7 @@ fn ctrl_c_keeps_what_was_recorded() {
 
 #[test]
 #[cfg(unix)]
-fn nobody_reading_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let place = Place::new();
     let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin("fedelity"));
     command.current_dir(place.0.path()).args(["partition"]);
@@ -419,7 +419,7 @@ fn the_command_line_wins_over_the_file() {
 }
 
 #[test]
-fn check_tells_what_would_run() {
+fn check_shows_what_would_run() {
     let place = Place::new();
     place.write("x.toml", "");
     let told = place.call(&["check", "x.toml", "--json"]).out;
@@ -498,7 +498,7 @@ fn the_instruction_set_can_be_chosen() {
 }
 
 #[test]
-fn colour_only_where_it_is_wanted() {
+fn colour_only_where_requested() {
     let place = Place::new();
     assert!(!place.call(&["partition"]).out.contains('\x1b'));
     assert!(place.call(&["partition", "--color", "always"]).out.contains('\x1b'));
@@ -519,7 +519,7 @@ fn every_key_is_explained_by_the_program() {
     let lines = place.call(&["keys", "--json"]).out;
     let keys: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(keys.len() > 60 && keys.iter().all(|key| !key["about"].as_str().unwrap().is_empty()), "{lines}");
-    // What is printed as a default is one.
+    // Every printed default is accepted.
     for key in keys.iter().filter(|key| !key["default"].is_null() && key["with"].is_null()) {
         let set = format!("{}={}", key["key"].as_str().unwrap(), key["default"].as_str().unwrap());
         let answer = place.call(&["partition", "--json", "--set", &set]);

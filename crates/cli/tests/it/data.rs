@@ -1,4 +1,4 @@
-//! Data that people bring, as they would bring it.
+//! The user's own data, in typical form.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn done(dir: &Path, args: &[&str]) -> (String, String) {
     (out, err)
 }
 
-/// What is refused, on one line, without a panic.
+/// The error message: one line, without a panic.
 fn refused(dir: &Path, args: &[&str]) -> String {
     let (code, _, err) = fedelity(dir, args);
     assert_eq!(code, 2, "{args:?}: {err}");
@@ -66,7 +66,7 @@ name = "logistic"
     assert!(err.contains("natural keys over 4 clients"), "{err}");
     let last: serde_json::Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
     assert!(last["accuracy"].as_f64().unwrap() > 0.8, "{last}");
-    // The folder alone repeats the run.
+    // The folder alone reproduces the run.
     let (again, _) = done(dir.path(), &["run", "a/config.toml", "--output", "b", "--json"]);
     let without_time = |text: &str| -> Vec<serde_json::Value> {
         let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
@@ -128,7 +128,7 @@ fn bad_rows_are_named_or_counted() {
     fs::write(dir.path().join("l.csv"), b"label,text\na,caf\xe9\n").unwrap();
     let text = refused(dir.path(), &["data", "show", "csv", "--set", "data.train=l.csv"]);
     assert!(text.contains("l.csv:2: column 'text': invalid UTF-8 at byte 3"), "{text}");
-    // Texts are read; a model of images cannot take them.
+    // Texts are read, but an image model cannot take them.
     fs::write(dir.path().join("l.jsonl"), "{\"label\":\"a\",\"text\":\"x y\"}\n".repeat(20)).unwrap();
     done(dir.path(), &["data", "show", "jsonl", "--set", "data.train=l.jsonl"]);
 }
@@ -211,7 +211,7 @@ name = "fedntd"
 }
 
 #[test]
-fn the_embedded_set_has_no_keys_and_takes_changes() {
+fn the_embedded_set_has_no_keys_and_can_be_augmented() {
     let dir = tempfile::tempdir().unwrap();
     let text = refused(dir.path(), &["run", "--set", "partition.kind=natural"]);
     assert!(text.contains("has no natural keys"), "{text}");

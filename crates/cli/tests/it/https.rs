@@ -1,4 +1,4 @@
-//! Downloads over HTTPS, from a server whose certificate is made here.
+//! Downloads over HTTPS, from a server with a generated certificate.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use assert_cmd::Command;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// Answers every request with the same few bytes. Gives its address and its certificate.
+/// Answers every request with the same few bytes. Returns its address and its certificate.
 fn serve() -> (String, String) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_string()]).unwrap();
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
@@ -29,7 +29,7 @@ fn serve() -> (String, String) {
             let connection = ServerConnection::new(config.clone()).unwrap();
             let mut stream = BufReader::new(StreamOwned::new(connection, socket));
             let mut line = String::new();
-            // A client that does not trust the certificate goes away.
+            // A client that does not trust the certificate disconnects.
             while stream.read_line(&mut line).is_ok_and(|bytes| bytes > 0) && line.trim_end() != "" {
                 line.clear();
             }
@@ -63,7 +63,7 @@ fn a_server_is_trusted_by_its_certificate() {
         dir.path().join(name)
     };
 
-    // What comes is not MNIST, but it comes.
+    // The bytes are not MNIST, but they arrive.
     let (code, told) = fetch(dir.path(), &address, &file("own.pem", &own));
     assert!(code == 2 && told.contains("train-images-idx3-ubyte.gz: expected SHA-256"), "{told}");
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::browser::Browser;
 use crate::place::{Place, TINY};
 
-/// A run that goes on until it is dropped.
+/// A run that continues until it is dropped.
 struct Endless(Child);
 
 impl Drop for Endless {
@@ -18,7 +18,7 @@ impl Drop for Endless {
     }
 }
 
-/// Starts `run --open` with a browser that writes down what it was given; the run and the address.
+/// Starts `run --open` with a fake browser that records its argument; returns the run and the address.
 fn start(place: &Place) -> (Endless, String) {
     place.write("browser", "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$(dirname \"$0\")/part\"\nmv \"$(dirname \"$0\")/part\" \"$(dirname \"$0\")/given\"\n");
     fs::set_permissions(place.path("browser"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -32,7 +32,7 @@ fn start(place: &Place) -> (Endless, String) {
     let run = Endless(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let begun = Instant::now();
     while !place.path("given").is_file() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "no browser was asked for");
+        assert!(begun.elapsed() < Duration::from_secs(60), "no browser was opened");
         std::thread::sleep(Duration::from_millis(20));
     }
     let given = String::from_utf8(place.read("given")).unwrap();
@@ -49,7 +49,7 @@ fn a_page_grows_with_its_run() {
     let place = Place::new();
     let (mut run, address) = start(&place);
     let port: u16 = address.strip_prefix("http://127.0.0.1:").unwrap().trim_end_matches('/').parse().unwrap();
-    // Nobody else can reach it: the port is bound to the loopback address alone.
+    // Nobody else can reach it: the port is bound only to the loopback address.
     if let Ok(table) = fs::read_to_string("/proc/net/tcp") {
         let local = |line: &str| line.split_whitespace().nth(1).map(str::to_string);
         let bound: Vec<String> = table.lines().filter(|line| line.contains(" 0A ")).filter_map(local).collect();
@@ -68,12 +68,12 @@ fn a_page_grows_with_its_run() {
     browser.value("window.mark = 1");
     browser.until(&format!("({ROUNDS}) > {seen} && window.mark === 1"));
     assert_eq!(browser.value("document.getElementById('state').textContent"), "live");
-    // What the page shows is what the file holds.
+    // The page shows what the file contains.
     let records = String::from_utf8(place.read("run/rounds.jsonl")).unwrap();
     let record: serde_json::Value = serde_json::from_str(records.lines().nth(1).unwrap()).unwrap();
     let shown = browser.value("fedelity.series('accuracy')[0].data[0][1]").as_f64().unwrap();
     assert!((shown - 100.0 * record["accuracy"].as_f64().unwrap()).abs() < 1e-6);
-    // A reload, and a second viewer beside the first.
+    // A reload, and a second viewer in addition to the first.
     let seen = browser.value(ROUNDS).as_u64().unwrap();
     browser.open(&address);
     browser.until(&format!("({ROUNDS}) > {seen} && window.mark === undefined"));
@@ -91,7 +91,7 @@ fn a_page_grows_with_its_run() {
         .filter(|url| !url.starts_with(&address) && !url.starts_with("data:") && *url != "about:blank")
         .collect();
     assert!(elsewhere.is_empty(), "{elsewhere:?}");
-    // When the run is gone, the page keeps what it has and says so.
+    // When the run is gone, the page keeps its contents and shows a note.
     run.0.kill().unwrap();
     browser.until("document.getElementById('state').textContent.includes('has stopped')");
     assert!(browser.value(ROUNDS).as_u64().unwrap() > seen);

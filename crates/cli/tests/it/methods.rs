@@ -1,4 +1,4 @@
-//! All methods of the registry through the binary: what they need, what travels, and that they run.
+//! All methods of the registry through the binary: what they need, what they send, and that they run.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use fedelity_fl::Extra;
 use fedelity_nn::{InputShape, Model, ModelSpec, zoo};
 use serde_json::Value;
 
-/// The server holds all that any method needs.
+/// The server holds everything any method needs.
 const HELD: [&str; 6] =
     ["--set", "server.auxiliary=4", "--set", "server.validation=0.01", "--set", "server.unlabelled=16"];
 
-/// A configuration with one `[[method]]` for each name.
+/// A configuration with one `[[method]]` per name.
 fn methods<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("[[method]]\nname = \"{name}\"\n")).collect()
 }
@@ -127,13 +127,13 @@ fn a_method_without_its_samples_is_refused() {
         place.write("x.toml", &methods(["fedavg", name]));
         place.refuses(&["check", "x.toml"], &["x.toml:4:1", name, key]);
     }
-    // What is switched off needs nothing.
+    // A method that is switched off needs nothing.
     let off = place.tiny(&["--set", "method.name=fedssd", "--set", "method.m-max=0.0"]);
     assert_eq!(off.code, 0, "{}", off.err);
 }
 
 #[test]
-fn the_servers_samples_are_nobody_elses() {
+fn no_client_holds_the_servers_samples() {
     let place = Place::new();
     let sets = ["server.auxiliary=20", "server.validation=0.1", "server.unlabelled=50", "partition.clients=5"];
     let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
@@ -153,7 +153,7 @@ fn the_servers_samples_are_nobody_elses() {
     let everything: BTreeSet<u32> = clients.iter().chain(&server).copied().collect();
     assert_eq!((clients.len() + server.len(), everything.len()), (6_000, 6_000));
 
-    // Kept in the pool, the same auxiliary samples are with clients too.
+    // With auxiliary-keep, clients also hold the same auxiliary samples.
     let keep = ["partition", "--json", "-o", "kept.json", "--set", "server.auxiliary-keep=true"];
     let answer = place.call(&[&keep[..], &sets].concat());
     let told: Value = serde_json::from_str(&answer.out).unwrap();
@@ -162,7 +162,7 @@ fn the_servers_samples_are_nobody_elses() {
 }
 
 #[test]
-fn a_partition_of_all_samples_gives_up_the_servers() {
+fn a_partition_of_all_samples_loses_the_servers() {
     let place = Place::new();
     let made = ["partition", "-o", "p.json", "--set", "partition.clients=5", "--set", "partition.alpha=1.0"];
     assert_eq!(place.call(&made).code, 0);
@@ -181,7 +181,7 @@ fn a_partition_of_all_samples_gives_up_the_servers() {
         assert!(place.read(&format!("out/{name}")) == place.read(&format!("again/{name}")), "{name}");
     }
 
-    // A client of one sample that the server wants.
+    // A client with one sample that the server wants.
     let told = place.call(&["partition", "--json", "--set", "server.auxiliary=1"]);
     let told: Value = serde_json::from_str(&told.out).unwrap();
     let wanted = indices(&told["server"]["auxiliary"])[0];
@@ -218,7 +218,7 @@ fn the_teacher_cache_changes_no_bit() {
 }
 
 #[test]
-fn several_methods_make_one_table() {
+fn several_methods_share_one_table() {
     let place = Place::new();
     place.write("x.toml", &methods(["fedavg", "scaffold", "feddistill-plus"]));
     let answer = place.call(&tiny("x.toml", &["--set", "seeds=[1,2]", "--output", "out"]));
@@ -236,7 +236,7 @@ fn several_methods_make_one_table() {
 }
 
 #[test]
-fn server_settings_go_with_every_method() {
+fn server_settings_work_with_every_method() {
     let place = Place::new();
     let run = |method: &str, sets: &[&str], out: &str| {
         let method = format!("method.name={method}");

@@ -1,4 +1,4 @@
-//! The program in a folder of its own.
+//! The program in its own folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(crate) struct Answer {
     pub(crate) err: String,
 }
 
-/// Runs the program in a folder of its own.
+/// Runs the program in its own folder.
 pub(crate) struct Place(pub(crate) TempDir);
 
 impl Place {
@@ -46,7 +46,7 @@ impl Place {
         self.call_with(&[], args)
     }
 
-    /// With variables in the environment.
+    /// With environment variables.
     pub(crate) fn call_with(&self, variables: &[(&str, &str)], args: &[&str]) -> Answer {
         let mut command = Command::cargo_bin("fedelity").unwrap();
         command.current_dir(self.0.path()).env_remove("FEDELITY_DATA").env_remove("FEDELITY_ISA");

@@ -1,4 +1,4 @@
-//! Trained models put to use: evaluate, predict and export, from run folders and from files alone.
+//! Using trained models: evaluate, predict and export, from run folders and from single files.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 const MODEL: &str = "a/model.safetensors";
 const DATA: &[&str] = &["--data", "fashion-mnist-mini"];
 
-/// A trained model on the data inside the program, in the folder `a`.
+/// A model trained on the embedded data, in the folder `a`.
 fn trained() -> Place {
     let place = Place::new();
     let answer = place.tiny(&["--output", "a"]);
@@ -33,7 +33,7 @@ fn accuracy(place: &Place, args: &[&str]) -> Value {
     json(&answer.out)
 }
 
-/// Writes a copy of the model file with other tensors, with or without what it says about itself.
+/// Writes a copy of the model file with other tensors, with or without its description.
 fn rewrite(place: &Place, to: &str, described: bool, keep: impl Fn(&str) -> bool) {
     let bytes = place.read(MODEL);
     let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -55,11 +55,11 @@ fn evaluation_finds_what_the_run_recorded() {
     assert_eq!(correct as f64 / 1_000.0, found["accuracy"].as_f64().unwrap());
     assert_eq!(classes[0]["samples"], 100);
 
-    // The file alone is enough, wherever it stands, on any number of threads.
+    // The file alone is enough, wherever it is, on any number of threads.
     fs::copy(place.path(MODEL), place.path("b.safetensors")).unwrap();
     let alone = accuracy(&place, &[&["b.safetensors", "--threads", "3"], DATA].concat());
     assert_eq!((&alone["accuracy"], &alone["loss"]), (&found["accuracy"], &found["loss"]));
-    // A file that says nothing about itself needs to be told.
+    // A file without a description needs further options.
     rewrite(&place, "c.safetensors", false, |_| true);
     let told = accuracy(&place, &[&["c.safetensors", "--model", "logistic"], DATA].concat());
     assert_eq!((&told["accuracy"], &told["loss"]), (&found["accuracy"], &found["loss"]));
@@ -97,7 +97,7 @@ fn models_that_do_not_fit_are_refused() {
         &["x.safetensors", "tensor \"fc1.weight\" is missing"],
     );
 
-    // A mis-shaped tensor and a description that is not one.
+    // A tensor of the wrong shape, and an invalid description.
     let bytes = place.read(MODEL);
     let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
     let metadata = header.metadata().clone().unwrap();
@@ -114,13 +114,13 @@ fn models_that_do_not_fit_are_refused() {
         place.refuses(&[&["evaluate", "x.safetensors"], DATA].concat(), &["x.safetensors"]);
     }
 
-    // A folder of several runs names them.
+    // A folder with several runs lists them.
     fs::create_dir_all(place.path("many/fedavg")).unwrap();
     fs::rename(place.path("b"), place.path("many/fedavg/seed-1")).unwrap();
     place.refuses(&["export", "many", "--onnx", "m.onnx"], &["no model.safetensors", "many/fedavg/seed-1"]);
 }
 
-/// The first test images as PNG files, and what the model says about them, worked out apart from the program.
+/// The first test images as PNG files, and the model's predictions for them, computed independently of the program.
 fn pictures(place: &Place, count: usize) -> Vec<(String, usize)> {
     let source =
         fedelity_data::DataSource::Named(NamedSource { name: SetName::FashionMnistMini, dir: None, size: None });
@@ -162,7 +162,7 @@ fn images_are_recognised() {
     let shown = place.call(&["predict", MODEL, names[0], "--top", "99"]);
     assert!(shown.out.contains("probability") && shown.out.lines().count() == 11, "{}", shown.out);
 
-    // A damaged image, one that is none, and one that is not there.
+    // A damaged image, a file that is not an image, and a missing one.
     let whole = place.read("0.png");
     fs::write(place.path("bad.png"), &whole[..whole.len() / 2]).unwrap();
     place.write("bad.jpg", "text");
@@ -178,7 +178,7 @@ fn images_are_recognised() {
 }
 
 #[test]
-fn texts_are_read_from_everywhere() {
+fn texts_are_read_from_all_sources() {
     let place = Place::new();
     let row = |i: usize| format!("{},{}\n", ["a good film", "a bad film"][i % 2], ["good", "bad"][i % 2]);
     place.write("t.csv", &format!("text,label\n{}", (0..80).map(row).collect::<String>()));
@@ -224,7 +224,7 @@ fn texts_are_read_from_everywhere() {
 }
 
 #[test]
-fn exports_are_whole_and_never_over_other_files() {
+fn exports_are_complete_and_never_overwrite_files() {
     let place = trained();
     place.refuses(&["export", "a"], &["--onnx FILE or --safetensors FILE"]);
     let answer = place.call(&["export", "a", "--onnx", "m.onnx", "--safetensors", "m.safetensors"]);
@@ -232,7 +232,7 @@ fn exports_are_whole_and_never_over_other_files() {
     assert_eq!(place.read("m.safetensors"), place.read(MODEL));
     let first = place.read("m.onnx");
     let weight = SafeTensors::deserialize(&place.read(MODEL)).unwrap().tensor("fc.weight").unwrap().data().to_vec();
-    assert!(first.windows(weight.len()).any(|part| part == weight), "the weights are in it as they are");
+    assert!(first.windows(weight.len()).any(|part| part == weight), "the file contains the weights unchanged");
     assert!(first.windows(10).any(|part| part == b"Ankle boot"));
     place.refuses(&["export", "a", "--onnx", "m.onnx"], &["--onnx m.onnx", "--force"]);
     assert_eq!(place.read("m.onnx"), first);

@@ -54,7 +54,7 @@ fn runs_are_compared_reported_listed_and_exported() {
     assert!(
         written["figures"].as_array().unwrap().len() > 40 && place.path("figures/tsne-local-fedprox.png").is_file()
     );
-    // Every figure of the page is there as SVG and PNG.
+    // Every figure of the page is written as SVG and PNG.
     let data = html.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
     let data: Value = serde_json::from_str(data).unwrap();
     for figure in data["cards"].as_array().unwrap().iter().flat_map(|card| card["figures"].as_array().unwrap()) {
@@ -107,7 +107,7 @@ fn the_list_of_runs_names_the_data_set() {
     assert_eq!((lines[0][..2].join(" "), lines[2][1]), ("method data".to_string(), "fashion-mnist-mini"));
     assert!(!answer.out.contains("tags"), "{}", answer.out);
 
-    // What lost its rounds is named, here and in a report, and in the page itself.
+    // A run that lost its rounds is named, here and in a report, and in the page itself.
     fs::remove_file(place.path("r/b/rounds.jsonl")).unwrap();
     let lost = "r/b: the folder has summary.json, but no rounds.jsonl";
     assert!(place.call(&["runs", "list", "r"]).err.contains(lost));
@@ -120,7 +120,7 @@ fn the_list_of_runs_names_the_data_set() {
     );
 }
 
-/// The longest name of a method, with seeds whose numbers are as wide as they get.
+/// The longest method name, with seeds whose numbers are as wide as possible.
 #[test]
 fn long_names_stay_within_eighty_columns() {
     let place = Place::new();
@@ -137,7 +137,7 @@ fn long_names_stay_within_eighty_columns() {
 }
 
 #[test]
-fn metrics_are_chosen_and_told() {
+fn metrics_are_chosen_and_reported() {
     let place = Place::new();
     for (metrics, samples) in [("all", 1_000), ("fast", 0)] {
         let answer = place.tiny(&["--output", metrics, "--metrics", metrics, "--set", "evaluation.confusion=[1]"]);
@@ -170,7 +170,7 @@ fn a_sweep_skips_what_is_done() {
     let answer = place.call(&["sweep", "sweep.toml", "-o", "out", "--json"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     assert_eq!(answer.out.matches("\"state\":\"done\"").count(), 4, "{}", answer.out);
-    // One run broke off half-way: it alone is run again.
+    // One run broke off half-way: only that one is repeated.
     let first = fs::read_dir(place.path("out")).unwrap().next().unwrap().unwrap().path().join("seed-2");
     fs::remove_file(first.join("summary.json")).unwrap();
     let answer = place.call(&["sweep", "sweep.toml", "-o", "out"]);
@@ -184,7 +184,7 @@ fn a_sweep_skips_what_is_done() {
     place.refuses(&["sweep", "nowhere.toml"], &["nowhere.toml"]);
 }
 
-/// One request, as a browser makes it.
+/// One request, like a browser's.
 fn get(port: &str, path: &str, host: &str) -> String {
     let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
@@ -194,7 +194,7 @@ fn get(port: &str, path: &str, host: &str) -> String {
 }
 
 #[test]
-fn a_watched_run_is_served_to_this_computer_alone() {
+fn a_watched_run_is_served_only_to_this_computer() {
     let place = Place::new();
     assert_eq!(place.tiny(&["--output", "runs/a"]).code, 0);
     let program = assert_cmd::cargo::cargo_bin!("fedelity");
@@ -216,7 +216,7 @@ fn a_watched_run_is_served_to_this_computer_alone() {
     let news = get(&port, "/data?version=", &own);
     let version = news.split("\"version\":\"").nth(1).unwrap().split('"').next().unwrap().to_string();
     assert!(get(&port, &format!("/data?version={version}"), &own).starts_with("HTTP/1.1 204"));
-    // A second viewer while the first one is there, and a second run.
+    // A second viewer while the first one is connected, and a second run.
     let _first = TcpStream::connect(&own).unwrap();
     assert_eq!(place.tiny(&["--output", "runs/b", "--set", "method.name=fedprox"]).code, 0);
     let news = get(&port, &format!("/data?version={version}"), &own);

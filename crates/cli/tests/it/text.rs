@@ -1,4 +1,4 @@
-//! Text models from the command line: tokens, pretrained folders, frozen layers, and what is wrong with bad ones.
+//! Text models from the command line: tokens, pretrained folders, frozen layers, and errors for bad ones.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use crate::place::Place;
 
 const WORDS: [&str; 5] = ["awful", "bad", "so", "good", "great"];
 
-/// A vocabulary of 32 tokens, as the tiny encoder has, and the tokenizer for it.
+/// A vocabulary of 32 tokens, the size of the tiny encoder's, and its tokenizer.
 fn tokenizer(last: u32) -> String {
     let mut vocabulary: Vec<(String, u32)> = WORDS.iter().zip(4..).map(|(w, i)| ((*w).to_string(), i)).collect();
     vocabulary.extend([("[UNK]".to_string(), 1), ("[CLS]".to_string(), 2), ("[SEP]".to_string(), 3)]);
@@ -31,7 +31,7 @@ fn tokenizer(last: u32) -> String {
     )
 }
 
-/// Reviews whose one word gives the class away, and the tiny encoder in a folder.
+/// Reviews in which one word gives the class away, and the tiny encoder in a folder.
 fn place() -> Place {
     let place = Place::new();
     let trees = place.path("sst5/trees");
@@ -47,7 +47,7 @@ fn place() -> Place {
     fs::create_dir_all(&folder).unwrap();
     let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/data/tiny-bert");
     fs::copy(tiny.join("config.json"), folder.join("config.json")).unwrap();
-    // The file's classifier is for three classes: only the encoder is taken.
+    // The file's classifier is for three classes: only the encoder is used.
     let bytes = fs::read(tiny.join("model.safetensors")).unwrap();
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let encoder: Vec<_> = file.tensors().into_iter().filter(|(name, _)| !name.contains("classifier")).collect();
@@ -86,7 +86,7 @@ fn with<'a>(command: &'a str, sets: &'a [&'a str]) -> Vec<&'a str> {
 const ENCODER: &[&str] = &["model.name=minilm", "model.weights=encoder"];
 
 #[test]
-fn a_pretrained_encoder_with_frozen_layers_is_trained_and_saved_whole() {
+fn a_pretrained_encoder_with_frozen_layers_is_trained_and_saved_completely() {
     let place = place();
     let sets = [ENCODER, &["model.freeze=1", "optimizer.kind=adam", "method.name=fedgkd"]].concat();
     let answer = place.call(&with("run", &sets));
@@ -115,7 +115,7 @@ fn a_pretrained_encoder_with_frozen_layers_is_trained_and_saved_whole() {
     }
     assert!(moved > 10, "{moved} tensors of the second layer moved");
     assert_eq!(saved.tensor("classifier.weight").unwrap().shape(), [5, 12]);
-    // The file has its tokenizer inside.
+    // The file contains its tokenizer.
     fs::remove_dir_all(place.path("encoder")).unwrap();
     let file = find(&run).unwrap();
     let summary = fs::read_to_string(file.with_file_name("summary.json")).unwrap();
@@ -127,7 +127,7 @@ fn a_pretrained_encoder_with_frozen_layers_is_trained_and_saved_whole() {
 }
 
 #[test]
-fn what_is_frozen_is_told() {
+fn frozen_layers_are_reported() {
     let place = place();
     let sets = [ENCODER, &["model.freeze=1"]].concat();
     let answer = place.call(&with("check", &sets));
@@ -148,7 +148,7 @@ fn words_without_a_tokenizer() {
 }
 
 #[test]
-fn what_does_not_fit_is_named() {
+fn mismatches_are_named() {
     let place = place();
     let refuses = |sets: &[&str], expected: &[&str]| place.refuses(&with("run", sets), expected);
     refuses(&["model.name=simple-cnn"], &["model.max-length", "simple-cnn"]);

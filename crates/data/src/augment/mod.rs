@@ -1,9 +1,9 @@
 //! Augmentation of training images: crop, flip, rotation, Cutout.
 //!
 //! A [`View`] is drawn from a random stream and holds everything random about one view of an image;
-//! [`Augmenter::apply`] makes the image of a view. Changes follow the order of the published recipes, on bytes and before
-//! normalisation: crop, flip, rotation. Cutout comes after normalisation and sets numbers to 0, which may not correspond
-//! to any byte, so it is left to the code that normalises: [`View::hole`] says where.
+//! [`Augmenter::apply`] produces the image of a view. Changes follow the order of the published recipes, on bytes and
+//! before normalisation: crop, flip, rotation. Cutout comes after normalisation and sets numbers to 0, which may not
+//! correspond to any byte, so it is left to the code that normalises: [`View::hole`] gives the position.
 
 mod recipe;
 
@@ -16,7 +16,7 @@ use crate::dataset::ImageShape;
 
 pub use recipe::{Recipe, Treatment};
 
-/// What lies outside a shifted image.
+/// What fills the border of a shifted image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Choice)]
 pub enum Padding {
     /// Black.
@@ -47,7 +47,7 @@ pub struct Augmentation {
     pub cutout: usize,
 }
 
-/// The greatest side of an image that is rotated: positions are 16.16 fixed-point numbers.
+/// The maximum side of an image that can be rotated: positions are 16.16 fixed-point numbers.
 const LARGEST_SIDE: usize = 8_192;
 
 impl Augmentation {
@@ -55,7 +55,7 @@ impl Augmentation {
         self.crop == 0 && !self.flip && self.rotation == 0.0 && self.cutout == 0
     }
 
-    /// Why images of this shape cannot be changed like this, if they cannot.
+    /// Why images of this shape cannot be augmented this way, if they cannot.
     pub fn check(&self, shape: ImageShape) -> Result<(), String> {
         let least = shape.height.min(shape.width);
         if self.crop >= least {
@@ -103,40 +103,40 @@ impl Augmentation {
 /// Everything random about one view of an image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
-    /// Rows that the window is moved down.
+    /// Rows by which the window moves down.
     pub down: isize,
-    /// Columns that the window is moved to the right.
+    /// Columns by which the window moves right.
     pub right: isize,
     /// Whether left and right are swapped.
     pub flip: bool,
     /// Degrees of anticlockwise rotation.
     pub degrees: f64,
-    /// Rows and columns that are 0 after normalisation.
+    /// Rows and columns set to 0 after normalisation.
     pub hole: Option<(Range<usize>, Range<usize>)>,
 }
 
-/// Makes images of views. Keep it: it allocates once.
+/// Produces the images of views. Reuse it: it allocates once.
 #[derive(Clone, Debug, Default)]
 pub struct Augmenter {
-    /// An image as words of up to four channels, with a border that a rotation never leaves. The length of a line is a
-    /// power of two.
+    /// An image as words of up to four channels, with a border that a rotation never leaves. The line length is a power
+    /// of two.
     words: Vec<u32>,
     shape: Option<ImageShape>,
     line: Vec<u32>,
 }
 
-/// The part of a line that lies inside the image, and where it starts there.
+/// The part of a line inside the image, and where it starts there.
 struct Inside {
     to: Range<usize>,
     from: usize,
 }
 
 impl Augmenter {
-    /// Writes `image` as `view` shows it to `out`, both `[channel][row][column]`; the hole is not cut.
+    /// Writes `image` as seen in `view` to `out`, both `[channel][row][column]`; the hole is not cut.
     ///
     /// # Panics
     ///
-    /// If the lengths are not those of the shape.
+    /// If the lengths do not match the shape.
     pub fn apply(&mut self, shape: ImageShape, padding: Padding, image: &[u8], view: &View, out: &mut [u8]) {
         assert_eq!((image.len(), out.len()), (shape.pixels(), shape.pixels()), "images of another shape");
         if view.degrees == 0.0 {
@@ -148,8 +148,8 @@ impl Augmenter {
         }
     }
 
-    /// Crops and flips up to four channels and rotates them about the centre, as the Python Imaging Library does with the
-    /// nearest pixel.
+    /// Crops and flips up to four channels and rotates them about the centre, like the Python Imaging Library with
+    /// nearest-pixel sampling.
     fn rotate(&mut self, shape: ImageShape, padding: Padding, image: &[u8], view: &View, out: &mut [u8]) {
         let (height, width) = (shape.height, shape.width);
         let area = height * width;
@@ -205,7 +205,7 @@ impl Augmenter {
 }
 
 impl Inside {
-    /// Of a line of `width` that starts `shift` to the right in the image.
+    /// For a line of `width` that starts `shift` to the right in the image.
     fn new(shift: isize, width: usize) -> Self {
         let start = (-shift).clamp(0, width as isize) as usize;
         let end = (width as isize - shift).clamp(start as isize, width as isize) as usize;
@@ -228,7 +228,7 @@ fn pack<const N: usize>(words: &mut [u32], lines: [&[u8]; N], inside: &Inside, s
     }
 }
 
-/// The window of a view, swapped if it says so.
+/// The window of a view, flipped if requested.
 fn crop(shape: ImageShape, padding: Padding, image: &[u8], view: &View, out: &mut [u8]) {
     let (height, width) = (shape.height, shape.width);
     let inside = Inside::new(view.right, width);
@@ -250,7 +250,7 @@ fn crop(shape: ImageShape, padding: Padding, image: &[u8], view: &View, out: &mu
     }
 }
 
-/// The row or column of the image that stands at a place, if any.
+/// The row or column of the image at a position, if any.
 fn source(at: isize, length: usize, padding: Padding) -> Option<usize> {
     let last = length as isize - 1;
     match padding {

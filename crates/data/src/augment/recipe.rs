@@ -1,4 +1,4 @@
-//! What the published code bases do with each data set.
+//! Augmentation in published code bases, per data set.
 
 use fedelity_keys::Choice;
 
@@ -21,13 +21,13 @@ pub enum Recipe {
     Fedgkd,
 }
 
-/// What a code base does with a data set.
+/// How a code base treats a data set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Treatment {
     pub augmentation: Augmentation,
-    /// How inputs are normalised, if not by the data set's own numbers.
+    /// How inputs are normalised, if not with the data set's own numbers.
     pub normalisation: Option<Normalisation>,
-    /// Height and width that images are scaled to, if they are.
+    /// Height and width that images are scaled to, if any.
     pub size: Option<(usize, usize)>,
 }
 
@@ -37,7 +37,7 @@ const REFLECT_FLIP: Augmentation = Augmentation { padding: Padding::Reflect, ..C
 const CROP_FLIP_ROTATE: Augmentation = Augmentation { rotation: 15.0, ..CROP_FLIP };
 const CROP_FLIP_CUTOUT: Augmentation = Augmentation { cutout: 16, ..CROP_FLIP };
 
-/// Mean and standard deviation of red, green and blue; of grey, the first.
+/// Mean and standard deviation of red, green and blue; the first is used for grey.
 type Numbers = ([f64; 3], [f64; 3]);
 const CIFAR10: Numbers = ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616]);
 const CIFAR100: Numbers = ([0.5071, 0.4865, 0.4409], [0.2673, 0.2564, 0.2762]);
@@ -47,7 +47,7 @@ const UNIT: Numbers = ([0.0; 3], [1.0; 3]);
 const MOON_CIFAR10: Numbers =
     ([125.3 / 255.0, 123.0 / 255.0, 113.9 / 255.0], [63.0 / 255.0, 62.1 / 255.0, 66.7 / 255.0]);
 
-/// Who does what with which set.
+/// All published treatments.
 const TREATMENTS: [(Recipe, SetName, Augmentation, Numbers); 17] = [
     (Recipe::Moon, SetName::Cifar10, REFLECT_FLIP, MOON_CIFAR10),
     (Recipe::Moon, SetName::Cifar100, CROP_FLIP_ROTATE, CIFAR100),
@@ -69,8 +69,8 @@ const TREATMENTS: [(Recipe, SetName, Augmentation, Numbers); 17] = [
 ];
 
 impl Recipe {
-    /// What the code base does with a data set; none if it does not know the set. Only [`Recipe::None`] is for data
-    /// outside the catalogue.
+    /// The code base's treatment of a data set; `None` if it does not use the set. Only [`Recipe::None`] applies to
+    /// data outside the catalogue.
     pub fn of(self, set: Option<SetName>) -> Option<Treatment> {
         // FedGKD reads texts unchanged.
         let texts = self == Self::Fedgkd && set.is_some_and(|set| set.entry().shape.image().is_none());

@@ -13,7 +13,7 @@ fn image(shape: ImageShape) -> Vec<u8> {
     (0..shape.channels).flat_map(|channel| (0..area).map(move |place| at(channel, place) as u8)).collect()
 }
 
-/// `expected.bin` was made by others:
+/// `expected.bin` was made with Pillow and PyTorch:
 ///
 ///     for (h, w) in [(9, 7), (32, 32)]:
 ///         for deg in [7.3, -15.0, 14.999, 90.0, -0.25, 123.4]: PIL.Image.rotate(deg, NEAREST, fillcolor=(0, 0, 0))
@@ -21,7 +21,7 @@ fn image(shape: ImageShape) -> Vec<u8> {
 ///             for (dy, dx) in [(0, 0), (4, -4), (-3, 2), (-4, -1)]:
 ///                 torch.nn.functional.pad(t, (4, 4, 4, 4), mode)[:, 4+dy:4+dy+h, 4+dx:4+dx+w], flipped where dx < 0
 #[test]
-fn views_are_those_of_pillow_and_pytorch() {
+fn views_match_pillow_and_pytorch() {
     let mut expected = &include_bytes!("expected.bin")[..];
     let mut augmenter = Augmenter::default();
     for shape in [shape(9, 7), shape(32, 32)] {
@@ -56,7 +56,7 @@ fn any_number_of_channels_and_any_angle() {
             for degrees in (-180..=180).step_by(9) {
                 let view = View { degrees: f64::from(degrees) + 0.1, down: 1, ..View::default() };
                 augmenter.apply(shape, Padding::Zero, &image, &view, &mut out);
-                // Every channel by itself gives the same.
+                // Each channel on its own gives the same result.
                 for (channel, plane) in image.chunks(height * width).enumerate() {
                     augmenter.apply(ImageShape { channels: 1, ..shape }, Padding::Zero, plane, &view, &mut one);
                     assert_eq!(one, out[channel * height * width..][..height * width]);
@@ -84,13 +84,13 @@ fn views_stay_in_range_and_reach_all_of_it() {
     assert!(views.iter().any(|view| view.degrees > 14.9) && views.iter().any(|view| view.degrees < -14.9));
     let sides = |view: &View| view.hole.clone().map(|(rows, columns)| (rows.len(), columns.len())).unwrap();
     assert!(views.iter().all(|view| sides(view).0 >= 8 && sides(view).0 <= 16));
-    // A hole is whole where its centre is 8 or more from both edges: 17 of 32 places.
+    // A hole is complete if its centre is 8 or more from both edges: 17 of 32 positions.
     let whole = views.iter().filter(|view| sides(view).1 == 16).count() as f64 / 20_000.0;
     assert!((whole - 17.0 / 32.0).abs() < 0.02, "{whole}");
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn images_that_do_not_fit_are_refused() {
     let shape = shape(8, 8);
     let bad = |augmentation: Augmentation| augmentation.check(shape).unwrap_err();
     assert!(bad(Augmentation { crop: 8, ..Augmentation::default() }).starts_with("crop = 8: expected less than 8"));

@@ -54,7 +54,7 @@ pub struct Folder {
     pub test_fraction: f64,
 }
 
-/// Images that were found, before any is read.
+/// Images found, before any is read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Listing {
     pub(crate) paths: Vec<PathBuf>,
@@ -62,7 +62,7 @@ pub(crate) struct Listing {
     pub(crate) keys: Option<NaturalKeys>,
 }
 
-/// Reads a folder of images. What cannot be used is rejected or skipped, as `skipped` says.
+/// Reads a folder of images. Unusable files are rejected or skipped, depending on `skipped`.
 pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, DataError> {
     let dir = &folder.path;
     let (train_dir, test_dir) = (dir.join("train"), dir.join("test"));
@@ -95,7 +95,7 @@ pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, DataError
     };
     let counts = train.label_counts(classes.len());
     if let Some(class) = counts.iter().position(|&count| count == 0) {
-        // Only left-out images can empty a class that had some.
+        // Only skipped images can empty a class.
         return Err(unusable(root, &format!("class '{}' has no usable image", classes.swap_remove(class))));
     }
     Ok(Dataset {
@@ -133,7 +133,7 @@ pub(crate) fn decode(listings: &[&Listing], form: ImageForm, skipped: &mut Skipp
     Ok(Cached { shape, splits })
 }
 
-/// Lists images by class, in the order of the names. `known` are the classes that there may be.
+/// Lists images by class, sorted by name. `known` are the allowed classes.
 pub(crate) fn list(
     root: &Path,
     layout: FolderLayout,
@@ -190,7 +190,7 @@ pub(crate) fn list(
     Ok((listing, names))
 }
 
-/// The folders in a folder, by name. A file beside them is bad; names that start with a dot are nothing.
+/// The folders in a folder, sorted by name. A file among them is an error; names that start with a dot are ignored.
 fn folders(root: &Path, skipped: &mut Skipped) -> Result<Vec<(String, PathBuf)>, DataError> {
     let mut found = Vec::new();
     for (name, path) in entries(root)? {
@@ -217,7 +217,7 @@ pub(crate) fn images(root: &Path, skipped: &mut Skipped, mut each: impl FnMut(Pa
     Ok(())
 }
 
-/// What is in a folder, by name, without names that start with a dot.
+/// The contents of a folder, sorted by name, without names that start with a dot.
 fn entries(root: &Path) -> Result<Vec<(String, PathBuf)>, DataError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root).map_err(DataError::io("read", root))? {
@@ -250,7 +250,7 @@ pub(crate) fn measure(split: &Split, channels: usize) -> Normalisation {
         let mean = moment(1);
         let std = (moment(2) - mean * mean).max(0.0).sqrt();
         made.mean.push(mean as f32);
-        // Images that never change still have a scale.
+        // Constant images still need a scale.
         made.std.push(if std > 1e-6 { std as f32 } else { 1.0 });
     }
     made

@@ -2,7 +2,7 @@ use super::*;
 use crate::dataset::ImageShape;
 use image::{GrayImage, Luma, Rgb, RgbImage};
 
-/// An image whose pixels tell its number, row and column.
+/// An image whose pixels encode its number, row and column.
 fn picture(number: u8, height: u32, width: u32) -> RgbImage {
     RgbImage::from_fn(width, height, |x, y| Rgb([number, y as u8, x as u8]))
 }
@@ -37,7 +37,7 @@ fn classes_splits_and_pixels() {
     assert_eq!(set.train.image(2)[12..24], [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
     assert_eq!(set.test.image(0)[24..], [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3]);
     assert!((set.normalisation.mean[0] - 2.0 / 255.0).abs() < 1e-6);
-    // The second time the images come from the cache, and are the same.
+    // The second time, the same images come from the cache.
     assert!(dir.path().join(CACHE).exists());
     assert_eq!(strict(&folder(dir.path())).unwrap(), set);
 }
@@ -82,14 +82,14 @@ fn sizes_and_colours() {
 }
 
 #[test]
-fn a_change_of_the_images_or_of_the_cache_is_seen() {
+fn changes_to_the_images_or_the_cache_are_detected() {
     let dir = tempfile::tempdir().unwrap();
     put(dir.path(), "train/a/1.png", 1);
     put(dir.path(), "test/a/2.png", 2);
     let first = strict(&folder(dir.path())).unwrap();
     let cache = dir.path().join(CACHE);
     let whole = fs::read(&cache).unwrap();
-    // Damaged at every byte after the key, and cut at every length: the images are decoded again.
+    // Damaged at every byte after the key, or truncated at any length: the images are decoded again.
     for at in (0..whole.len()).step_by(7) {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x15;
@@ -120,7 +120,7 @@ fn bad_files_are_named_or_counted() {
         let set = read(&folder(dir.path()), &mut skipped).unwrap();
         assert_eq!((skipped.count, set.train.len() + set.test.len()), (1, 4));
         assert!(skipped.first[0].contains(name));
-        assert!(!dir.path().join(CACHE).exists(), "a cache of a part");
+        assert!(!dir.path().join(CACHE).exists(), "a partial cache was written");
         fs::remove_file(path).unwrap();
     };
     let jpeg = jpeg();
@@ -142,13 +142,13 @@ fn bad_files_are_named_or_counted() {
     strict(&folder(dir.path())).unwrap();
 }
 
-/// A JPEG of 3x4 that another program wrote.
+/// A 3x4 JPEG written by another program.
 fn jpeg() -> Vec<u8> {
     include_bytes!("small.jpg").to_vec()
 }
 
 #[test]
-fn jpeg_is_read_as_others_read_it() {
+fn jpeg_is_decoded_like_pil() {
     let dir = tempfile::tempdir().unwrap();
     for class in ["a", "b"] {
         fs::create_dir(dir.path().join(class)).unwrap();
@@ -158,15 +158,15 @@ fn jpeg_is_read_as_others_read_it() {
     }
     let set = strict(&folder(dir.path())).unwrap();
     assert_eq!(set.shape, Shape::Image(ImageShape { channels: 3, height: 3, width: 4 }));
-    // As PIL decodes it, which may round otherwise by one or two.
+    // As decoded by PIL, which may round differently by one or two.
     let expected: &[u8] = include_bytes!("small.rgb");
     for (i, &pixel) in set.train.image(0).iter().enumerate() {
         assert!(pixel.abs_diff(expected[i]) <= 3, "{i}: {pixel} {}", expected[i]);
     }
 }
 
-/// A JPEG has no checksum: a byte that turns into another valid code gives other pixels, and nothing can tell. What does
-/// not decode is named, or counted and left out, and never reaches a cache.
+/// A JPEG has no checksum: a byte that turns into another valid code gives other pixels, undetectably. Images that do
+/// not decode are named, or counted and skipped, and never cached.
 #[test]
 fn bytes_flipped_inside_a_jpeg() {
     let dir = tempfile::tempdir().unwrap();
@@ -196,12 +196,12 @@ fn bytes_flipped_inside_a_jpeg() {
                 refused += 1;
                 let text = error.to_string();
                 assert!(text.starts_with(&format!("{}: damaged JPEG: ", path.display())), "{text}");
-                assert!(!cache.exists(), "a cache of a part");
+                assert!(!cache.exists(), "a partial cache was written");
                 let mut skipped = Skipped::new(true);
                 let set = read(&folder(dir.path()), &mut skipped).unwrap();
                 assert_eq!((skipped.count, set.train.len() + set.test.len()), (1, 4));
                 assert!(skipped.note().unwrap().contains("b/5.jpg: damaged JPEG: "), "{:?}", skipped.note());
-                assert!(!cache.exists(), "a cache of a part");
+                assert!(!cache.exists(), "a partial cache was written");
             }
         }
     }

@@ -1,21 +1,20 @@
 //! Class-wise Dirichlet partition, as in MOON, NIID-Bench and FedNTD.
 //!
-//! For each class in label order: p ~ Dirichlet(alpha) over the clients; p of a client that
-//! holds n/N samples or more is set to 0 (the balance trick); the class is cut at
-//! floor(cumsum(p) * n_k). Everything is drawn again until every client has the minimum size.
+//! For each class in label order: p ~ Dirichlet(alpha) over the clients; p is set to 0 for a client that already holds
+//! n/N samples or more (the balance trick); the class is cut at floor(cumsum(p) * n_k). Everything is redrawn until
+//! every client has the minimum size.
 //!
-//! Deviation: the parts of a symmetric Dirichlet are independent up to their sum, so full
-//! clients are left out of the draw instead of being zeroed after it. A draw only makes sizes;
-//! samples are picked once, for the draw that is kept. The published code draws for ever if
-//! the minimum is out of reach; here the best draw is repaired, and a note says so.
+//! Deviation: the components of a symmetric Dirichlet are independent up to their sum, so full clients are left out of
+//! the draw instead of being zeroed after it. A draw only determines sizes; samples are picked once, for the accepted
+//! draw. The published code loops forever if the minimum is out of reach; here the best draw is repaired, with a note.
 
 use super::shares::Shares;
 use super::stream::{Stream, ln};
 use super::{Partition, all, by_class};
 
-/// Weights drawn in one call, at most: a few seconds of work.
+/// Maximum number of weights drawn per call: a few seconds of work.
 const MOST_WEIGHTS: u64 = 100_000_000;
-/// Draws after which to judge whether the minimum is in reach.
+/// Draws after which to judge whether the minimum is within reach.
 const TRIAL_DRAWS: u32 = 16;
 
 pub(super) fn make(
@@ -103,7 +102,7 @@ pub(super) struct Found {
     pub(super) stop: Stop,
 }
 
-/// Draws again and again, without taking memory for each draw.
+/// Draws repeatedly, without allocating for each draw.
 pub(super) struct Search<'a> {
     class_sizes: &'a [u32],
     samples: u64,
@@ -162,7 +161,7 @@ impl<'a> Search<'a> {
         out.sizes.resize(self.clients, 0);
         out.pieces.clear();
         for (class, &count) in self.class_sizes.iter().enumerate() {
-            // Below the mean size; there is always one, as samples are left.
+            // Below the mean size; there is always one while samples are left.
             let sizes = &out.sizes;
             self.open.clear();
             self.open.extend(

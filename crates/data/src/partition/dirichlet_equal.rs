@@ -1,12 +1,11 @@
 //! Dirichlet partition with equal sizes, as in FedDF and FedGKD.
 //!
-//! The shuffled samples are split into blocks of ten clients. Inside a block, the class-wise
-//! Dirichlet draw with the balance trick is repeated until the smallest client has half of the
-//! mean size. The lists are put one after the other and cut again into equal parts, so the
-//! borders of the draw are smeared over neighbours.
+//! The shuffled samples are split into blocks of ten clients. Inside a block, the class-wise Dirichlet draw with the
+//! balance trick is repeated until the smallest client has half of the mean size. The lists are concatenated and cut
+//! again into equal parts, so the boundaries of the draw are smeared over neighbours.
 //!
-//! Deviation: where samples do not divide by clients, the first clients get one more, instead of
-//! the rest being dropped.
+//! Deviation: if the number of samples is not divisible by the number of clients, the first clients get one more,
+//! instead of the remainder being dropped.
 
 use super::dirichlet::Search;
 use super::stream::Stream;
@@ -15,7 +14,7 @@ use super::{Partition, all, by_class, cut};
 /// Clients per block.
 const BLOCK: usize = 10;
 
-/// Weights drawn in one call, at most. The minimum matters little after the second cut.
+/// Maximum number of weights drawn per call. The minimum matters little after the second cut.
 const MOST_WEIGHTS: u64 = 5_000_000;
 
 pub(super) fn make(labels: &[u16], clients: usize, alpha: f64, max_draws: u32, stream: &mut Stream) -> Partition {

@@ -1,7 +1,7 @@
-//! A partition as a JSON file, for other runs, other machines and other tools.
+//! A partition as a JSON file, for other runs, machines and tools.
 //!
-//! The file names the data set and holds the fingerprint of its labels, so a partition is never used with other data. Each
-//! client is one line, so a difference of two files can be read.
+//! The file names the data set and contains the fingerprint of its labels, so a partition is never used with other
+//! data. Each client is one line, so that two files can be compared with a diff.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::error::DataError;
 use crate::files;
 
 pub(super) const FORMAT: &str = "fedelity-partition";
-/// The version that is written and read.
+/// The version written and read.
 pub(super) const VERSION: u32 = 1;
 
-/// The part that every version has. Values are free, to name a wrong one.
+/// The part common to all versions. Values are untyped, so that a wrong one can be named.
 #[derive(Deserialize)]
 struct FormatVersion {
     format: serde_json::Value,
@@ -25,7 +25,7 @@ struct FormatVersion {
 }
 
 impl Partition {
-    /// Writes a file whole or not at all. An existing file is replaced only with `overwrite`.
+    /// Writes a file atomically. An existing file is replaced only with `overwrite`.
     pub fn write(&self, path: &Path, overwrite: bool) -> Result<(), DataError> {
         let written = Atomic::create(path).and_then(|mut file| {
             self.write_to(&mut file)?;
@@ -47,8 +47,8 @@ impl Partition {
         out.write_all(b"\n  ]\n}\n")
     }
 
-    /// Reads a file and checks it: format, version, indices in range, none twice, no empty client. Samples may be left
-    /// out.
+    /// Reads a file and checks it: format, version, indices in range, no duplicates, no empty clients. Some samples may
+    /// be unassigned.
     pub fn read(path: &Path) -> Result<Self, DataError> {
         let (mut file, _) = files::open(path)?;
         let mut text = Vec::new();
@@ -76,7 +76,7 @@ impl Partition {
         Ok(found)
     }
 
-    /// Reads a file as [`Partition::read`] does, and checks that it was made for these labels.
+    /// As [`Partition::read`], and checks that the file was made for these labels.
     pub fn read_for(path: &Path, labels: &[u16]) -> Result<Self, DataError> {
         let file = Self::read(path)?;
         let found = labels_fingerprint(labels);
@@ -94,7 +94,7 @@ impl Partition {
     }
 }
 
-/// Memory is taken by what the clients hold, not by what the header says.
+/// Memory depends on what the clients hold, not on what the header claims.
 fn check(path: &Path, samples: usize, clients: &[Vec<u32>]) -> Result<(), DataError> {
     let mut owned: Vec<(u32, usize)> = Vec::new();
     for (client, indices) in clients.iter().enumerate() {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_overwritten_unasked() {
+    fn files_are_overwritten_only_on_request() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("p.json");
         fs::write(&path, "mine").unwrap();
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
         made().write(&path, true).unwrap();
         assert_eq!(Partition::read(&path).unwrap(), made());
-        // No temporary file stays.
+        // No temporary file is left.
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         let nowhere = dir.path().join("no/p.json");
         assert!(matches!(made().write(&nowhere, false).unwrap_err(), DataError::Io { .. }));

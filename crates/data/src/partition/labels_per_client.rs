@@ -1,12 +1,11 @@
-//! A fixed number k of labels per client ("#label" of NIID-Bench, used by FedSSD).
+//! A fixed number k of labels per client ("#label" in NIID-Bench, used by FedSSD).
 //!
-//! Client i gets label i mod K; its other k - 1 labels are drawn without repetition. Each class
-//! is split equally among the clients that hold it.
+//! Client i gets label i mod K; its other k - 1 labels are drawn without repetition. Each class is split equally among
+//! the clients that hold it.
 //!
-//! Deviation: the published code fails when a class has no owner. Here such a class takes the
-//! place of the label with the most owners at one of them. A client left without a sample, as
-//! its classes have fewer samples than owners, gets one from the largest client. Notes say so.
-//! K counts the classes that have samples.
+//! Deviation: the published code fails if a class has no owner. Here such a class replaces the label with the most
+//! owners at one of them. A client left without samples, because its classes have fewer samples than owners, gets one
+//! from the largest client. Both are noted. K counts the classes that have samples.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -62,7 +61,7 @@ pub(super) fn make(labels: &[u16], clients: usize, held: usize, stream: &mut Str
 /// The clients of each class, in ascending order.
 fn draw_owners(clients: usize, classes: usize, held: usize, stream: &mut Stream) -> Vec<Vec<u32>> {
     let mut owners = vec![Vec::new(); classes];
-    // A permutation of the classes, and where each class stands in it.
+    // A permutation of the classes, and the position of each class in it.
     let mut order: Vec<usize> = (0..classes).collect();
     let mut place = order.clone();
     for client in 0..clients {
@@ -80,8 +79,8 @@ fn draw_owners(clients: usize, classes: usize, held: usize, stream: &mut Stream)
 
 /// Gives each class without clients one client. Returns how many there were.
 ///
-/// A label with two clients exists then, as all clients together hold at least as many labels
-/// as there are classes.
+/// There is always a label with two clients then, because all clients together hold at least as many labels as there
+/// are classes.
 fn adopt(owners: &mut [Vec<u32>], stream: &mut Stream) -> usize {
     let orphans: Vec<usize> = (0..owners.len()).filter(|&class| owners[class].is_empty()).collect();
     let mut donors: BinaryHeap<(usize, Reverse<usize>)> =

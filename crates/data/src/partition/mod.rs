@@ -1,9 +1,9 @@
 //! Partitions: which client holds which training samples.
 //!
-//! A partition is made only from labels or keys, with its own random stream, so it does not depend on the method, the
-//! model or the training seed. Only integers and the basic operations of `f64` are used: the same seed gives the same
-//! partition on every machine. Every kind assigns every sample once and leaves no client empty. The order within a client
-//! is random, so a prefix of a client's list is a fair sample of the client.
+//! A partition depends only on labels or keys and has its own random stream, so it is independent of the method, the
+//! model and the training seed. Only integers and the basic operations of `f64` are used: the same seed gives the same
+//! partition on every machine. Every kind assigns every sample once and leaves no client empty. The order within a
+//! client is random, so a prefix of a client's list is a fair sample of the client.
 
 mod dirichlet;
 mod dirichlet_equal;
@@ -30,36 +30,36 @@ use stream::Stream;
 pub use kind::Kind;
 pub use skew::{ClientSizes, Skew};
 
-/// The seed of [`hold_out`]: a data set does not change from run to run.
+/// The seed of [`hold_out`]: a data set does not change between runs.
 const HOLD_OUT_SEED: u64 = 0x7e57;
-/// Draws to try for a minimum size before the best one is repaired.
+/// Draws attempted for a minimum size before the best one is repaired.
 const MAX_DRAWS: u32 = 2_000;
 
-/// Which client holds which samples, and how that came about.
+/// Which client holds which samples, and how they were assigned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Partition {
     format: String,
     version: u32,
-    /// The data set that it was made for.
+    /// The data set it was made for.
     pub dataset: String,
     /// The number of training samples of that set.
     pub samples: usize,
     pub classes: usize,
-    /// The name of the kind. Files of other tools may have names that this crate does not know.
+    /// The name of the kind. Files from other tools may have names unknown to this crate.
     pub kind: String,
     pub parameters: BTreeMap<String, serde_json::Number>,
     /// A description of the kind, its parameters and the number of clients.
     pub spec: String,
     pub seed: u64,
-    /// Random draws made, the accepted one included. 1 for kinds that never draw again; summed over blocks for
+    /// Number of random draws, including the accepted one. 1 for kinds that never redraw; summed over blocks for
     /// [`Kind::DirichletEqual`].
     pub draws: u32,
-    /// SHA-256 of the labels in their order.
+    /// SHA-256 of the labels in order.
     pub labels_sha256: String,
-    /// What was done beyond the kind's definition: a lowered minimum, a repair.
+    /// Adjustments beyond the kind's definition: a lowered minimum, a repair.
     pub notes: Vec<String>,
-    /// The natural keys of each client, where there are some; otherwise empty.
+    /// The natural keys of each client, if any; otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
     /// The sample indices of each client, in random order: in range, disjoint, none empty.
@@ -68,12 +68,12 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Clients of which only the samples are known.
+    /// A partition of which only the samples are known.
     pub fn of(clients: Vec<Vec<u32>>) -> Self {
         Self { clients, ..Self::default() }
     }
 
-    /// The number of samples given out.
+    /// The number of assigned samples.
     pub fn given(&self) -> usize {
         self.clients.iter().map(Vec::len).sum()
     }
@@ -88,7 +88,7 @@ impl Partition {
     /// Removes samples from their clients, and returns how many.
     ///
     /// # Errors
-    /// When a client is left with none.
+    /// If a client is left with none.
     pub fn withhold(&mut self, withheld: &[bool]) -> Result<usize, DataError> {
         let before = self.given();
         for (client, samples) in self.clients.iter_mut().enumerate() {
@@ -101,7 +101,7 @@ impl Partition {
     }
 }
 
-/// Splits the training samples of a data set over clients, except those that are withheld.
+/// Splits the training samples of a data set over clients, except the withheld ones.
 ///
 /// Without a number of clients, there is one per key; only [`Kind::Natural`] allows that.
 pub fn partition(
@@ -167,7 +167,7 @@ fn make(
     Ok(made)
 }
 
-/// Which samples are kept for testing: this share of each class, at random, but never a class's only sample.
+/// Which samples are kept for testing: a random share of each class, but never a class's only sample.
 pub(crate) fn hold_out(labels: &[u16], fraction: f64) -> Vec<bool> {
     let mut held = vec![false; labels.len()];
     let mut stream = Stream::new(HOLD_OUT_SEED);
@@ -180,7 +180,7 @@ pub(crate) fn hold_out(labels: &[u16], fraction: f64) -> Vec<bool> {
     held
 }
 
-/// SHA-256 of labels in their order, as hex: what a partition file is bound to.
+/// SHA-256 of the labels in order, as hex, which ties a partition file to its labels.
 fn labels_fingerprint(labels: &[u16]) -> String {
     let mut print = Fingerprint::new();
     print.labels(labels);
@@ -225,12 +225,12 @@ fn by_class(mut indices: Vec<u32>, labels: &[u16]) -> Vec<Vec<u32>> {
     indices.chunk_by(|a, b| label(a) == label(b)).map(<[u32]>::to_vec).collect()
 }
 
-/// All indices of a set. [`check`] has made sure that they fit.
+/// All indices of a set. [`check`] has verified that they fit.
 fn all(samples: usize) -> Vec<u32> {
     (0..samples as u32).collect()
 }
 
-/// The start of part `i` when `n` things are cut into `parts` parts whose sizes differ by at most one, the larger ones
+/// The start of part `i` when `n` items are cut into `parts` parts whose sizes differ by at most one, larger ones
 /// first.
 fn cut(n: usize, parts: usize, i: usize) -> usize {
     (n / parts) * i + i.min(n % parts)

@@ -1,4 +1,4 @@
-//! By natural keys: each client holds the samples of one writer, user or site, or of a group of them.
+//! Partition by natural keys: each client holds the samples of one writer, user or site, or of a group of them.
 //!
 //! Groups are those of NIID-Bench's "real" partition: the keys are permuted and cut into parts whose numbers of keys
 //! differ by at most one.
@@ -8,8 +8,7 @@ use super::{Partition, cut, refuse};
 use crate::dataset::NaturalKeys;
 use crate::error::DataError;
 
-/// One client per key that has samples, in the order of the keys, or the keys in random groups where a number of clients
-/// is given.
+/// One client per key that has samples, in key order, or random groups of keys if a number of clients is given.
 pub(super) fn make(keys: &NaturalKeys, clients: Option<usize>, stream: &mut Stream) -> Result<Partition, DataError> {
     let mut of_key: Vec<Vec<u32>> = vec![Vec::new(); keys.names.len()];
     for (index, &key) in (0..).zip(&keys.of) {

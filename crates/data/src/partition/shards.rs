@@ -1,9 +1,8 @@
 //! Sharding, as in FedNTD.
 //!
-//! Each of K classes is cut, in the order of the data set, into s * N / K shards; left-over
-//! samples go one each to the first shards. The labels, each as often as its shards, are
-//! shuffled and dealt to N clients, s each; a client takes a random shard of each label dealt.
-//! A label may repeat, so a client has at most s classes.
+//! Each of K classes is cut, in the order of the data set, into s * N / K shards; left-over samples go one each to the
+//! first shards. The labels, one per shard, are shuffled and dealt to N clients, s each; a client takes a random shard
+//! of each label dealt. A label may repeat, so a client has at most s classes.
 
 use super::stream::Stream;
 use super::{Partition, all, by_class, refuse};

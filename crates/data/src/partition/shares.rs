@@ -1,22 +1,22 @@
-//! How many samples of each class each client holds, before samples are picked.
+//! Samples per class and client, before individual samples are picked.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// For each client, pairs of a class and a count above 0. Classes are positions in the list of
-/// the classes that have samples.
+/// For each client, pairs of a class and a count above 0. Classes are positions in the list of classes that have
+/// samples.
 pub(super) struct Shares(pub(super) Vec<Vec<(u32, u32)>>);
 
-/// What [`Shares::raise`] did.
+/// The result of [`Shares::raise`].
 pub(super) struct Moved {
     pub(super) samples: usize,
     pub(super) clients: usize,
 }
 
 impl Shares {
-    /// Gives every client at least `least` samples, taken from the currently largest client and
-    /// there from its largest class, so that a client gains few classes. Always ends: while a
-    /// client is below `least`, another is above it, if there are enough samples at all.
+    /// Gives every client at least `least` samples, taken from the largest class of the currently largest client, so
+    /// that a client gains few classes. Always terminates: while a client is below `least`, another is above it, if
+    /// there are enough samples at all.
     pub(super) fn raise(&mut self, least: u32) -> Moved {
         let mut sizes: Vec<u32> = self.0.iter().map(|held| held.iter().map(|&(_, count)| count).sum()).collect();
         let mut donors: BinaryHeap<(u32, Reverse<usize>)> = sizes
@@ -68,7 +68,7 @@ impl Shares {
     }
 }
 
-/// Takes up to `want` samples of the largest class, the first one of equals.
+/// Takes up to `want` samples of the largest class, the first one in a tie.
 fn take_largest(held: &mut Vec<(u32, u32)>, want: u32) -> (u32, u32) {
     let largest = (0..held.len()).max_by_key(|&i| (held[i].1, Reverse(held[i].0)));
     let Some(at) = largest else {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn raise_ends_exactly_and_without_enough() {
+    fn raise_ends_with_exactly_enough_or_too_few_samples() {
         let mut shares = Shares(vec![vec![(0, 4)], vec![], vec![], vec![]]);
         assert_eq!(shares.raise(1).samples, 3);
         let mut shares = Shares(vec![vec![(0, 4)], vec![], vec![]]);

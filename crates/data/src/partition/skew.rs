@@ -8,28 +8,28 @@ pub struct ClientSizes {
     pub min: usize,
     pub max: usize,
     pub mean: f64,
-    /// The standard deviation over all clients (divided by N).
+    /// The standard deviation over all clients (with divisor N).
     pub std: f64,
 }
 
-/// Statistics of a partition. Means are over clients, each with the same weight.
+/// Statistics of a partition. Means give every client the same weight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Skew {
-    /// Samples of each class at each client, `[client][class]`.
+    /// Samples per client and class, `[client][class]`.
     pub counts: Vec<Vec<u32>>,
     pub sizes: ClientSizes,
-    /// Mean number of classes that a client has at least one sample of.
+    /// Mean number of classes per client with at least one sample.
     pub mean_classes: f64,
-    /// Mean total-variation distance of a client's label distribution to that of all clients
-    /// together: 0 if they agree, near 1 if they share nothing.
+    /// Mean total-variation distance between a client's label distribution and the overall one: 0 if they agree, near 1
+    /// if they share nothing.
     pub mean_total_variation: f64,
     /// Mean effective number of classes of a client: exp of the entropy of its labels.
     pub mean_effective_classes: f64,
 }
 
 impl Skew {
-    /// Computes the statistics. Fails on a sample without a label, or a label not below
-    /// `classes`. Clients without samples count as holding no class.
+    /// Computes the statistics. Fails on a sample without a label, or a label not below `classes`. Clients without
+    /// samples count as holding no class.
     pub fn of(clients: &[Vec<u32>], labels: &[u16], classes: usize) -> Result<Self, DataError> {
         let mut counts = Vec::with_capacity(clients.len());
         let mut total = vec![0u64; classes];

@@ -1,14 +1,14 @@
 //! The random stream of partitions.
 //!
-//! Logarithm and exponential are written out here: those of a system's mathematics library may
-//! differ in the last bit, and one bit can move a sample to another client.
+//! Logarithm and exponential are implemented here: those of the system's maths library may differ in the last bit, and
+//! one bit can move a sample to another client.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::shuffle;
 
-/// Keeps this stream apart from every other one with the same seed.
+/// Separates this stream from every other one with the same seed.
 const DOMAIN: &[u8; 24] = b"fedelity partition v1\0\0\0";
 
 pub(super) struct Stream {
@@ -55,8 +55,8 @@ impl Stream {
         }
     }
 
-    /// The logarithm of a Gamma(shape) value, up to a constant of the shape; the shape is at
-    /// least 1. Marsaglia and Tsang, 2000.
+    /// The logarithm of a Gamma(shape) value, up to a constant depending on the shape, which is at least 1. Marsaglia
+    /// and Tsang, 2000.
     fn ln_gamma_value(&mut self, shape: f64) -> f64 {
         let d = shape - 1.0 / 3.0;
         let c = 1.0 / (9.0 * d).sqrt();
@@ -75,11 +75,11 @@ impl Stream {
         }
     }
 
-    /// Fills `weights` with a symmetric Dirichlet draw, up to a common factor. The largest is 1,
-    /// so the sum is never 0, however small alpha is.
+    /// Fills `weights` with a symmetric Dirichlet draw, up to a common factor. The largest is 1, so the sum is never 0,
+    /// however small alpha is.
     pub(super) fn dirichlet(&mut self, alpha: f64, weights: &mut [f64]) {
-        // Below 1: G(alpha) = G(alpha + 1) * U^(1 / alpha). Logarithms are kept times alpha, so
-        // that they stay finite.
+        // Below 1: G(alpha) = G(alpha + 1) * U^(1 / alpha). Logarithms are multiplied by alpha, so that they stay
+        // finite.
         let small = alpha < 1.0;
         let mut largest = f64::NEG_INFINITY;
         for weight in weights.iter_mut() {
@@ -97,7 +97,7 @@ impl Stream {
     }
 }
 
-/// Natural logarithm of a positive finite value; of the smallest normal value for less.
+/// Natural logarithm of a positive finite value; smaller values count as the smallest normal one.
 pub(super) fn ln(x: f64) -> f64 {
     const FACTORS: [f64; 10] = {
         let mut factors = [1.0; 10];
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(stream.below(0), 0);
     }
 
-    /// Mean 1/n and variance (1/n)(1 - 1/n) / (n alpha + 1) of one part.
+    /// Mean 1/n and variance (1/n)(1 - 1/n) / (n alpha + 1) of one component.
     #[test]
     fn dirichlet_has_the_right_moments() {
         let mut stream = Stream::new(2);
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// The stream is part of the file format: a change gives other partitions for old seeds.
+    /// The stream is part of the file format: changing it gives other partitions for old seeds.
     #[test]
     fn stream_is_fixed() {
         let mut stream = Stream::new(42);

@@ -20,7 +20,7 @@ fn cifar_like() -> Vec<u16> {
     (0..50_000u32).map(|i| (i * 7 % 10) as u16).collect()
 }
 
-/// A data set of samples that have nothing but labels.
+/// A data set of samples that have only labels.
 pub(super) fn labelled(labels: &[u16], classes: usize) -> Dataset {
     Dataset {
         name: "toy".to_string(),
@@ -127,7 +127,7 @@ proptest! {
         extra in prop::collection::vec(0u16..8, 0..60),
         seed: u64,
     ) {
-        // The fewest shards that divide, and at least one sample for each of them.
+        // The fewest shards that divide evenly, and at least one sample for each of them.
         let step = (1..=classes).find(|s| (s * clients).is_multiple_of(classes)).unwrap();
         let per_client = step * factor;
         let per_class = per_client * clients / classes;
@@ -166,7 +166,7 @@ fn seeds_decide() {
     }
 }
 
-/// A change of these values means other partitions for the seeds of published runs.
+/// Changing these values changes the partitions for the seeds of published runs.
 #[test]
 fn partitions_are_fixed() {
     let labels: Vec<u16> = (0..600).map(|i| (i * i % 10) as u16).collect();
@@ -230,7 +230,7 @@ fn dirichlet_statistics() {
 }
 
 #[test]
-fn hard_dirichlet_ends_and_is_repaired() {
+fn hard_dirichlet_terminates_and_is_repaired() {
     let labels = cifar_like();
     let start = Instant::now();
     let made = make(&labels, 10, dirichlet(0.05), 100, 1);
@@ -258,7 +258,7 @@ fn many_clients_are_fast() {
             let made = make(&labels, 10, kind.clone(), 10_000, 3);
             println!("{kind:?}: {:?}, {} draws, {:?}", start.elapsed(), made.draws, made.notes);
             assert_whole(&made.clients, labels.len());
-            // Far above what it takes, for slow machines.
+            // Generous, for slow machines.
             assert!(start.elapsed().as_secs() < 10, "{kind:?}");
         }
     }
@@ -290,8 +290,8 @@ fn shards_of_cifar() {
 }
 
 #[test]
-fn no_class_is_without_owner() {
-    // 100 classes, 10 clients with 10 labels each: only an exact cover will do.
+fn every_class_has_an_owner() {
+    // 100 classes, 10 clients with 10 labels each: only an exact cover works.
     let labels: Vec<u16> = (0..5_000).map(|i| (i % 100) as u16).collect();
     let made = make(&labels, 100, Kind::LabelsPerClient { labels: 10 }, 10, 0);
     assert_whole(&made.clients, labels.len());
@@ -348,7 +348,7 @@ fn bad_parameters_are_named() {
 }
 
 #[test]
-fn kinds_are_read_by_the_keys_of_a_configuration() {
+fn kinds_are_read_from_configuration_keys() {
     for (name, kind) in names().into_iter().zip(each_kind().into_iter().chain([Kind::Natural])) {
         assert_eq!(kind.name(), name);
         assert_eq!(read_kind(&format!("kind = \"{name}\"")).unwrap(), kind);
@@ -372,7 +372,7 @@ fn read_kind(text: &str) -> Result<Kind, fedelity_keys::KeyError> {
 }
 
 #[test]
-fn withheld_samples_belong_to_nobody() {
+fn withheld_samples_are_held_by_no_client() {
     let labels: Vec<u16> = (0..60).map(|i| i % 3).collect();
     let withheld: Vec<bool> = (0..60).map(|i| i % 4 == 0).collect();
     let dataset = labelled(&labels, 3);

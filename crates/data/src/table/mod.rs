@@ -19,7 +19,7 @@ pub use texts::texts;
 
 use rows::{TableRows, object, read_rows};
 
-/// How rows are written.
+/// The format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum TableFormat {
     /// Comma-separated values with column names in the first line; tab-separated if the file name ends in `.tsv`.
@@ -78,12 +78,12 @@ struct Columns {
     text: bool,
 }
 
-/// Reads a table. What cannot be used is rejected or skipped, as `skipped` says.
+/// Reads a table. Unusable rows are rejected or skipped, depending on `skipped`.
 pub fn read(format: TableFormat, table: &TableSource, skipped: &mut Skipped) -> Result<Dataset, DataError> {
     let columns = choose(format, table)?;
     let train = read_rows(format, &table.train, &columns, skipped)?;
     let mut names: Vec<(String, u32)> = train.classes.all.iter().cloned().zip(0..).collect();
-    // Whole numbers in their order, other names in that of the alphabet.
+    // Integers in numeric order, other names in alphabetical order.
     if names.iter().all(|(name, _)| name.parse::<i64>().is_ok()) {
         names.sort_by_key(|(name, _)| name.parse::<i64>().unwrap_or_default());
     } else {
@@ -141,7 +141,7 @@ impl TableRows {
     }
 }
 
-/// Which columns are read, by the names and the first row of the training file.
+/// The columns to read, from the names and the first row of the training file.
 fn choose(format: TableFormat, table: &TableSource) -> Result<Columns, DataError> {
     let (names, first) = head(format, &table.train)?;
     let wrong = |reason: String| DataError::unusable(&table.train, Some(1), reason);
@@ -177,7 +177,7 @@ fn choose(format: TableFormat, table: &TableSource) -> Result<Columns, DataError
     Ok(Columns { label, key, inputs, text: text.is_some() })
 }
 
-/// The names of the columns, and whether each holds a number in the first row.
+/// The names of the columns, and whether each has a number in the first row.
 fn head(format: TableFormat, path: &Path) -> Result<(Vec<String>, Vec<bool>), DataError> {
     let empty = || DataError::unusable(path, None, "the file has no rows");
     match format {
@@ -206,7 +206,7 @@ fn head(format: TableFormat, path: &Path) -> Result<(Vec<String>, Vec<bool>), Da
     }
 }
 
-/// Gives every column mean 0 and standard deviation 1 over the training rows. A column that never changes becomes 0.
+/// Gives every column mean 0 and standard deviation 1 over the training rows. A constant column becomes 0.
 fn standardise(train: &mut Split, test: &mut Split, width: usize) -> Normalisation {
     let Inputs::Floats(values) = &train.inputs else { return Normalisation::default() };
     let rows = (values.len() / width.max(1)).max(1) as f64;

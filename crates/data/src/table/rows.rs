@@ -12,7 +12,7 @@ use crate::error::DataError;
 use crate::files::{self, utf8};
 use crate::skipped::Skipped;
 
-/// Names in the order they came in.
+/// Names in order of appearance.
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) all: Vec<String>,
@@ -33,7 +33,7 @@ impl Names {
     }
 }
 
-/// What the rows of one file hold.
+/// The contents of one file's rows.
 #[derive(Default)]
 pub(super) struct TableRows {
     pub(super) labels: Vec<u32>,
@@ -51,7 +51,7 @@ pub(super) enum TableRow<'a> {
 }
 
 impl TableRow<'_> {
-    /// The text of a column; `place` is its position among the columns that are read.
+    /// The text of a column; `place` is its position among the columns read.
     pub(super) fn text(&self, name: &str, place: usize) -> Result<String, String> {
         match self {
             Self::Csv { record, places } => field(record, places[place], name).map(str::to_string),
@@ -66,7 +66,7 @@ impl TableRow<'_> {
         }
     }
 
-    /// A name that must be there.
+    /// A name that must not be missing.
     fn name(&self, name: &str, place: usize, what: &str) -> Result<String, String> {
         let text = self.text(name, place)?;
         let text = text.trim();
@@ -96,7 +96,7 @@ impl TableRow<'_> {
     }
 }
 
-/// The start of a text, for a message.
+/// The start of a text, for messages.
 fn cut(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((at, _)) => format!("{}...", &text[..at]),
@@ -112,7 +112,7 @@ pub(super) fn object(line: &[u8]) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// Every row of a file with its line, as far as these columns go, or why it cannot be used.
+/// Calls a function for every row of a file with its line and these columns, or with why it is unusable.
 pub(super) fn each_row(
     format: TableFormat,
     path: &Path,
@@ -164,7 +164,7 @@ pub(super) fn read_rows(
 }
 
 impl TableRows {
-    /// Adds a row whole or not at all.
+    /// Adds a row completely or not at all.
     fn add(&mut self, row: &TableRow<'_>, columns: &Columns, line: u64) -> Result<(), String> {
         let label = row.name(&columns.label, 0, "label")?;
         let key = columns.key.as_ref().map(|key| row.name(key, 1, "key")).transpose()?;

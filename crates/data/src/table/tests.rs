@@ -1,7 +1,7 @@
 use super::*;
 use std::fs;
 
-/// A table and how it is written.
+/// A table and its format.
 struct Written(TableFormat, TableSource);
 
 impl std::ops::Deref for Written {
@@ -43,7 +43,7 @@ fn numbers_are_standardised_over_the_training_rows() {
     let dir = tempfile::tempdir().unwrap();
     let mut table = table(dir.path(), TableFormat::Csv, b"a,name,b,label,site\n1,x,5,no,s\n3,y,5,yes,t\n");
     let test = dir.path().join("test");
-    // Other order, and a column more.
+    // A different order, and one more column.
     fs::write(&test, "label,b,more,site,a,name\nyes,6,0,t,2,z\n").unwrap();
     table.test = Some(test);
     table.key = Some("site".to_string());
@@ -74,7 +74,7 @@ fn both_formats_give_the_same() {
 }
 
 #[test]
-fn a_quarter_of_each_class_is_for_testing() {
+fn a_quarter_of_each_class_is_used_for_testing() {
     let dir = tempfile::tempdir().unwrap();
     let rows: String = (0..60).map(|i| format!("{},text number {i}\n", if i < 40 { "a" } else { "b" })).collect();
     let set =
@@ -88,7 +88,7 @@ fn a_quarter_of_each_class_is_for_testing() {
 }
 
 #[test]
-fn labels_that_are_numbers_are_in_their_order() {
+fn numeric_labels_are_in_numeric_order() {
     let dir = tempfile::tempdir().unwrap();
     let set =
         read(&table(dir.path(), TableFormat::Csv, b"label,x\n10,1\n9,2\n-1,3\n"), &mut Skipped::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Texts without labels, for a model to read.
+//! Unlabelled texts, for a model to read.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::files::{self, utf8};
 use crate::skipped::Skipped;
 
 /// The texts of a file with their line numbers: a column of CSV (`.csv`, `.tsv`) or JSON Lines (`.jsonl`), or else each
-/// non-empty line. What cannot be used is rejected or skipped, as `skipped` says.
+/// non-empty line. Unusable rows are rejected or skipped, depending on `skipped`.
 pub fn texts(path: &Path, column: &str, skipped: &mut Skipped) -> Result<Vec<(u64, String)>, DataError> {
     let end = path.extension().map(|end| end.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     let format = match end.as_str() {

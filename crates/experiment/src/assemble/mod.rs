@@ -1,4 +1,4 @@
-//! What a configuration stands for: the data, who holds them, the model and the methods.
+//! Everything a configuration names: the data, their partition, the model and the methods.
 
 mod model;
 mod pool;
@@ -18,15 +18,15 @@ pub use pool::Pool;
 
 pub(crate) use model::fit;
 
-/// Everything the runs of one configuration share.
+/// Everything shared by the runs of one configuration.
 pub struct Study {
     pub settings: Settings,
     pub pool: Pool,
     pub model: Arc<Model>,
-    /// What its model files say about the model.
+    /// The description of the model in its files.
     pub card: Card,
     pub per_round: usize,
-    /// SHA-256 of who holds which samples.
+    /// SHA-256 of the assignment of samples to clients.
     pub partition_fingerprint: String,
     /// Samples, `[client][class]`.
     pub holdings: Vec<Vec<u64>>,
@@ -39,7 +39,7 @@ impl Study {
         Self::load_with(document, &Resources::default())
     }
 
-    /// As [`Self::load`], on an engine, and with data that may have been read already.
+    /// As [`Self::load`], on a given engine, reusing data that have already been read.
     pub fn load_with(document: &Document, resources: &Resources) -> Result<Self> {
         let mut settings = Settings::read(document)?;
         let mut pool = Pool::load(document, &settings, resources)?;
@@ -84,7 +84,7 @@ impl Study {
         }
     }
 
-    /// What server and clients agree on for one method with one seed.
+    /// The settings that server and clients agree on for one method and seed.
     pub fn federation(&self, method: &MethodChoice, seed: u64) -> Federation {
         Federation {
             model: Arc::clone(&self.model),

@@ -1,4 +1,4 @@
-//! The model of a configuration for its data, and what its file says about it.
+//! The model of a configuration for its data, and the description in its file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use super::text::{self, Prepared};
 use crate::config::{Document, ModelKeys};
 use crate::error::Result;
 
-/// A model for some data.
+/// A model fitted to its data.
 pub(crate) struct FittedModel {
     pub(crate) model: Model,
     pub(crate) card: Card,
-    /// The data as the model takes them: texts have become token IDs.
+    /// The data in the model's format: texts have become token IDs.
     pub(crate) dataset: Arc<Dataset>,
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use crate::config::Settings;
 
     #[test]
-    fn a_model_that_does_not_fit_is_named_with_the_data() {
+    fn a_mismatch_names_the_model_and_the_data() {
         let mut document = Document::default();
         document.set("model.name=simple-cnn").unwrap();
         let settings = Settings::read(&document).unwrap();

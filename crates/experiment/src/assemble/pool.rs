@@ -1,5 +1,3 @@
-//! Data, and who holds them.
-
 use std::sync::Arc;
 
 use fedelity_data::partition::Skew;
@@ -11,17 +9,17 @@ use crate::config::{Document, Settings};
 use crate::error::Result;
 use crate::resources::{Loaded, Resources};
 
-/// Data, and who holds them.
+/// Data, and their partition over clients.
 pub struct Pool {
     pub dataset: Arc<Dataset>,
     pub partition: Arc<Partition>,
-    /// What the server holds. No client has any of it, unless the configuration says so.
+    /// The server's samples. No client has any of them, unless the configuration allows it.
     pub held_out: HeldOut,
-    /// Samples that could not be used.
+    /// Unusable samples that were skipped.
     pub skipped: Skipped,
     /// SHA-256 of the data.
     pub fingerprint: String,
-    /// What was done beyond what the configuration says.
+    /// Adjustments beyond the configuration.
     pub notes: Vec<String>,
 }
 
@@ -68,12 +66,12 @@ impl Pool {
         Ok(Self { dataset, partition: Arc::new(partition), held_out, skipped, fingerprint, notes: all })
     }
 
-    /// Statistics of who holds what.
+    /// Statistics of the partition.
     pub fn skew(&self) -> Result<Skew> {
         Ok(Skew::of(&self.partition.clients, &self.dataset.train.labels, self.dataset.classes.len())?)
     }
 
-    /// How many samples of each class each client holds.
+    /// Samples per client and class.
     pub(super) fn holdings(&self) -> Vec<Vec<u64>> {
         let (train, classes) = (&self.dataset.train, self.dataset.classes.len());
         let count = |samples: &Vec<u32>| {
@@ -84,7 +82,7 @@ impl Pool {
     }
 }
 
-/// An error of a partition by the key of the configuration.
+/// An error of a partition, with the key of the configuration.
 fn named(document: &Document, error: DataError) -> ExperimentError {
     match error {
         DataError::Parameter { parameter, value, allowed } => {

@@ -1,4 +1,4 @@
-//! Texts for a text model: the tokens, and the model that reads them.
+//! Prepares texts for a text model: the tokens, and the model that reads them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::ExperimentError;
 use crate::config::{Document, ModelKeys};
 use crate::error::Result;
 
-/// A model, and how its texts become tokens.
+/// A model, and how its texts are tokenised.
 pub(crate) struct Prepared {
     pub(crate) model: Model,
     pub(crate) input: Input,
     /// The sizes, if it is an encoder.
     pub(crate) encoder: Option<EncoderShape>,
     pub(crate) reading: Reading,
-    /// The data with tokens for texts.
+    /// The data, with texts as tokens.
     pub(crate) dataset: Dataset,
 }
 
@@ -105,10 +105,10 @@ pub(crate) fn prepare(
             let json = std::fs::read_to_string(&file).map_err(|error| wrong(format!("{}: {error}", file.display())))?;
             (model, input, Some(shape), Reading::Tokenizer(json), TextReader::Tokenizer(Box::new(tokenizer)))
         }
-        // A fresh model on the words of the training texts.
+        // A fresh model with a vocabulary from the training texts.
         (_, usual) => {
             usual.as_ref().map_or(Ok(()), |shape| too_long(shape.positions))?;
-            // An encoder classifies by the first token, so each text gets one without a meaning.
+            // An encoder classifies by the first token, so each text gets a start token.
             let words = texts(&dataset.train)?.iter().map(String::as_str);
             let vocabulary = Vocabulary::build(words, keys.vocabulary.unwrap_or(usize::MAX), usual.is_some());
             let input = tokens(vocabulary.words().len());

@@ -1,4 +1,4 @@
-//! `[data]`: which data are used, and what is done with them.
+//! `[data]`: which data are used, and how they are prepared.
 
 use fedelity_data::augment::{Recipe, Treatment};
 use fedelity_data::{Augmentation, DataSource, Normalisation, SetName};
@@ -19,7 +19,7 @@ pub struct DataKeys {
     pub skip_bad: bool,
 }
 
-/// Where the changes of images come from.
+/// Where the augmentation comes from.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize)]
 #[serde(untagged)]
 pub enum Change {
@@ -32,7 +32,7 @@ impl Typed for Change {
 }
 
 impl DataKeys {
-    /// What the recipe does with the data, if there is one.
+    /// The recipe's treatment of the data, if there is a recipe.
     fn treatment(&self) -> Option<Treatment> {
         match self.augmentation {
             Change::Own(_) => None,
@@ -40,7 +40,7 @@ impl DataKeys {
         }
     }
 
-    /// The random changes of images.
+    /// The augmentation of images.
     pub fn augmentation(&self) -> Augmentation {
         match self.augmentation {
             Change::Own(augmentation) => augmentation,
@@ -48,12 +48,12 @@ impl DataKeys {
         }
     }
 
-    /// How inputs are normalised, if not by the data set's own numbers.
+    /// How inputs are normalised, if not with the data set's own numbers.
     pub fn normalisation(&self) -> Option<Normalisation> {
         self.normalisation.clone().or_else(|| self.treatment()?.normalisation)
     }
 
-    /// Where the data come from, at the size that the recipe asks for.
+    /// The source of the data, at the size that the recipe requires.
     pub fn source(&self) -> DataSource {
         let mut source = self.source.clone();
         if let DataSource::Named(set) = &mut source {
@@ -63,7 +63,7 @@ impl DataKeys {
     }
 }
 
-/// A recipe is for some data sets only.
+/// Rejects a recipe that does not cover the data set.
 fn unfit(data: &DataKeys) -> Result<(), KeyError> {
     let Change::Recipe(recipe) = data.augmentation else { return Ok(()) };
     if data.treatment().is_some() {

@@ -15,9 +15,9 @@ use crate::error::Result;
 /// Where a value was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// In the file, at this line and column, both from 1.
+    /// In the file, at this line and column, both counted from 1.
     File { line: usize, column: usize },
-    /// On the command line, by this option.
+    /// On the command line, with this option.
     Option(&'static str),
 }
 
@@ -44,7 +44,7 @@ impl Document {
         Self::parse(path.display().to_string(), folder, &text)
     }
 
-    /// Reads a text: the configuration of a program that has no file. `name` is used in messages, and relative paths
+    /// Reads a configuration from text, for programs without a file. `name` is used in messages, and relative paths
     /// start from `folder`.
     pub fn parse(name: String, folder: PathBuf, text: &str) -> Result<Self> {
         let syntax = |error: toml::de::Error| match error.span() {
@@ -130,7 +130,7 @@ impl Document {
         value
     }
 
-    /// Removes the file's values from a table.
+    /// Removes the values given in the file from a table.
     pub fn remove_of_file(&mut self, section: &str) {
         let keys = self.table.get(section).and_then(Value::as_table).map(|table| table.keys().cloned().collect());
         let keys: Vec<String> = keys.unwrap_or_default();
@@ -150,7 +150,7 @@ impl Document {
         &self.table
     }
 
-    /// Where the value at a path came from: the nearest known origin above it.
+    /// The origin of the value at a path: the nearest known one above it.
     pub fn origin(&self, path: &str) -> Option<&Origin> {
         let mut at = path;
         loop {
@@ -161,7 +161,7 @@ impl Document {
         }
     }
 
-    /// Whether this option gave the value.
+    /// Whether this option set the value.
     pub fn is_from(&self, path: &str, option: &str) -> bool {
         matches!(self.origin(path), Some(Origin::Option(given)) if *given == option)
     }
@@ -174,7 +174,7 @@ impl Document {
         }
     }
 
-    /// An error about the value at a path, with the place where it was given.
+    /// An error about the value at a path, with its origin.
     pub fn error(&self, path: &str, message: impl AsRef<str>) -> ExperimentError {
         let message = message.as_ref();
         wrong(match self.origin(path) {
@@ -184,12 +184,12 @@ impl Document {
         })
     }
 
-    /// What is wrong with a key, with the place where its value was given.
+    /// An error about a key, with the origin of its value.
     pub fn key_error(&self, error: &KeyError) -> ExperimentError {
         self.error(&error.key, &error.message)
     }
 
-    /// The error that the value of a key is not what is expected.
+    /// The error that a key's value is not what is expected.
     pub fn expected(
         &self,
         path: &str,
@@ -199,7 +199,7 @@ impl Document {
         self.key_error(&KeyError::expected(path, value, expected))
     }
 
-    /// Whether this key was given a value.
+    /// Whether this key has a value.
     pub fn gives(&self, path: &str) -> bool {
         self.origins.contains_key(path)
     }
@@ -230,7 +230,7 @@ fn extend(path: &mut String, key: &str) {
     path.push_str(key);
 }
 
-/// Line and column, from 1, columns in characters.
+/// Line and column, counted from 1, with columns in characters.
 fn position(text: &str, span: &Range<usize>) -> (usize, usize) {
     let before = text.get(..span.start).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);

@@ -1,7 +1,7 @@
-//! The configuration: TOML, checked once, where it enters, and written back in full.
+//! The configuration: TOML, checked once on entry, and written back in full.
 //!
-//! A [`Document`] is what was written, and where. [`Settings`] is what it means: the keys of [`Config`], which carry
-//! their own description, bounds and defaults.
+//! A [`Document`] is the configuration as written, with the origin of each value. [`Settings`] is its meaning: the keys
+//! of [`Config`], which carry their own description, bounds and defaults.
 
 mod data;
 mod document;

@@ -1,4 +1,4 @@
-//! Every key of a configuration: what it does, its default and what is allowed.
+//! All keys of a configuration, with their descriptions, defaults and bounds.
 
 use std::path::PathBuf;
 
@@ -175,7 +175,7 @@ fn needs_weights(model: &ModelKeys) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// The name of a model of the zoo.
+/// The name of a model in the zoo.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(transparent)]
 pub struct ModelName(pub String);

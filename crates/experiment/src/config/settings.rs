@@ -1,4 +1,4 @@
-//! A configuration whose every value has been checked. Only this reaches a run.
+//! A fully checked configuration. Only this reaches a run.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::document::Origin;
 use super::{Config, Document, ServerKeys, StepRule};
 use crate::error::Result;
 
-/// What is to be run.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub config: Config,
@@ -25,23 +25,23 @@ pub struct Settings {
     table: Table,
 }
 
-/// A method that is ready, and all its keys.
+/// A method that is ready to use, and all its keys.
 #[derive(Clone, Debug)]
 pub struct MethodChoice {
     pub name: &'static str,
-    /// Its own keys, defaults filled in.
+    /// Its own keys, with defaults filled in.
     pub keys: Table,
     pub method: Arc<dyn Method>,
 }
 
-/// Where the values of a document came from.
+/// The origins of a document's values.
 struct Origins<'a> {
     document: &'a Document,
     notes: Vec<String>,
 }
 
 impl Context for Origins<'_> {
-    /// The file's keys are left out where the command line chose another kind.
+    /// Drops the file's keys if the command line chose another kind.
     fn leave_out(&mut self, key: &str, selector: &str, chosen: &str) -> bool {
         if self.document.is_from(key, "FEDELITY_DATA") {
             return true;
@@ -60,7 +60,7 @@ impl Context for Origins<'_> {
 }
 
 impl Settings {
-    /// Checks a document; the first wrong key is the error.
+    /// Checks a document; returns the first error.
     pub fn read(document: &Document) -> Result<Self> {
         let mut origins = Origins { document, notes: Vec::new() };
         let checked = Self::check(document, &mut origins);
@@ -104,7 +104,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// How clients train, as the core takes it.
+    /// The clients' training settings, as the core expects them.
     pub fn training(&self) -> Training {
         let (clients, optimizer) = (&self.config.clients, &self.config.optimizer);
         let (kind, lr, weight_decay) = match optimizer.rule {
@@ -126,8 +126,8 @@ impl Settings {
         }
     }
 
-    /// Clients per round in a pool of this many, at least one. The default is limited to the pool; a larger number that
-    /// was given is rejected.
+    /// Clients per round in a pool of this many, at least one. The default is limited to the pool; an explicit larger
+    /// number is rejected.
     pub(crate) fn settle_per_round(&mut self, document: &Document, pool: usize) -> Result<usize, KeyError> {
         let clients = &mut self.config.clients;
         if let Some(fraction) = clients.fraction {
@@ -146,8 +146,8 @@ impl Settings {
         Ok(clients.per_round)
     }
 
-    /// The whole configuration with every default filled in, so that the file alone reproduces the run. A partition that
-    /// was read from a file is named `partition_file`.
+    /// The whole configuration with every default filled in, so that the file alone reproduces the run.
+    /// `partition_file` is the name for a partition that was read from a file.
     pub fn resolved(&self, partition_file: &str) -> String {
         self.resolved_for(&self.methods, &self.config.seeds, partition_file)
     }
@@ -196,7 +196,7 @@ impl ServerKeys {
     }
 }
 
-/// Two keys that exclude each other.
+/// Rejects two keys that exclude each other.
 fn either(document: &Document, one: &str, other: &str) -> Result<(), KeyError> {
     if document.gives(one) && document.gives(other) {
         return Err(KeyError::new(one, format!("{one}: expected {one} or {other}, not both")));
@@ -262,7 +262,7 @@ fn method(at: &str, table: &Table, origins: &mut Origins<'_>) -> Result<MethodCh
     };
     let mut keys = table.clone();
     keys.remove("name");
-    // Keys written for another method are dropped if the command line chose this one.
+    // Keys for another method are dropped if the command line chose this one.
     let strangers = keys.keys().filter(|key| entry.schema.key(key).is_none()).cloned().collect::<Vec<String>>();
     for key in strangers {
         let stranger = format!("{at}.{key}");

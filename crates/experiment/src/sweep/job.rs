@@ -32,15 +32,15 @@ pub(super) struct SweepKeys {
 pub struct Job {
     /// Its folder inside the sweep's.
     pub folder: String,
-    /// Its own settings in short, the same for all seeds.
+    /// A short description of its settings, the same for all seeds.
     pub label: String,
-    /// Assignments as `--set` takes them.
+    /// Assignments, as for `--set`.
     pub set: Vec<String>,
     pub seed: u64,
 }
 
 impl SweepKeys {
-    /// All runs: the grid, with every entry of the list, with every seed.
+    /// All runs: the grid combined with every entry of the list and every seed.
     pub(super) fn jobs(&self) -> Result<Vec<Job>, KeyError> {
         if self.seeds.is_empty() {
             return Err(KeyError::expected("seeds", "[]", "a list of whole numbers, such as [1, 2, 3]"));
@@ -106,7 +106,7 @@ fn assignment((key, value): (&String, &Value)) -> String {
     format!("{key}={value}")
 }
 
-/// Keys by their dotted path. Tables are flattened, so `method.name = "x"` and `"method.name" = "x"` are the same.
+/// Keys by dotted path. Tables are flattened, so `method.name = "x"` and `"method.name" = "x"` are the same.
 fn flat(path: &str, table: &Table) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     for (key, value) in table {
@@ -121,7 +121,7 @@ fn flat(path: &str, table: &Table) -> BTreeMap<String, Value> {
     found
 }
 
-/// A combination in short: the method by its name alone, other keys without their sections.
+/// A short description of a combination: the method's name alone, other keys without their sections.
 fn label(own: &[String]) -> String {
     let short = |text: &String| {
         let (key, value) = text.split_once('=').unwrap_or((text, ""));
@@ -135,7 +135,7 @@ fn label(own: &[String]) -> String {
     if own.is_empty() { "run".to_string() } else { own.iter().map(short).collect::<Vec<_>>().join(" ") }
 }
 
-/// A folder for a combination: its keys without their sections, and its values. Long ones end in a fingerprint.
+/// A folder name for a combination: its keys without their sections, and its values. Long ones end in a fingerprint.
 fn folder_name(own: &[String]) -> String {
     let short = |text: &String| {
         let (key, value) = text.split_once('=').unwrap_or((text, ""));

@@ -23,11 +23,11 @@ use crate::{ExperimentError, Resources};
 /// The file in a run's folder that identifies its job.
 const STAMP: &str = "sweep.json";
 
-/// A sweep that is ready: every run's configuration has been checked.
+/// A sweep that is ready to run: every run's configuration has been checked.
 pub struct Sweep {
     pub jobs: Vec<Job>,
     documents: Vec<Document>,
-    /// SHA-256 of the configuration that all runs share.
+    /// SHA-256 of the shared configuration.
     config_sha256: String,
     output: PathBuf,
 }
@@ -36,21 +36,21 @@ pub struct Sweep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     Done,
-    /// Its folder holds a finished run with other settings.
+    /// Its folder contains a finished run with other settings.
     Taken,
     ToRun,
 }
 
 /// How a job ended.
 pub enum JobEnd {
-    /// It was done before.
+    /// It had already finished.
     Before(Summary),
     Now(Summary),
     Failed(String),
     Interrupted,
 }
 
-/// What a front end sees of a sweep. Runs are parallel, so calls come from any worker.
+/// A front end's view of a sweep. Runs are parallel, so calls come from any worker.
 pub trait SweepObserver: Sync {
     fn round(&self, _job: &Job, _record: &RoundRecord, _rounds: usize) {}
 
@@ -66,8 +66,8 @@ pub trait SweepObserver: Sync {
 }
 
 impl Sweep {
-    /// Reads a sweep file and checks the configuration of every run. `prepare` makes the last changes to each, such as
-    /// those of the command line.
+    /// Reads a sweep file and checks the configuration of every run. `prepare` makes final changes to each, such as
+    /// those from the command line.
     pub fn read(file: &Path, output: &Path, prepare: impl Fn(&mut Document) -> Result<()>) -> Result<Self> {
         let of_file = Document::read(file)?;
         let wrong = |error| of_file.key_error(&error);
@@ -104,12 +104,10 @@ impl Sweep {
         Ok(Self { jobs, documents, config_sha256, output: output.to_path_buf() })
     }
 
-    /// The folder of a job's run.
     pub fn folder(&self, job: &Job) -> PathBuf {
         self.output.join(&job.folder)
     }
 
-    /// The state of a job.
     pub fn state(&self, job: &Job) -> JobState {
         let folder = self.folder(job);
         let finished =
@@ -121,7 +119,8 @@ impl Sweep {
         }
     }
 
-    /// Runs the remaining jobs in parallel, one per worker, each on one thread. Data that several jobs use are read once.
+    /// Runs the remaining jobs in parallel, one per worker, each on one thread. Data used by several jobs are read
+    /// once.
     pub fn run(&self, workers: usize, resources: &Resources, observer: &dyn SweepObserver) -> Result<()> {
         fs::create_dir_all(&self.output)
             .map_err(|error| ExperimentError::path(&self.output, format!("cannot create: {error}")))?;
@@ -148,7 +147,7 @@ impl Sweep {
         })
     }
 
-    /// Runs one job next to its folder, which appears once the run is complete.
+    /// Runs one job in a temporary folder, which gets its final name once the run is complete.
     fn job(&self, job: &Job, document: &Document, resources: &Resources, observer: &dyn SweepObserver) -> JobEnd {
         let folder = self.folder(job);
         match self.state(job) {
@@ -202,13 +201,13 @@ impl Sweep {
         fs::rename(aside, folder)
     }
 
-    /// What identifies a finished run of a sweep.
+    /// The identity of a finished run of a sweep.
     fn stamp(&self, job: &Job) -> String {
         json!({ "config-sha256": self.config_sha256, "set": job.set, "seed": job.seed }).to_string() + "\n"
     }
 }
 
-/// A sweep's observer as the observer of one run.
+/// Adapts a sweep's observer to one run.
 struct OneJob<'a> {
     job: &'a Job,
     rounds: usize,

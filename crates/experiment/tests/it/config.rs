@@ -1,4 +1,4 @@
-//! Every kind and every name of a configuration, and what is said of wrong ones.
+//! All kinds and names of a configuration, and the errors for wrong ones.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,9 +23,9 @@ fn refused(sets: &[&str]) -> String {
     Settings::read(&document(sets)).unwrap_err().to_string()
 }
 
-/// A partition kind that is forgotten somewhere would run as another one.
+/// A partition kind forgotten somewhere would run as another one.
 #[test]
-fn every_kind_of_partition_goes_through_the_configuration() {
+fn every_kind_of_partition_can_be_configured() {
     for name in Kind::SELECTOR.words() {
         let settings = read(&[&format!("partition.kind={name}")]);
         assert_eq!(settings.config.partition.kind.name(), name);
@@ -45,9 +45,9 @@ fn every_kind_of_partition_goes_through_the_configuration() {
     assert_eq!((study.pool.partition.kind.as_str(), study.pool.partition.names.len()), ("natural", 4));
 }
 
-/// A data set that is forgotten somewhere would be read as another one.
+/// A data set forgotten somewhere would be read as another one.
 #[test]
-fn every_data_set_goes_through_the_configuration() {
+fn every_data_set_can_be_configured() {
     for set in SetName::ALL {
         let settings = read(&[&format!("data.name={}", set.name()), "data.dir=/nowhere"]);
         assert_eq!(settings.config.data.source.set(), Some(set));
@@ -69,7 +69,7 @@ fn every_data_set_goes_through_the_configuration() {
 }
 
 #[test]
-fn every_model_method_optimizer_and_rule_goes_through_the_configuration() {
+fn every_model_method_optimizer_and_rule_can_be_configured() {
     for name in zoo::NAMES {
         assert_eq!(read(&[&format!("model.name={name}")]).config.model.name.0, **name);
     }
@@ -88,7 +88,7 @@ fn every_model_method_optimizer_and_rule_goes_through_the_configuration() {
     }
 }
 
-/// What is written reads back as the same settings, whatever was set.
+/// Whatever was set, the written settings read back the same.
 #[test]
 fn resolved_settings_resolve_to_themselves() {
     let cases: &[&[&str]] = &[
@@ -123,13 +123,13 @@ fn resolved_settings_resolve_to_themselves() {
 }
 
 #[test]
-fn the_example_says_the_defaults() {
+fn the_example_states_the_defaults() {
     let text = include_str!("../../../../examples/quickstart.toml");
     let example = Document::parse("quickstart.toml".to_string(), PathBuf::new(), text).unwrap();
     assert_eq!(Settings::read(&example).unwrap().resolved(""), read(&[]).resolved(""));
 }
 
-/// Decay inside Adam's quotient would move what has no gradient by the whole learning rate.
+/// Decay inside Adam's quotient would move weights without a gradient by the full learning rate.
 #[test]
 fn adam_does_not_decay_unless_told() {
     let decay = |sets: &[&str]| read(sets).training().weight_decay;
@@ -174,9 +174,9 @@ fn wrong_values_are_named_with_what_is_expected() {
     }
 }
 
-/// Where the command line chooses another kind, what the file says of the old one is ignored, and that is said.
+/// If the command line chooses another kind, the file's keys for the old one are ignored, with a note.
 #[test]
-fn a_choice_on_the_command_line_ignores_what_the_file_has_for_another() {
+fn a_choice_on_the_command_line_drops_the_files_keys_for_another() {
     let text = "[server]\noptimizer = \"fedadam\"\nbeta1 = 0.5\ntau = 0.1\n[method]\nname = \"fedntd\"\nbeta = 2.0\n";
     let mut document = Document::parse("x.toml".to_string(), PathBuf::new(), text).unwrap();
     document.set("server.optimizer=fedavgm").unwrap();
@@ -190,7 +190,7 @@ fn a_choice_on_the_command_line_ignores_what_the_file_has_for_another() {
     assert!(Settings::read(&file).unwrap_err().to_string().starts_with("x.toml:2:3: clients.batch = 0: expected"));
 }
 
-/// Every key says what it does and has a default of its own type, or may be absent.
+/// Every key has a description and a default of its own type, or is optional.
 #[test]
 fn every_key_is_explained() {
     fn walk(at: &str, schema: &fedelity_keys::Schema, keys: &mut usize) {

@@ -1,4 +1,4 @@
-//! The program of `examples/run_file.rs` does what `fedelity run FILE` does.
+//! The program in `examples/run_file.rs` does the same as `fedelity run FILE`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use fedelity_record::names;
 const CONFIG: &str = "rounds = 2\nseeds = [1, 2]\n[partition]\nclients = 5\n[clients]\nepochs = 1\nper-round = 2\n\
                       [model]\nname = \"logistic\"\n[method]\nname = \"fedntd\"\n";
 
-/// The example, which cargo builds beside the tests.
+/// The example, which cargo builds alongside the tests.
 fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent()
@@ -31,7 +31,7 @@ fn fifteen_lines_run_a_configuration() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let folder = dir.path().join(text.lines().last().unwrap().strip_prefix("Results are in ").unwrap());
-    // The same study through the library, on another number of threads.
+    // The same study through the library, with another number of threads.
     let study = Study::load(&Document::read(&file).unwrap()).unwrap();
     let own = study.folder(Some(&dir.path().join("own"))).unwrap();
     let ended = study.run(&own, 1, &mut ()).unwrap();

@@ -1,4 +1,4 @@
-//! The library as a front end uses it.
+//! The library, as a front end uses it.
 
 #![allow(clippy::unwrap_used)]
 

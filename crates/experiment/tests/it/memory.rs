@@ -1,4 +1,4 @@
-//! What clients remember takes the memory of those that have something to remember.
+//! Only clients that have something to remember take memory.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ const ROUNDS: usize = 10;
 const PER_ROUND: usize = 10;
 const SIDE: usize = 70;
 
-/// What should happen: SCAFFOLD's control variates are there for the clients that took part, at most 100 of 10,000.
-/// What should not happen: memory for the others. All of them would need 2 GB.
+/// SCAFFOLD's control variates exist only for the clients that took part, at most 100 of 10,000. All of them would need
+/// 2 GB.
 #[test]
-fn ten_thousand_clients_take_the_memory_of_those_that_took_part() {
+fn ten_thousand_clients_need_memory_only_for_those_that_took_part() {
     let shape = Shape::Image(ImageShape { channels: 1, height: SIDE, width: SIDE });
     let input = InputShape::Image { channels: 1, height: SIDE, width: SIDE };
-    // Clients share 100 samples: who holds what does not matter here.
+    // Clients share 100 samples: the partition does not matter here.
     let split = Split::images(vec![7; 100 * SIDE * SIDE], (0..100).map(|i| i % 10).collect());
     let data = Dataset {
         name: "flat".into(),
@@ -68,7 +68,7 @@ fn ten_thousand_clients_take_the_memory_of_those_that_took_part() {
     }
 }
 
-/// Bytes of memory that this process holds now, where the system tells it.
+/// Resident memory of this process in bytes, if the system reports it.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

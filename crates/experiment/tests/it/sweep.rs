@@ -1,4 +1,4 @@
-//! Sweeps inside the process.
+//! Sweeps within the process.
 
 use std::fs;
 use std::path::Path;
@@ -59,7 +59,7 @@ fn a_sweep_resumes_where_it_stopped_and_repeats_nothing() {
     ends.sort_unstable();
     assert_eq!(ends, ["before", "now", "now", "now"]);
     assert_eq!(*rest.rounds.lock().unwrap(), 6);
-    // A run of a sweep is the run of the same configuration by itself.
+    // A run in a sweep equals a separate run of the same configuration.
     let folder = sweep.folder(&sweep.jobs[3]);
     let document = fedelity_experiment::Document::read(&folder.join("config.toml")).unwrap();
     let study = fedelity_experiment::Study::load(&document).unwrap();
@@ -69,7 +69,7 @@ fn a_sweep_resumes_where_it_stopped_and_repeats_nothing() {
     assert_eq!(model(own.path()), model(&folder));
 }
 
-/// Data that several runs use are read once: the second run finds them even after the file is gone.
+/// Data used by several runs are read once: the second run finds them even after the file is gone.
 #[test]
 fn data_are_read_once() {
     let dir = tempfile::tempdir().unwrap();

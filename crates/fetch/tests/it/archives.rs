@@ -1,4 +1,4 @@
-//! Archives that try to get out of their folder, and some that are only too large.
+//! Archives that try to escape their folder, and some that are merely too large.
 
 use std::fs;
 use std::io::Write;
@@ -26,13 +26,13 @@ impl Place {
         self.dir.path().join("in")
     }
 
-    /// What is outside the folder, besides the archive.
+    /// Number of entries outside the folder, besides the archive.
     fn outside(&self) -> usize {
         fs::read_dir(self.dir.path()).unwrap().count() - 2
     }
 }
 
-/// One header as it is, whatever its name; the `tar` crate would refuse to write it.
+/// A raw header with any name; the `tar` crate would refuse to write it.
 fn raw(name: &str, kind: EntryType, link: &str, content: &[u8], size: u64) -> Vec<u8> {
     let mut header = Header::new_ustar();
     header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
@@ -114,7 +114,7 @@ fn tar_bombs() {
 }
 
 #[test]
-fn tar_that_is_cut() {
+fn truncated_tar() {
     let whole = gz(&[raw("f", EntryType::Regular, "", &[7; 5_000], 5_000)]);
     for end in [0, 5, 20, whole.len() / 2, whole.len() - 1] {
         let place = Place::new();
@@ -141,14 +141,14 @@ fn zip_names_links_and_bombs() {
         let archive = place.dir.path().join("a");
         zipped(
             |zip| {
-                // Who writes the archive may refuse the name.
+                // The writer may refuse the name.
                 if zip.start_file(name, options).is_ok() {
                     zip.write_all(b"x").unwrap();
                 }
             },
             &archive,
         );
-        // The name may have been made harmless by who wrote the archive; either way nothing gets out.
+        // The writer may have sanitised the name; either way nothing escapes.
         let _ = zip(&archive, &place.inside(), Limits::default());
         assert_eq!(place.outside(), 0, "{name}");
     }
@@ -185,8 +185,8 @@ fn zip_names_links_and_bombs() {
 }
 
 #[test]
-fn zip_names_that_lead_out_as_they_are() {
-    // The name is changed in the bytes, where no writer makes it harmless.
+fn raw_zip_names_that_lead_out() {
+    // The name is patched in the bytes, so that no writer sanitises it.
     let place = Place::new();
     let archive = place.dir.path().join("a");
     zipped(

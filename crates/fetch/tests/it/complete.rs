@@ -1,4 +1,4 @@
-//! Data sets that are not all there, and processes that were ended or are at it at the same time.
+//! Incomplete data sets, and processes that were killed or run concurrently.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,7 +14,7 @@ use fedelity_fetch::{Event, FetchError, Fetched, Patience, fetch};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// A data set whose files may hold anything.
+/// A data set whose files may contain anything.
 fn unchecked(name: &str) -> CatalogueEntry {
     let mut entry = *catalogue::find(name).unwrap();
     let files = entry.download.files.iter().map(|remote| Remote { bytes: None, checksum: None, ..*remote });
@@ -112,7 +112,7 @@ fn an_archive_that_lacks_a_file_is_not_kept() {
 }
 
 #[test]
-fn what_is_there_in_part_is_left_alone() {
+fn partial_data_sets_are_left_alone() {
     let mut case = Case::new();
     case.sst5(&TREES);
     case.put("data/sst5/trees/train.txt", b"(1 mine)\n");
@@ -200,7 +200,7 @@ fn a_page_is_not_data() {
 }
 
 #[test]
-fn what_an_ended_process_left_is_removed() {
+fn leftovers_of_a_killed_process_are_removed() {
     let mut case = Case::new();
     case.sst5(&TREES);
     let leave = |case: &Case| {
@@ -210,7 +210,7 @@ fn what_an_ended_process_left_is_removed() {
     leave(&case);
     case.fetch("sst5").unwrap();
     assert_eq!(case.names(), ["sst5"]);
-    // Ended after the last step but one.
+    // Killed just before the last step.
     leave(&case);
     case.put("data/sst5-trainDevTestTrees_PTB.zip.part", b"PK");
     assert_eq!(case.fetch("sst5").unwrap(), Fetched::WasThere(case.path("data/sst5/trees")));
@@ -232,7 +232,7 @@ fn two_at_once_wait_for_each_other() {
     });
     assert_eq!(told.recv().unwrap(), Event::Waiting { name: "sst5".to_string() });
     assert!(case.path("data/.sst5.unpack/trees/train.txt").exists());
-    // The one that had it puts the data into place, removes the file of the lock, and lets go.
+    // The holder moves the data into place, removes the lock file, and releases the lock.
     fs::remove_dir_all(case.path("data/.sst5.unpack")).unwrap();
     TREES.iter().for_each(|(name, content)| case.put(&format!("data/sst5/trees/{name}"), content.as_bytes()));
     fs::remove_file(case.path("data/.sst5.lock")).unwrap();
@@ -257,7 +257,7 @@ fn many_at_once_fetch_it_once() {
 
 #[cfg(unix)]
 #[test]
-fn a_folder_that_cannot_be_written_to_is_enough() {
+fn a_complete_read_only_folder_is_enough() {
     use std::os::unix::fs::PermissionsExt;
     let mut case = Case::new();
     case.sst5(&TREES);

@@ -1,4 +1,4 @@
-//! Downloads from a server that cuts, lies, stalls and sends wrong bytes.
+//! Downloads from a server that drops connections, lies, stalls and sends wrong bytes.
 
 use std::fs;
 use std::io::Write;
@@ -84,7 +84,7 @@ fn a_file_arrives_whole_and_is_not_fetched_twice() {
 }
 
 #[test]
-fn a_cut_connection_is_gone_on_with() {
+fn a_dropped_connection_is_resumed() {
     let mut case = Case::new(Manner { cut: Some(9_000), ..Manner::default() });
     case.fetch(&checked()).unwrap();
     assert_eq!(fs::read(case.dir.path().join("home/a.bin")).unwrap(), content());
@@ -96,9 +96,9 @@ fn a_cut_connection_is_gone_on_with() {
 }
 
 #[test]
-fn another_run_goes_on_where_the_last_one_stopped() {
+fn another_run_resumes_where_the_last_one_stopped() {
     let mut case = Case::new(Manner { stall: Some(30_000), ..Manner::default() });
-    // The server brings something new each time, so only the whole file or its silence ends this.
+    // Each attempt makes progress, so only the complete file or a stall ends this.
     case.server.behave(Manner { cut: Some(20_000), ..Manner::default() });
     let part = case.dir.path().join("set-a.bin.part");
     fs::write(&part, &content()[..12_345]).unwrap();
@@ -108,7 +108,7 @@ fn another_run_goes_on_where_the_last_one_stopped() {
 }
 
 #[test]
-fn a_server_that_ignores_ranges_starts_anew() {
+fn a_server_that_ignores_ranges_starts_over() {
     let mut case = Case::new(Manner { ignore_range: true, ..Manner::default() });
     fs::write(case.dir.path().join("set-a.bin.part"), &content()[..12_345]).unwrap();
     case.fetch(&checked()).unwrap();
@@ -116,7 +116,7 @@ fn a_server_that_ignores_ranges_starts_anew() {
 }
 
 #[test]
-fn a_part_that_is_too_long_starts_anew() {
+fn a_part_that_is_too_long_starts_over() {
     let mut case = Case::new(Manner::default());
     fs::write(case.dir.path().join("set-a.bin.part"), vec![0; 60_000]).unwrap();
     case.fetch(&checked()).unwrap();
@@ -132,7 +132,7 @@ fn a_whole_part_needs_no_more_bytes() {
 }
 
 #[test]
-fn a_length_that_is_too_great_is_given_up_in_the_end() {
+fn an_overstated_length_fails_in_the_end() {
     let mut case = Case::new(Manner { lie: 10, ..Manner::default() });
     let text = case.fetch(&checked()).unwrap_err().to_string();
     assert!(text.contains("does not belong to this file") || text.contains("lost at byte 50000 of 50010"), "{text}");
@@ -141,7 +141,7 @@ fn a_length_that_is_too_great_is_given_up_in_the_end() {
 }
 
 #[test]
-fn a_length_that_is_too_small_is_found_by_the_checksum() {
+fn an_understated_length_is_caught_by_the_checksum() {
     let mut case = Case::new(Manner { lie: -10, ..Manner::default() });
     let error = case.fetch(&checked()).unwrap_err();
     assert!(matches!(error, FetchError::Checksum { .. }), "{error}");
@@ -158,13 +158,13 @@ fn wrong_bytes_are_removed() {
     let text = error.to_string();
     assert!(text.contains(sha256(&content())) && text.contains(sha256(&wrong)), "{text}");
     assert_eq!(case.names(), [""; 0]);
-    // The next attempt does not go on with them.
+    // The next attempt does not resume from them.
     case.server.put("a.bin", &content());
     case.fetch(&checked()).unwrap();
 }
 
 #[test]
-fn a_known_length_is_demanded() {
+fn a_known_length_is_required() {
     let mut case = Case::new(Manner::default());
     let mut entry = checked();
     let remote = Remote { bytes: Some(50_001), ..entry.download.files[0] };
@@ -174,7 +174,7 @@ fn a_known_length_is_demanded() {
 }
 
 #[test]
-fn an_endless_file_ends() {
+fn an_endless_file_is_cut_off() {
     let mut case = Case::new(Manner { no_length: true, ..Manner::default() });
     case.server.put("a.bin", &vec![7; 2 << 20]);
     let error = case.fetch(&entry(RemoteForm::File, None, &[])).unwrap_err();
@@ -183,7 +183,7 @@ fn an_endless_file_ends() {
 }
 
 #[test]
-fn a_length_that_is_too_great_to_take_is_called_so() {
+fn a_length_above_the_limit_is_reported() {
     let mut case = Case::new(Manner { lie: 2 << 20, ..Manner::default() });
     let text = case.fetch(&entry(RemoteForm::File, None, &[])).unwrap_err().to_string();
     assert!(text.contains("expected at most 1048576 bytes, found 2147152"), "{text}");
@@ -197,7 +197,7 @@ fn without_a_length_the_end_is_the_end() {
 }
 
 #[test]
-fn answers_that_are_no() {
+fn error_responses() {
     for status in [404, 403, 410] {
         let mut case = Case::new(Manner { status: Some(status), ..Manner::default() });
         let error = case.fetch(&checked()).unwrap_err();
@@ -220,7 +220,7 @@ fn redirects_are_followed() {
 }
 
 #[test]
-fn a_silent_server_is_left_and_a_slow_one_is_not() {
+fn a_silent_server_is_abandoned_and_a_slow_one_is_not() {
     let mut case = Case::new(Manner { stall: Some(0), ..Manner::default() });
     let start = Instant::now();
     let text = case.fetch(&checked()).unwrap_err().to_string();
@@ -272,9 +272,9 @@ fn a_folder_is_a_mirror() {
 }
 
 #[test]
-fn what_cannot_be_checked_is_said_so() {
+fn unchecked_files_are_reported() {
     let mut case = Case::new(Manner::default());
-    // A part of who knows what is not gone on with.
+    // A part of unknown origin is not resumed.
     fs::write(case.dir.path().join("set-a.bin.part"), "other").unwrap();
     case.fetch(&entry(RemoteForm::File, None, &[])).unwrap();
     assert!(case.events.contains(&Event::Unchecked { name: "a.bin".to_string() }));
@@ -293,7 +293,7 @@ fn tar_gz(names: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn an_archive_is_unpacked_checked_and_moved_whole() {
+fn an_archive_is_unpacked_checked_and_moved_into_place() {
     let mut case = Case::new(Manner { cut: Some(300), ..Manner::default() });
     let archive = tar_gz(&[("inside/one.bin", b"one"), ("inside/sub/two.bin", b"two"), ("other", b"x")]);
     case.server.put("a.bin", &archive);
@@ -350,7 +350,7 @@ fn the_content_of_a_compressed_file_is_checked() {
 
 #[test]
 fn a_full_disk_keeps_the_part_and_nothing_else() {
-    // /dev/full stands for a full disk.
+    // /dev/full simulates a full disk.
     let full = Path::new("/dev/full");
     if !full.exists() {
         println!("skipped: there is no /dev/full");
@@ -364,7 +364,7 @@ fn a_full_disk_keeps_the_part_and_nothing_else() {
 }
 
 #[test]
-fn md5_is_checked_where_that_is_all() {
+fn md5_is_checked_if_there_is_nothing_better() {
     let mut case = Case::new(Manner::default());
     case.server.put("a.bin", b"message digest");
     let mut entry = checked();
@@ -398,7 +398,7 @@ fn every_set_says_how_to_get_it() {
             }
         }
         assert_eq!(mirrors.is_empty(), files.is_empty(), "{}", entry.name);
-        // The address of one file is not that of another.
+        // Files do not share an address.
         assert!(files.len() < 2 || mirrors.iter().all(|mirror| mirror.ends_with('/')), "{}", entry.name);
     }
 }

@@ -1,4 +1,4 @@
-//! Small archives with the inner layout of the published ones: fetched, checked, unpacked and read.
+//! Small archives with the internal layout of the published ones: fetched, checked, unpacked and read.
 
 use std::fs;
 use std::io::{Cursor, Write};
@@ -15,7 +15,7 @@ use flate2::write::GzEncoder;
 use image::{ImageFormat, Rgb, RgbImage};
 use sha2::{Digest, Sha256};
 
-/// Files by their names in an archive; a name that ends in a slash is a folder.
+/// Files by name in an archive; a name that ends in a slash is a folder.
 type Files = Vec<(String, Vec<u8>)>;
 
 fn zip(files: &Files) -> Vec<u8> {
@@ -52,7 +52,7 @@ fn tar_gz(files: &Files) -> Vec<u8> {
     gz(&tar.into_inner().unwrap())
 }
 
-/// Fetches the archive as the only file of a data set, under its published name, and reads the set.
+/// Fetches the archive as the only file of a data set, under its published name, and reads the data set.
 fn fetch_and_read(name: &str, archive: &[u8], dir: &Path) -> Dataset {
     let mut entry: CatalogueEntry = *catalogue::find(name).unwrap();
     let [published] = entry.download.files else { panic!("{name} has several files") };
@@ -71,7 +71,7 @@ fn fetch_and_read(name: &str, archive: &[u8], dir: &Path) -> Dataset {
     catalogue::load(name, Some(&data)).unwrap()
 }
 
-/// The images of an IDX file are all of this grey.
+/// An IDX file whose images are all this shade of grey.
 fn idx(samples: u8, grey: u8) -> Vec<u8> {
     let head = [0, 0, 8, 3, 0, 0, 0, samples, 0, 0, 0, 28, 0, 0, 0, 28];
     head.into_iter().chain(vec![grey; 28 * 28 * usize::from(samples)]).collect()
@@ -95,7 +95,7 @@ fn emnist_is_a_folder_of_compressed_files() {
     let set = fetch_and_read("emnist-letters", &zip(&files), dir.path());
     assert_eq!(set.train.labels, [0, 25]);
     assert_eq!((set.train.image(0)[0], set.test.image(1)[783]), (3, 4));
-    // The other selections are there, too.
+    // The other selections are there too.
     let set = catalogue::load("emnist-byclass", Some(&dir.path().join("data"))).unwrap();
     assert_eq!(set.test.labels, [1, 26]);
 }
@@ -116,7 +116,7 @@ fn cinic_has_its_parts_at_the_top() {
             files.push((format!("{part}/{class}/n02690373_{label}.png"), png.into_inner()));
         }
     }
-    // Packed as they are, and as 'tar -C folder -c .' packs them.
+    // Packed directly, and as by 'tar -C folder -c .'.
     for start in ["", "./"] {
         let files = files.iter().map(|(name, content)| (format!("{start}{name}"), content.clone())).collect();
         let dir = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ fn tiny_imagenet_is_in_a_folder_of_its_name() {
     let ids: Vec<String> = (0..200).map(|i| format!("n{i:08}")).collect();
     let file = |name: String, content: &[u8]| (format!("tiny-imagenet-200/{name}"), content.to_vec());
     let mut files: Files = vec![file(String::new(), b""), file("words.txt".to_string(), b"n00000000\tegyptian cat\n")];
-    // Not in their order, as it is published.
+    // Unsorted, as published.
     let listed: Vec<&str> = ids.iter().rev().map(String::as_str).collect();
     files.push(file("wnids.txt".to_string(), (listed.join("\n") + "\n").as_bytes()));
     for folder in ["val/", "val/images/", "test/", "test/images/", "train/"] {
@@ -168,7 +168,7 @@ fn sst_is_three_files_of_trees() {
     assert_eq!((set.train.labels, set.test.labels), (vec![4], vec![0]));
 }
 
-/// The official files, where the environment names a folder of them.
+/// The official files, if the environment names a folder with them.
 #[test]
 fn real_files_have_the_published_checksums() {
     let Some(dir) = std::env::var_os("FEDELITY_DATA") else {

@@ -1,4 +1,4 @@
-//! Data sets with several addresses: the next one is tried where one does not give the file.
+//! Data sets with several addresses: if one does not deliver the file, the next one is tried.
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +44,7 @@ impl Case {
         fetch(&self.entry, self.dir.path(), None, PATIENCE, &mut |event| events.push(event))
     }
 
-    /// Fetches the file from the second server; why not from the first.
+    /// Fetches the file from the second server; returns why the first one failed.
     fn fetch_elsewhere(&mut self) -> String {
         self.fetch().unwrap();
         assert_eq!(fs::read(self.dir.path().join("home/a.bin")).unwrap(), content());
@@ -69,7 +69,7 @@ fn the_first_address_is_enough() {
 }
 
 #[test]
-fn a_server_that_says_no_is_left() {
+fn after_an_error_response_the_next_server_is_tried() {
     for status in [404, 403, 500] {
         let reason = Case::new(Manner { status: Some(status), ..Manner::default() }).fetch_elsewhere();
         assert!(reason.ends_with(&format!("/data/a.bin: the server responded with status {status}")), "{reason}");
@@ -81,7 +81,7 @@ fn a_server_that_says_no_is_left() {
 }
 
 #[test]
-fn wrong_bytes_are_not_the_end() {
+fn after_wrong_bytes_the_next_server_is_tried() {
     let mut case = Case::new(Manner::default());
     case.servers[0].put("a.bin", &vec![7; 50_000]);
     let reason = case.fetch_elsewhere();
@@ -90,14 +90,14 @@ fn wrong_bytes_are_not_the_end() {
 }
 
 #[test]
-fn a_page_is_not_gone_on_with() {
+fn a_page_is_not_resumed() {
     let page = b"<!DOCTYPE html><html>This item has moved</html>";
     let mut case = Case::new(Manner::default());
     case.servers[0].put("a.bin", page);
     let reason = case.fetch_elsewhere();
     assert!(reason.ends_with("a.bin: expected 50000 bytes, found 47"), "{reason}");
     assert_eq!(case.servers[1].ranges(), [None]);
-    // One whose length is not said is a part of the file at first.
+    // A page of unknown length is at first stored as a part of the file.
     let mut case = Case::new(Manner { no_length: true, ignore_range: true, ..Manner::default() });
     case.servers[0].put("a.bin", page);
     case.fetch_elsewhere();
@@ -105,12 +105,12 @@ fn a_page_is_not_gone_on_with() {
 }
 
 #[test]
-fn a_part_is_gone_on_with_elsewhere() {
+fn a_part_is_resumed_from_another_server() {
     let mut case = Case::new(Manner { status: Some(404), ..Manner::default() });
     fs::write(case.dir.path().join("set-a.bin.part"), &content()[..12_345]).unwrap();
     case.fetch_elsewhere();
     assert_eq!(case.servers[1].ranges(), [Some("bytes=12345-".to_string())]);
-    // But not where nothing would tell that it is of another file.
+    // But not if a mismatched part would go unnoticed.
     let mut case = Case::new(Manner { stall: Some(1_000), no_length: true, ignore_range: true, ..Manner::default() });
     case.entry.download.files = vec![Remote { checksum: None, ..case.entry.download.files[0] }].leak();
     case.fetch_elsewhere();
@@ -118,7 +118,7 @@ fn a_part_is_gone_on_with_elsewhere() {
 }
 
 #[test]
-fn an_address_without_a_slash_is_that_of_the_file() {
+fn an_address_without_a_slash_is_the_files_own() {
     let mut case = Case::new(Manner::default());
     case.servers[0].put("bitstreams/17/content", &content());
     let address = format!("{}/bitstreams/17/content", case.servers[0].base).leak();
@@ -128,7 +128,7 @@ fn an_address_without_a_slash_is_that_of_the_file() {
 }
 
 #[test]
-fn the_last_address_has_the_last_word() {
+fn the_last_address_determines_the_error() {
     let mut case = Case::new(Manner { status: Some(403), ..Manner::default() });
     case.servers[1].behave(Manner { status: Some(410), ..Manner::default() });
     let error = case.fetch().unwrap_err();
@@ -137,7 +137,7 @@ fn the_last_address_has_the_last_word() {
 }
 
 #[test]
-fn a_mirror_takes_the_place_of_all_addresses() {
+fn a_mirror_replaces_all_addresses() {
     let case = Case::new(Manner::default());
     let mirror = Server::new(Manner::default());
     let error = fetch(&case.entry, case.dir.path(), Some(&mirror.base), PATIENCE, &mut |_| {}).unwrap_err();
@@ -146,7 +146,7 @@ fn a_mirror_takes_the_place_of_all_addresses() {
 }
 
 #[test]
-fn a_full_disk_is_full_for_all() {
+fn a_full_disk_stops_all_attempts() {
     let full = Path::new("/dev/full");
     if !full.exists() {
         println!("skipped: there is no /dev/full");

@@ -1,4 +1,4 @@
-//! A small HTTP server that misbehaves as it is told.
+//! A small HTTP server that misbehaves on request.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -7,26 +7,26 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What the server does with every request.
+/// How the server handles every request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Manner {
-    /// Closes the connection after so many bytes of a body.
+    /// Closes the connection after this many bytes of a body.
     pub(crate) cut: Option<usize>,
-    /// Sends the whole file whatever was asked for.
+    /// Sends the whole file regardless of the requested range.
     pub(crate) ignore_range: bool,
     /// Adds this to the true length in Content-Length.
     pub(crate) lie: i64,
-    /// Answers this status.
+    /// Responds with this status.
     pub(crate) status: Option<u16>,
-    /// Answers 503 so many times first.
+    /// Responds with 503 this many times first.
     pub(crate) busy: usize,
     /// Redirects to the same path below this one first.
     pub(crate) redirect: bool,
-    /// Sends this many bytes and then nothing, without closing.
+    /// Sends this many bytes, then stalls without closing.
     pub(crate) stall: Option<usize>,
-    /// Waits so long between blocks of 1000 bytes.
+    /// Delay between blocks of 1000 bytes.
     pub(crate) slow: Duration,
-    /// Gives no length and ends by closing.
+    /// Sends no length and ends by closing the connection.
     pub(crate) no_length: bool,
 }
 
@@ -49,7 +49,7 @@ impl Server {
             for stream in listener.incoming().flatten() {
                 let (manner, files, requests) = (manner.clone(), files.clone(), requests.clone());
                 thread::spawn(move || {
-                    // The client may be gone.
+                    // The client may have disconnected.
                     let _ = serve(stream, &manner, &files, &requests);
                 });
             }

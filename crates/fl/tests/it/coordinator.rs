@@ -1,4 +1,4 @@
-//! The server: what it takes, what it refuses, and rounds that are given up.
+//! The server: what it accepts, what it rejects, and abandoned rounds.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use fedelity_nn::{Model, Params};
 
 use crate::common::{model, scaling, split};
 
-/// Sends two arrays, counts in its state and remembers its weights, which teach it in the next round.
+/// Sends two arrays, counts in its state and remembers its weights, which are its teacher in the next round.
 #[derive(Debug)]
 struct Counting;
 
@@ -73,7 +73,7 @@ fn federation() -> Federation {
     }
 }
 
-/// What client `k` does: it holds five samples.
+/// Runs client `k`, which holds five samples.
 fn train(federation: &Federation, broadcast: &Broadcast, k: usize, memory: &Payload) -> Result<Finished> {
     let (split, scaling) = (split(5 * CLIENTS), scaling());
     let indices: Vec<u32> = (5 * k as u32..5 * k as u32 + 5).collect();
@@ -174,7 +174,7 @@ fn rounds_open_for_known_clients_and_close_in_order() {
 }
 
 #[test]
-fn a_round_that_an_error_spoiled_can_only_be_given_up() {
+fn after_an_error_a_round_can_only_be_abandoned() {
     let (mut coordinator, upload) = open();
     let before = coordinator.kept().clone();
     assert!(coordinator.accept(Upload { steps: 99, ..upload.clone() }).is_err());
@@ -191,7 +191,7 @@ fn a_round_that_an_error_spoiled_can_only_be_given_up() {
 }
 
 #[test]
-fn a_whole_round_is_resumed_and_given_up_without_a_trace() {
+fn a_whole_round_is_resumed_and_abandoned_without_a_trace() {
     let clients = [3, 0, 2];
     let mut plain = (Coordinator::new(federation()).unwrap(), Memories::new());
     let mut other = (Coordinator::new(federation()).unwrap(), Memories::new());

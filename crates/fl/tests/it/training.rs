@@ -1,4 +1,4 @@
-//! The one training loop, as a client runs it.
+//! The training loop, as a client runs it.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ fn the_teacher_cache_changes_no_bit() {
             };
             let (mut with, without) = (done(true), done(false));
             assert_eq!(with.upload.steps, 3 * samples.div_ceil(10));
-            // Three epochs, and the teachers run in each of them, or once.
+            // Three epochs; the teachers run in each of them, or only once.
             assert_eq!(3 * with.teacher_passes, without.teacher_passes);
             with.teacher_passes = without.teacher_passes;
             assert!(with == without, "{kind}, {samples} samples");
@@ -103,7 +103,7 @@ impl Method for Spy {
 
     fn loss(&self, _: &mut Local<'_>, step: &mut Step<'_>) -> Result<Terms> {
         self.0.lock().unwrap().push((step.student.logits.to_vec(), step.teacher(0).logits.to_vec()));
-        // No gradient, so the student stays what the teacher is.
+        // No gradient, so the student stays equal to the teacher.
         Ok(Terms::of("none", 0.0))
     }
 }
@@ -124,7 +124,7 @@ fn a_teacher_sees_the_same_view_as_the_student() {
         let model = model(kind);
         let global = broadcast(params(&model, 1));
         let seen = |augmentation, teacher_cache| {
-            // A whole multiple of the rows that evaluation computes at a time, so that both passes round alike.
+            // A multiple of the rows that evaluation computes together, so that both passes round alike.
             let training =
                 Training { augmentation, teacher_cache, epochs: 3, batch: 64, weight_decay: 0.0, ..training() };
             let spy = Spy::default();
@@ -134,12 +134,12 @@ fn a_teacher_sees_the_same_view_as_the_student() {
         let plain = seen(Augmentation::default(), true);
         for augmentation in augmentations() {
             let seen = [seen(augmentation, true), seen(augmentation, false)];
-            assert!(seen[0] == seen[1], "the cache is not off");
+            assert!(seen[0] == seen[1], "the cache is still on");
             assert_eq!(seen[0].len(), 6);
             for (student, teacher) in &seen[0] {
                 assert!(student == teacher, "{kind}, {augmentation:?}");
             }
-            // Another look in every epoch, and none of them the plain one.
+            // A different view in every epoch, and none of them the original.
             assert!(seen[0] != plain && seen[0][0] != seen[0][2] && seen[0][2] != seen[0][4]);
         }
     }
@@ -182,7 +182,7 @@ fn a_view_depends_on_the_sample_and_not_on_its_batch() {
 
 #[test]
 fn a_hole_is_exactly_zero_after_normalisation() {
-    // A hole that covers all: only the biases are left, whatever the image.
+    // A hole that covers everything: only the biases are left, whatever the image.
     let model = model("linear");
     let global = broadcast(params(&model, 1));
     let augmentation = Augmentation { cutout: 10, ..Augmentation::default() };
@@ -199,7 +199,7 @@ fn a_hole_is_exactly_zero_after_normalisation() {
 }
 
 #[test]
-fn rows_of_numbers_train_as_images_of_one_line_do() {
+fn rows_of_numbers_train_like_single_line_images() {
     let arch = |width| fedelity_nn::Architecture {
         name: "rows".into(),
         input: fedelity_nn::InputShape::Image { channels: 1, height: 1, width },
@@ -289,7 +289,7 @@ fn training_learns_and_adam_and_clipping_run() {
 }
 
 #[test]
-fn no_epochs_send_the_weights_back() {
+fn zero_epochs_return_the_weights_unchanged() {
     let model = model("plain");
     let global = broadcast(params(&model, 1));
     let done = run(&model, &Taught, &Training { epochs: 0, ..training() }, &global, 20).unwrap();
@@ -298,7 +298,7 @@ fn no_epochs_send_the_weights_back() {
 }
 
 #[test]
-fn a_learning_rate_that_is_no_number_diverges() {
+fn a_nan_learning_rate_diverges() {
     let model = model("plain");
     let global = broadcast(params(&model, 1));
     let bad = Training { lr: f32::NAN, epochs: 1, ..training() };
@@ -308,10 +308,10 @@ fn a_learning_rate_that_is_no_number_diverges() {
         "{error}"
     );
     assert!(error.is_divergence());
-    // With a single step there is no further loss to look at; the weights tell.
+    // After a single step there is no later loss to check, so the weights are checked.
     let error = run(&model, &Plain, &bad, &global, 5).unwrap_err();
     assert!(matches!(error, FlError::Diverged { step: 1, loss, .. } if loss.is_finite()), "{error}");
-    // A rate that is far too large overflows by itself.
+    // A far too large learning rate overflows by itself.
     let bad = Training { lr: 1e30, epochs: 5, ..training() };
     assert!(run(&model, &Plain, &bad, &global, 25).unwrap_err().is_divergence());
 }
@@ -347,8 +347,8 @@ fn step(model: &Arc<Model>, w: &[f32], teachers: &[Frozen<'_>], samples: Samples
     (f64::from(terms.total()), gradient.to_vec())
 }
 
-/// Finite differences through logits, features, the teacher's head and the student's head. The model has no kinks, so
-/// that a difference is a mistake and not a ReLU that changed sides.
+/// Finite differences through logits, features, the teacher's head and the student's head. The model has no kinks, so a
+/// difference is a mistake and not a ReLU that switched.
 #[test]
 fn gradients_match_finite_differences() {
     let model = model("smooth");
@@ -373,7 +373,7 @@ fn gradients_match_finite_differences() {
     assert!(worst < 3e-3 * f64::from(largest), "worst {worst}, largest gradient {largest}");
 }
 
-/// Keeps what hooks see.
+/// Records what hooks see.
 #[derive(Debug)]
 struct Hooks;
 
@@ -442,7 +442,7 @@ fn hooks_see_what_they_should() {
     assert_eq!(done.upload.bytes(), 4 * (2 * model.layout().len() + CLASSES) as u64);
 }
 
-/// A server that trains: its own objective, learning rate and end.
+/// A server that trains, with its own objective, learning rate and stopping.
 struct Stops<'a> {
     after: usize,
     looks: Samples<'a>,
@@ -481,7 +481,7 @@ fn a_server_trains_through_the_same_loop() {
     let training = training();
     let fit = Fit { samples, training: &training, teachers: &[], seed: 1, round: 4, site: Site::Server };
     let mut trainer = Trainer::new(model.clone());
-    // It looks at more samples than a batch has, and that does not disturb the training.
+    // It evaluates more samples than a batch has, without disturbing the training.
     let (mut weights, mut objective) = (params(&model, 1), Stops::new(2, samples));
     let fitted = trainer.fit(&fit, &mut weights, &mut objective).unwrap();
     assert_eq!((fitted.steps, objective.seen.len()), (2, 3));

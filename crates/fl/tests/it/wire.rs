@@ -1,4 +1,4 @@
-//! Messages as bytes.
+//! Binary messages.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn state() -> ServerState {
     ServerState { round: 4, global: Arc::new(Params(vec![0.5; 3])), state: payload() }
 }
 
-/// Comes back exactly, and is not what follows it or starts it.
+/// Round-trips exactly, and neither truncated nor extended bytes are accepted.
 fn round_trip<T: Wire + PartialEq + Debug>(value: &T) {
     let bytes = value.to_bytes();
     assert_eq!(T::from_bytes(&bytes).as_ref(), Ok(value));
@@ -60,7 +60,7 @@ fn every_message_comes_back() {
 }
 
 #[test]
-fn bits_that_are_no_numbers_come_back_too() {
+fn nan_bits_come_back_too() {
     let odd = [0x7fc0_1234, 0xffa5_5a5a, 0x7f80_0000, 0xff80_0000, 0x8000_0000].map(f32::from_bits);
     let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     let memory = Payload::new().with("odd", odd.to_vec());
@@ -72,8 +72,8 @@ fn bits_that_are_no_numbers_come_back_too() {
 }
 
 #[test]
-fn the_form_is_pinned() {
-    // Whoever changes it gives it another version.
+fn the_format_is_pinned() {
+    // Changing the format requires a new version.
     let bytes = Payload::new().with("ab", vec![1.0]).to_bytes();
     let expected = [
         &b"FDLT"[..],
@@ -89,7 +89,7 @@ fn the_form_is_pinned() {
 }
 
 #[test]
-fn lies_are_named() {
+fn invalid_messages_are_named() {
     let whole = |value: u64| value.to_le_bytes().to_vec();
     let head = |kind: u8| [&b"FDLT"[..], &[1, 0, kind, 0]].concat();
     let array = |name: &[u8], tag: u8, len: u64| [&[name.len() as u8][..], name, &[tag], &whole(len)].concat();
@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_is_read_panics(
+    fn reading_never_panics(
         payload in arrays(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         end in any::<prop::sample::Index>(),
@@ -161,7 +161,7 @@ proptest! {
                 let at = at.index(changed.len());
                 changed[at] = *byte;
             }
-            // What is read is what is written again, whoever wrote it.
+            // Whatever is accepted is written back identically.
             if let Some(again) = read(&changed) {
                 prop_assert_eq!(again, changed.clone());
             }
@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_no_message(noise in prop::collection::vec(any::<u8>(), 0..200), kind in 0u8..7) {
+    fn noise_is_not_a_message(noise in prop::collection::vec(any::<u8>(), 0..200), kind in 0u8..7) {
         let bytes = [&b"FDLT"[..], &[1, 0, kind, 0], &noise].concat();
         for read in readers() {
             if let Some(again) = read(&bytes) {

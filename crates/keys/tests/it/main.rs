@@ -1,4 +1,4 @@
-//! Tables of keys as a configuration has them.
+//! Tables of keys, as in a configuration.
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
@@ -138,7 +138,7 @@ fn a_key_may_depend_on_another() {
     assert_eq!(message("echo = 2"), "part.echo: not a key of part.volume = \"soft\"");
 }
 
-/// The check of a table is asked wherever the table stands.
+/// The check of a table runs wherever the table is.
 #[test]
 fn tables_in_tables_are_checked() {
     #[keys]
@@ -189,7 +189,7 @@ fn the_context_knows_where_values_came_from() {
 }
 
 #[test]
-fn what_people_read_is_what_stands_at_the_field() {
+fn descriptions_come_from_the_fields() {
     let mu = Section::SCHEMA.key("mu").unwrap();
     assert_eq!((mu.summary(), mu.about), ("Strength of the pull.", "Strength of the pull.\nMore is stronger."));
     assert_eq!((mu.symbol, mu.paper, mu.default, mu.at_zero()), ("mu", "0.1", Some("0.3"), AtZero::FedAvg));

@@ -1,8 +1,9 @@
-//! Server-side settings that go with every method: how uploads become one vector, and how the server steps towards it.
+//! Server-side settings that work with every method: how uploads become one vector, and how the server steps towards
+//! it.
 //!
-//! [`Composed`] is a method around a method. A [`Rule`] other than the mean decides which uploads count, or what stands
-//! for their mean, and a [`ServerOptimizer`] takes the method's new weights as a direction instead of a destination.
-//! The method itself, the loops and the clients know nothing of it.
+//! [`Composed`] wraps a method. A [`Rule`] other than the mean decides which uploads count, or what replaces their
+//! mean, and a [`ServerOptimizer`] treats the method's new weights as a direction instead of a destination. The method
+//! itself, the training loops and the clients are unaware of it.
 
 mod optimizer;
 mod rule;
@@ -18,10 +19,10 @@ use fedelity_nn::{Model, Params};
 pub use optimizer::{Adaptive, ServerOptimizer};
 pub use rule::Rule;
 
-/// A method with a rule and a server optimiser of the user's choice.
+/// A method with a user-selected rule and server optimiser.
 ///
 /// With a rule other than the mean, uploads are held until the round closes; only then does the method fold in those
-/// that the rule keeps. An upload that counts nothing in the mean is never folded in.
+/// that the rule keeps. An upload with zero weight in the mean is never folded in.
 #[derive(Debug)]
 pub struct Composed {
     inner: Arc<dyn Method>,
@@ -38,7 +39,7 @@ impl Composed {
         Arc::new(Self { inner, rule, optimizer })
     }
 
-    /// Has the method fold in the uploads that the rule keeps.
+    /// Lets the method fold in the uploads that the rule keeps.
     fn fold(&self, server: &mut Server<'_>, gather: &mut Gather) -> Result<()> {
         let uploads = std::mem::take(&mut gather.uploads);
         let refuse = |reason| FlError::Method { method: self.inner.name(), reason };
@@ -54,7 +55,7 @@ impl Composed {
         if gather.mean.added() > 0 {
             let vectors: Vec<&[f32]> = gather.uploads.iter().map(|upload| &*upload.params).collect();
             if let Some(values) = self.rule.estimate(&vectors) {
-                // The method may look at the weight of the mean, so the estimate takes its place with that weight.
+                // The method may read the weight of the mean, so the estimate replaces it with that weight.
                 let weight = gather.mean.weight();
                 gather.mean.clear();
                 gather.mean.add(weight, &values)?;
@@ -204,7 +205,7 @@ mod tests {
 
     #[test]
     fn holding_uploads_back_changes_nothing() {
-        // A trimmed mean that trims nothing weighs clients alike, so they are made alike.
+        // A trimmed mean that trims nothing weights clients equally, so they get equal sizes.
         let run = trial::Run { sizes: &[20; 6], ..trial::Run::default() };
         let rule = Rule::TrimmedMean { trim: 0.0 };
         let (found, plain) = (run.shared(composed(Scaffold {}, rule, ServerOptimizer::None)), run.global(Scaffold {}));

@@ -2,8 +2,8 @@
 //!
 //! FedAvgM: Hsu, Qi, Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
 //! Classification", 2019, arXiv:1909.06335. FedAdam and FedYogi: Reddi, Charles, Zaheer, Garrett, Rush, Konečný, Kumar,
-//! McMahan, "Adaptive Federated Optimization", ICLR 2021, arXiv:2003.00295, Algorithm 2. With delta = what the method
-//! would make of the round - w^t:
+//! McMahan, "Adaptive Federated Optimization", ICLR 2021, arXiv:2003.00295, Algorithm 2. With delta = the method's
+//! result - w^t:
 //!
 //!   FedAvgM:  v <- momentum * v + delta;    w^{t+1} = w^t + lr * v
 //!   FedAdam:  m <- beta1 * m + (1 - beta1) * delta;    v <- beta2 * v + (1 - beta2) * delta^2
@@ -11,9 +11,9 @@
 //!             both w^{t+1} = w^t + lr * m / (sqrt(v) + tau)
 //!
 //! The clients' mean change is a noisy gradient of the federation's loss, so what helps against noise elsewhere helps
-//! here. m starts at 0 and v at tau^2, the least that Algorithm 2 allows; as there, nothing corrects their bias.
+//! here. m starts at 0 and v at tau^2, the least that Algorithm 2 allows; as there, there is no bias correction.
 //!
-//! Running statistics are not moved by gradients: they become what the method says. FedAvgM with lr 1 and momentum 0 is
+//! Running statistics are not moved by gradients: they take the method's values. FedAvgM with lr 1 and momentum 0 is
 //! the method itself, bit for bit.
 
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use fedelity_nn::Layout;
 
 use crate::trainable;
 
-/// Where m stands in the server's state.
+/// Name of m in the server's state.
 const FIRST: &str = "server-optimizer/first";
-/// Where v stands.
+/// Name of v.
 const SECOND: &str = "server-optimizer/second";
 
 /// How the server applies the method's result.
@@ -70,7 +70,7 @@ pub struct Adaptive {
     pub tau: f64,
 }
 
-/// m and v, trainable parameters packed.
+/// m and v, with trainable parameters packed.
 #[derive(Debug, Default)]
 pub(super) struct Moments {
     first: Option<Arc<[f32]>>,
@@ -78,12 +78,12 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// Takes the memory out of the server's state.
+    /// Takes the moments out of the server's state.
     pub(super) fn take(state: &mut Payload) -> Self {
         Self { first: state.remove(FIRST), second: state.remove(SECOND) }
     }
 
-    /// Puts it back.
+    /// Puts them back.
     pub(super) fn put(self, state: &mut Payload) {
         for (name, values) in [(FIRST, self.first), (SECOND, self.second)] {
             if let Some(values) = values {
@@ -94,7 +94,7 @@ impl Moments {
 }
 
 impl ServerOptimizer {
-    /// Turns `new`, where the method would go from `global`, into where the server goes.
+    /// Turns `new`, the method's result starting from `global`, into the server's new weights.
     pub(super) fn step(self, layout: &Layout, moments: &mut Moments, global: &[f32], new: &mut [f32]) {
         let len = layout.trainable_len();
         match self {
@@ -119,7 +119,7 @@ impl ServerOptimizer {
     }
 }
 
-/// w + lr * (momentum * v + delta), written as a change of w + delta, so that no change leaves its bits alone.
+/// w + lr * (momentum * v + delta), written as a change to w + delta, so that a zero change keeps its bits.
 fn momentum_step(new: &mut f32, old: f32, v: &mut f32, lr: f64, momentum: f64) {
     let delta = f64::from(*new) - f64::from(old);
     let kept = momentum * f64::from(*v);
@@ -154,7 +154,7 @@ fn adaptive(
     }
 }
 
-/// The array to write to; made of `start` where there is none of this length.
+/// The array to write to; filled with `start` if there is none of this length.
 fn slot(values: &mut Option<Arc<[f32]>>, len: usize, start: f32) -> &mut [f32] {
     if values.as_ref().is_none_or(|values| values.len() != len) {
         *values = Some(vec![start; len].into());
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::trial;
 
-    /// Two rounds on the six-parameter model, from zeros, each asking for `delta` more.
+    /// Two rounds on the six-parameter model, from zeros, each adding `delta`.
     fn two_steps(optimizer: ServerOptimizer, delta: f32) -> (f64, f64) {
         let (model, mut moments) = (trial::six(), Moments::default());
         let mut step = |global: f32| {

@@ -1,4 +1,4 @@
-//! Rules in place of the mean, for federations that cannot trust every client.
+//! Alternatives to the mean, for federations that cannot trust every client.
 //!
 //! Median and trimmed mean: Yin, Chen, Ramchandran, Bartlett, "Byzantine-Robust Distributed Learning: Towards Optimal
 //! Statistical Rates", ICML 2018, arXiv:1803.01498, Algorithm 1:
@@ -14,10 +14,10 @@
 //!
 //! A single upload can move a mean anywhere; these rules resist as long as most clients are honest.
 //!
-//! Deviations: the papers' vectors are gradients, ours the weights; differences between weights of one round are those
-//! between the clients' updates. Median and trimmed mean do not weight clients, as in the paper: a size is a claim. The
-//! uploads that Krum keeps go to the method as always, so their mean has the federation's weights. An upload with a
-//! number that is not finite never gets here: the server rejects it.
+//! Deviations: the papers' vectors are gradients, ours are weights; differences between weights of one round equal
+//! those between the clients' updates. Median and trimmed mean do not weight clients, as in the paper: a client's size
+//! is only a claim. The uploads that Krum keeps go to the method as usual, so their mean uses the federation's weights.
+//! An upload with a non-finite number never gets here: the server rejects it.
 
 use fedelity_fl::Received;
 use fedelity_keys::keys;
@@ -48,7 +48,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Whether a round with this many uploads can be closed; says why not.
+    /// Whether a round with this many uploads can be closed; if not, why.
     pub fn check_uploads(self, uploads: usize) -> Result<(), String> {
         let Self::Krum { byzantine, keep } = self else { return Ok(()) };
         if uploads < 2 * byzantine + 3 {
@@ -63,7 +63,7 @@ impl Rule {
         Ok(())
     }
 
-    /// Which uploads the method sees, ascending.
+    /// Indices of the uploads the method sees, ascending.
     pub(super) fn choose(self, uploads: &[Received]) -> Result<Vec<usize>, String> {
         let counted: Vec<usize> = (0..uploads.len()).filter(|&k| uploads[k].weight > 0.0).collect();
         if counted.is_empty() {
@@ -76,13 +76,13 @@ impl Rule {
         Ok(krum(&vectors, byzantine, keep).into_iter().map(|k| counted[k]).collect())
     }
 
-    /// What stands for the mean of these vectors, unless it is the mean itself.
+    /// The replacement for the mean of these vectors, unless it is the mean itself.
     pub(super) fn estimate(self, vectors: &[&[f32]]) -> Option<Vec<f32>> {
         match self {
             Self::Mean | Self::Krum { .. } => None,
             Self::Median => Some(coordinates(vectors, median)),
             Self::TrimmedMean { trim } => {
-                // The small number is for shares such as 0.29 of 100, which is 28.999999999999996.
+                // The tolerance is for shares such as 0.29 of 100, which is 28.999999999999996.
                 let each = (trim * vectors.len() as f64 + 1e-9) as usize;
                 Some(coordinates(vectors, |values| trimmed_mean(values, each)))
             }
@@ -113,7 +113,7 @@ fn median(values: &mut [f32]) -> f32 {
     if lower.to_bits() == upper.to_bits() { upper } else { (f64::midpoint(f64::from(lower), f64::from(upper))) as f32 }
 }
 
-/// The mean without the `each` largest and the `each` smallest, or as many as leave one.
+/// The mean without the `each` largest and `each` smallest values, always leaving at least one.
 fn trimmed_mean(values: &mut [f32], each: usize) -> f32 {
     let each = each.min((values.len() - 1) / 2);
     values.sort_unstable_by(f32::total_cmp);
@@ -124,7 +124,7 @@ fn trimmed_mean(values: &mut [f32], each: usize) -> f32 {
     (kept.iter().map(|&value| f64::from(value)).sum::<f64>() / kept.len() as f64) as f32
 }
 
-/// The places of the `keep` vectors with the lowest scores, ascending. Of equal scores the earlier wins.
+/// The indices of the `keep` vectors with the lowest scores, ascending. Ties go to the earlier vector.
 fn krum(vectors: &[&[f32]], byzantine: usize, keep: usize) -> Vec<usize> {
     let n = vectors.len();
     let mut apart = vec![0.0; n * n];
@@ -147,7 +147,7 @@ fn krum(vectors: &[&[f32]], byzantine: usize, keep: usize) -> Vec<usize> {
     kept
 }
 
-/// ||a - b||^2 in f64: finite f32 numbers cannot overflow it.
+/// ||a - b||^2 in f64, which finite f32 numbers cannot overflow.
 fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
     const LANES: usize = 8;
     let mut sums = [0.0_f64; LANES];

@@ -1,5 +1,5 @@
-//! FedCurv, SCAFFOLD and MOON, which hold a client near others: golden vectors through the real training step,
-//! what a step is corrected by, what is remembered. Their rules are tested beside the code.
+//! FedCurv, SCAFFOLD and MOON, which limit client drift: golden vectors through the real training step, corrections of
+//! steps, and client memory. Their rules are tested beside the code.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn golden_losses_moon_through_the_training_step() {
         assert_near(&format!("{name}: features"), &features, &flat(&expect["grad_features"]), 1e-5);
         seen += 1;
     }
-    assert!(seen >= 5, "the file lost some cases: {seen}");
+    assert!(seen >= 5, "the file lacks some cases: {seen}");
 }
 
 /// A batch for the smooth model, and weights to train from it.
@@ -83,7 +83,7 @@ fn a_step_is_corrected_by_c_minus_own_c() {
     }
 }
 
-/// Client 2 holds one class and lies far from the others: Krum leaves it out. Client 5 has nothing to count.
+/// Client 2 holds one class and lies far from the others: Krum leaves it out. Client 5 has no samples.
 #[test]
 fn who_is_left_out_remembers_what_it_did() {
     let rule = Rule::Krum { byzantine: 1, keep: 3 };
@@ -101,7 +101,7 @@ fn who_is_left_out_remembers_what_it_did() {
             run.round();
             let changed = (0..CLIENTS.len()).filter(|&k| run.memories.get(&k) != before.get(&k)).count();
             assert_eq!(changed, 3, "round {round}");
-            // What the server counts is what the clients remember to have sent.
+            // What the server sums is what the clients remember sending.
             for name in &sums {
                 let counted = run.coordinator.state().get(name).unwrap();
                 let largest = counted.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
@@ -113,7 +113,7 @@ fn who_is_left_out_remembers_what_it_did() {
             }
         }
     }
-    // MOON's own last model is the one it sent, not one that nobody took.
+    // MOON's previous model is the one the client sent, even if the server left it out.
     let mut run = run(Arc::new(Moon::default()));
     run.round();
     let kept = run.memories.values().filter(|memory| memory.opt("previous").is_some()).count();

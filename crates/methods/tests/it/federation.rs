@@ -14,8 +14,8 @@ pub(crate) const CLASSES: usize = 4;
 pub(crate) const SEED: u64 = 5;
 const SHAPE: InputShape = InputShape::Image { channels: 1, height: 5, width: 4 };
 
-/// Client 2 holds one class, client 4 one sample, client 5 nothing; class 3 is with client 1 alone. The first three take
-/// equally many steps in batches of 8.
+/// Client 2 holds one class, client 4 one sample, client 5 nothing; only client 1 holds class 3. The first three take
+/// the same number of steps in batches of 8.
 pub(crate) const CLIENTS: [&[u16]; 6] = [
     &[0, 0, 1, 2, 1, 0, 2, 1, 0, 1, 2, 0, 0],
     &[3, 1, 3, 1, 2, 3, 3, 1, 1, 3, 2],
@@ -40,7 +40,7 @@ fn network(name: &str, middle: Vec<Node>, features: usize) -> Arc<Model> {
     Arc::new(Model::compile(&arch, cpu()).unwrap())
 }
 
-/// A network without kinks, so that differences of its loss are smooth.
+/// A network without kinks, so that finite differences of its loss are smooth.
 pub(crate) fn smooth_model() -> Arc<Model> {
     network("smooth", vec![Node::named("norm", Layer::GroupNorm { channels_per_group: 2 })], 6)
 }
@@ -72,7 +72,7 @@ impl Holds {
     pub(crate) const NOTHING: Self = Self { auxiliary: &[], validation: false, unlabelled: false };
     pub(crate) const ALL: Self = Self { auxiliary: AUXILIARY, validation: true, unlabelled: true };
 
-    /// What a method asks for and nothing else.
+    /// Exactly what a method requires.
     pub(crate) fn needed_by(method: &dyn Method) -> Self {
         let needs = method.needs();
         let auxiliary = if needs.auxiliary { AUXILIARY } else { &[] };
@@ -94,7 +94,7 @@ pub(crate) struct Run {
     scaling: Scaling,
 }
 
-/// What can be compared of a run: weights, traffic, losses.
+/// The comparable results of a run: weights, traffic, losses.
 pub(crate) type Story<'a> = (&'a [Arc<Params>], &'a [(u64, u64)], &'a [f64]);
 
 impl Run {
@@ -110,7 +110,7 @@ impl Run {
         Ok(Self { coordinator, memories, trainer, globals, traffic: vec![], losses: vec![], data, scaling })
     }
 
-    /// Some rounds in which everybody takes part.
+    /// Runs rounds in which every client takes part.
     pub(crate) fn rounds(mut self, rounds: usize) -> Self {
         (0..rounds).for_each(|_| drop(self.round_of(EVERYBODY)));
         self
@@ -137,7 +137,7 @@ impl Run {
         broadcast
     }
 
-    /// What one client does with a broadcast under a method.
+    /// One client's result for a broadcast under a method.
     pub(crate) fn client(&mut self, method: &dyn Method, broadcast: &Broadcast, k: usize) -> Result<Finished> {
         let indices = indices(k);
         let samples = Samples { split: &self.data.train, indices: &indices, scaling: &self.scaling };
@@ -146,7 +146,7 @@ impl Run {
         client(&mut self.trainer, &task, Params::default())
     }
 
-    /// The loss of a client's whole set as one batch and its gradient, as its training would see them.
+    /// The loss of a client's whole set as one batch and its gradient, as in its training.
     pub(crate) fn gradient(
         &mut self,
         method: &dyn Method,
@@ -184,7 +184,7 @@ impl Run {
         (&self.globals, &self.traffic, &self.losses)
     }
 
-    /// What the server holds for validation and without labels.
+    /// The server's validation and unlabelled samples.
     pub(crate) fn held(&self) -> ServerData {
         server_data(&self.data, Holds { auxiliary: &[], ..Holds::ALL })
     }
@@ -195,7 +195,7 @@ fn indices(k: usize) -> Vec<u32> {
     (first..first + CLIENTS[k].len() as u32).collect()
 }
 
-/// The clients' samples, then 40 of all classes that the server may hold, then auxiliary ones.
+/// The clients' samples, then 40 of all classes for the server, then auxiliary ones.
 fn data(auxiliary: &[u16]) -> Dataset {
     let server = (0..40).map(|i| i % CLASSES as u16).chain(auxiliary.iter().copied());
     let labels: Vec<u16> = CLIENTS.iter().flat_map(|labels| labels.iter().copied()).chain(server).collect();

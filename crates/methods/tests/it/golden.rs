@@ -8,7 +8,7 @@ use fedelity_keys::toml::{Table, Value as Toml};
 use fedelity_methods::build;
 use serde_json::Value;
 
-/// A file of the folder that `FEDELITY_GOLDEN` names, or of the workspace's own.
+/// A file in the folder that `FEDELITY_GOLDEN` names, or in the workspace's own.
 pub(crate) fn golden(file: &str) -> Value {
     let folder = std::env::var_os("FEDELITY_GOLDEN")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../golden"), PathBuf::from);
@@ -32,7 +32,7 @@ pub(crate) fn wholes<T: TryFrom<u64>>(value: &Value) -> Vec<T> {
     value.as_array().unwrap().iter().map(whole).collect()
 }
 
-/// The method of this id with the parameters of a case and further keys.
+/// The method with this ID, the parameters of a case and further keys.
 pub(crate) fn method(id: &str, params: &Value, more: &str) -> Arc<dyn Method> {
     let mut settings: Table = more.parse().unwrap();
     for (key, value) in params.as_object().unwrap() {
@@ -58,7 +58,7 @@ pub(crate) fn assert_near(what: &str, got: &[f32], expected: &[f64], tolerance: 
     }
 }
 
-/// splitmix64, as the vectors say.
+/// splitmix64, as used by the vectors.
 pub(crate) struct SplitMix(pub(crate) u64);
 
 impl SplitMix {

@@ -8,7 +8,7 @@ use fedelity_fl::{Method, Payload};
 use fedelity_methods::{Distance, FedDistillPlus, FedGkd, FedGkdVote};
 use serde_json::Value;
 
-/// The method of a case, and what it has received beyond the weights; `weights` makes a model that says given logits.
+/// The method of a case, and what it received beyond the weights; `weights` makes a model that outputs given logits.
 fn method_of(case: &Value, weights: &dyn Fn(&Value) -> Vec<f32>) -> Option<(Arc<dyn Method>, Payload)> {
     let (inputs, params) = (&case["inputs"], &case["params"]);
     let number = |key: &str| params[key].as_f64().unwrap();
@@ -58,5 +58,5 @@ fn golden_losses_through_the_training_step() {
         assert_near(&format!("{name}: gradient"), &got, &flat(&expect["grad_student_logits"]), tolerance);
         seen += 1;
     }
-    assert!(seen >= 20, "the file lost some cases: {seen}");
+    assert!(seen >= 20, "the file lacks some cases: {seen}");
 }

@@ -1,4 +1,4 @@
-//! All methods: golden vectors, small federations, and what every method of the registry must hold.
+//! All methods: golden vectors, small federations, and properties that every method of the registry must have.
 #![allow(clippy::unwrap_used)]
 
 mod drift;

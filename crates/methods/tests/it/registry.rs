@@ -1,5 +1,5 @@
-//! Every method of the registry, in one loop each: where it is FedAvg bit for bit, that its gradient is the derivative of
-//! its loss, that no number breaks it. A new method is tested here before it has a test of its own.
+//! Checks over every method of the registry: where it equals FedAvg bit for bit, that its gradient is the derivative of
+//! its loss, that no number breaks it. A new method is tested here before it has tests of its own.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn default(entry: &Entry) -> Arc<dyn Method> {
     method(entry, &Table::new())
 }
 
-/// A run with what the method asks the server for, and nothing else.
+/// A run with exactly what the method requires of the server.
 fn run(method: Arc<dyn Method>, model: Arc<Model>) -> Run {
     let holds = Holds::needed_by(&*method);
     Run::new(method, model, training(), holds).unwrap()
@@ -43,7 +43,7 @@ fn off(entry: &Entry) -> Table {
 }
 
 #[test]
-fn every_method_is_fedavg_where_it_says_so_and_nowhere_else() {
+fn every_method_equals_fedavg_exactly_where_declared() {
     for model in [smooth_model(), batch_norm_model()] {
         let plain = fedavg(model.clone()).rounds(3);
         for entry in entries() {
@@ -70,7 +70,7 @@ fn every_method_is_fedavg_where_it_says_so_and_nowhere_else() {
     }
 }
 
-/// The hooks of a method whose coefficients are 0 move no weight, even if they are called; what is left is rounding.
+/// With its coefficients at 0, a method's hooks move no weights even if called, up to rounding.
 #[test]
 fn hooks_vanish_with_their_coefficients() {
     for model in [smooth_model(), batch_norm_model()] {
@@ -84,7 +84,7 @@ fn hooks_vanish_with_their_coefficients() {
     }
 }
 
-/// The same weights, losses and traffic; nothing is asked for, kept or remembered.
+/// The same weights, losses and traffic; nothing is required, stored or remembered.
 fn is_fedavg(id: &str, method: Arc<dyn Method>, plain: &Run) {
     let needs = method.needs();
     let asked = [needs.auxiliary, needs.validation, needs.unlabelled, needs.each_upload, needs.client_memory];
@@ -106,7 +106,7 @@ fn the_teacher_cache_changes_no_bit_of_any_method() {
     }
 }
 
-// What travels.
+// What is sent.
 
 #[test]
 fn what_travels_is_what_was_declared() {
@@ -116,7 +116,7 @@ fn what_travels_is_what_was_declared() {
             let method = method(entry, &settings);
             let (down, up) = (method.receives(&model), method.sends(&model));
             let mut run = run(method.clone(), model.clone());
-            // What is not declared is refused on its way; until buffers are full, less may travel.
+            // Anything undeclared is refused; until buffers are full, less may be sent.
             for round in 0..9 {
                 let broadcast = run.coordinator.open(EVERYBODY).unwrap();
                 let done = run.client(&*method, &broadcast, 0).unwrap();
@@ -135,7 +135,7 @@ fn what_travels_is_what_was_declared() {
     }
 }
 
-/// Numbers that travel in the mature rounds of the papers, beside P weights and with K classes.
+/// Numbers sent in the later rounds according to the papers, with P weights and K classes.
 #[test]
 fn declarations_are_what_the_papers_say() {
     let input = InputShape::Image { channels: 1, height: 28, width: 28 };
@@ -143,8 +143,8 @@ fn declarations_are_what_the_papers_say() {
         Model::compile(&zoo::build(&ModelSpec::new("simple-cnn", false), input, 10).unwrap(), fedelity_nn::cpu());
     let model = model.unwrap();
     let (p, k, features) = (model.layout().len(), model.classes(), model.features());
-    // Where the paper leaves it open: a model's vote (VOTE) and which labels exist (FedGen) travel too. The generator
-    // has one hidden layer of 256 with batch normalisation and 32 numbers of noise.
+    // Where the paper leaves it open: a model's vote (VOTE) and which labels exist (FedGen) are sent too. The generator
+    // has one hidden layer of 256 with batch normalisation and 32 noise inputs.
     let generator = (k + 32) * 256 + 256 + 4 * 256 + 256 * features + features;
     let papers = [
         ("fedavg", 0, 0),
@@ -173,10 +173,10 @@ fn declarations_are_what_the_papers_say() {
     }
 }
 
-// Rounds that are given up.
+// Abandoned rounds.
 
 #[test]
-fn a_round_that_is_given_up_leaves_no_trace() {
+fn an_abandoned_round_leaves_no_trace() {
     let median = |method| Composed::around(method, Rule::Median, ServerOptimizer::FedAvgM { lr: 0.5, momentum: 0.9 });
     for entry in entries() {
         for method in [default(entry), median(default(entry))] {
@@ -204,10 +204,10 @@ fn a_round_that_is_given_up_leaves_no_trace() {
 
 // Gradients.
 
-/// Keys whose term holds the student's own head still: it is no derivative by the head, and none is wanted.
+/// Keys whose term stops the gradient at the student's own head, so it is not the derivative there.
 const STOPPED: &[(&str, &str)] = &[("fedgen", "beta")];
 
-/// Further settings, where switches and words go together.
+/// Further settings that combine switches and words.
 const VARIANTS: &[(&str, &str)] = &[
     ("fedcad", "beta = 0.2\ngamma = 0.9\ntau-squared = true"),
     ("fedssd", "m-max = 0.9\nweight = \"squared\"\ncredibility = \"soft\""),
@@ -218,7 +218,7 @@ const VARIANTS: &[(&str, &str)] = &[
     ("fedgkd", "loss = \"mse\"\nbuffer = 2"),
 ];
 
-/// Each switch turned and each word that is not the default, one at a time; then the method's variants.
+/// Each switch flipped and each non-default word, one at a time; then the method's variants.
 fn variants(entry: &Entry) -> Vec<Table> {
     let mut all = Vec::new();
     for key in entry.schema.keys {
@@ -241,7 +241,7 @@ fn variants(entry: &Entry) -> Vec<Table> {
 }
 
 /// The defaults with every temperature away from 1, then with every coefficient much larger, then the variants; each
-/// with whether all weights can be compared, or those of the extractor only.
+/// with whether all weights can be compared, or only the extractor's.
 fn settings(entry: &Entry) -> Vec<(Table, bool)> {
     let defaults = built(entry, &Table::new()).unwrap().keys;
     let mut warm = Table::new();
@@ -273,9 +273,9 @@ fn settings(entry: &Entry) -> Vec<(Table, bool)> {
     }
 }
 
-/// The loss of client `k` at `w` beyond the cross-entropy of FedAvg, and its gradient.
+/// The loss of client `k` at `w` beyond FedAvg's cross-entropy, and its gradient.
 ///
-/// What a method adds is compared by itself: next to the cross-entropy a small term would hide its mistakes.
+/// A method's own term is compared separately: next to the cross-entropy, mistakes in a small term would be hidden.
 fn own(run: &mut Run, method: &dyn Method, broadcast: &Broadcast, k: usize, w: &[f32]) -> (f64, Vec<f64>) {
     let sum = |terms: fedelity_fl::Terms| terms.iter().map(|(_, value)| f64::from(value)).sum::<f64>();
     let (terms, grad) = run.gradient(method, broadcast, k, w);
@@ -295,7 +295,7 @@ fn every_gradient_is_the_derivative_of_its_loss_through_a_whole_network() {
         let coefficients = entry.coefficients();
         let mut last: Option<(Table, Run, Broadcast)> = None;
         for (settings, whole) in settings(entry) {
-            // Memories and buffers fill under the defaults of the coefficients, so that nothing diverges.
+            // Memories and buffers fill with the coefficients at their defaults, so that nothing diverges.
             let mut calm = settings.clone();
             calm.retain(|key, _| !coefficients.contains(&key));
             if last.as_ref().is_none_or(|(table, ..)| *table != calm) {
@@ -309,7 +309,7 @@ fn every_gradient_is_the_derivative_of_its_loss_through_a_whole_network() {
     }
 }
 
-/// Whether the gradient of every client is what differences of its loss say, tensor by tensor.
+/// Compares every client's gradient with finite differences of its loss, tensor by tensor.
 fn compare(run: &mut Run, method: &dyn Method, broadcast: &Broadcast, whole: bool) {
     let model = run.coordinator.federation().model.clone();
     let (mut rng, mut largest, mut trains) = (SplitMix(7), 0.0_f64, false);
@@ -341,13 +341,13 @@ fn compare(run: &mut Run, method: &dyn Method, broadcast: &Broadcast, whole: boo
             );
         }
     }
-    // Whoever trains otherwise than FedAvg has been compared.
+    // Every method that trains differently from FedAvg has been compared.
     assert_eq!(trains, largest > 1e-5, "{method:?}: {largest}");
 }
 
 // Numbers that break things.
 
-/// The weights with a head so large that logits lie beyond +-80.
+/// The weights with a head so large that logits exceed +-80.
 fn extreme(model: &Model, params: &[f32], factor: f32) -> Params {
     let mut params = params.to_vec();
     for tensor in model.layout().tensors().iter().filter(|tensor| tensor.name.starts_with("fc")) {
@@ -365,7 +365,7 @@ fn logits_beyond_80_and_absent_classes_give_finite_losses_and_gradients() {
             let holds = Holds { auxiliary, ..Holds::ALL };
             let mut run = Run::new(default(entry), model.clone(), training(), holds).unwrap().rounds(2);
             for (teacher, student) in [(300.0, 300.0), (300.0, -300.0), (-3e4, 1.0), (1.0, 3e4)] {
-                // The server works with such weights too, and clients receive what it makes of them.
+                // The server works with such weights too, and clients receive the result.
                 let global = extreme(&model, run.coordinator.global(), teacher);
                 let federation = run.coordinator.federation().clone();
                 let kept = ServerState { global: Arc::new(global), ..run.coordinator.kept().clone() };
@@ -398,7 +398,7 @@ fn largest_logit(run: &mut Run, weights: &[f32]) -> f32 {
 // With a rule and an optimiser of the server around them.
 
 #[test]
-fn every_method_goes_with_every_rule_and_server_optimizer() {
+fn every_method_works_with_every_rule_and_server_optimizer() {
     let rules = [
         (Rule::Mean, ServerOptimizer::FedAdam(Adaptive::default())),
         (Rule::Median, ServerOptimizer::FedAvgM { lr: 0.5, momentum: 0.9 }),
@@ -415,7 +415,7 @@ fn every_method_goes_with_every_rule_and_server_optimizer() {
             }
             let finite = found.globals.iter().all(|global| global.iter().all(|w| w.is_finite()));
             assert!(finite, "{} {rule:?} {optimizer:?}", entry.id);
-            // What the optimiser remembers in the state is not taken for a part of the method's.
+            // The optimiser's moments in the state are not mistaken for the method's own.
             let payload = found.coordinator.open(EVERYBODY).unwrap().payload;
             assert_eq!(payload.bytes(), plain.bytes(), "{} {rule:?} {optimizer:?}", entry.id);
         }
@@ -425,7 +425,7 @@ fn every_method_goes_with_every_rule_and_server_optimizer() {
 // Keys.
 
 #[test]
-fn every_entry_says_what_people_need_to_know() {
+fn every_entry_is_described() {
     for entry in entries() {
         assert_eq!((find(entry.id).unwrap().id, default(entry).name()), (entry.id, entry.id));
         assert_eq!(entry.needs(), default(entry).needs());
@@ -438,10 +438,10 @@ fn every_entry_says_what_people_need_to_know() {
     }
 }
 
-/// Whether what a key says of 0 holds for the value 0 itself; what it does there is tried elsewhere.
+/// Whether a key's statement about 0 holds for the value 0; its effect is tested elsewhere.
 fn at_zero(entry: &Entry, key: &Key) {
     let zero = Table::from_iter([(key.name.to_string(), Value::Integer(0))]);
-    // Others may have to be 0 with it.
+    // Other keys may have to be 0 as well.
     let given = if key.at_zero() == AtZero::FedAvg { off(entry) } else { zero };
     let allowed = matches!(key.at_zero(), AtZero::FedAvg | AtZero::Does(_));
     let found = built(entry, &given);
@@ -450,7 +450,7 @@ fn at_zero(entry: &Entry, key: &Key) {
 }
 
 #[test]
-fn what_is_wrong_with_a_key_is_named() {
+fn errors_name_the_key() {
     for entry in entries() {
         let error = build(entry.id, &"stray = 1".parse().unwrap()).unwrap_err().to_string();
         assert!(error.starts_with("unknown key 'method.stray'"), "{error}");

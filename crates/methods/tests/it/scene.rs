@@ -9,11 +9,11 @@ use fedelity_nn::{Architecture, Batch, InputShape, Layer, Model, Node, cpu};
 /// One batch, seen by a client under a method.
 pub(crate) struct Scene {
     pub(crate) model: Arc<Model>,
-    /// The weights that were received.
+    /// The received weights.
     pub(crate) global: Vec<f32>,
     pub(crate) images: Vec<f32>,
     pub(crate) labels: Vec<u16>,
-    /// The samples of each class that the client holds.
+    /// The client's samples per class.
     pub(crate) counts: Vec<usize>,
     pub(crate) round: usize,
     pub(crate) down: Payload,
@@ -22,7 +22,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// A scene whose sample i is the i-th unit vector, so that a dense layer's column i is what it says about it.
+    /// A scene whose sample i is the i-th unit vector, so that column i of a dense layer is its output for it.
     pub(crate) fn one_hot(features: Option<usize>, labels: Vec<u16>, classes: usize) -> Self {
         let n = labels.len();
         let input = InputShape::Image { channels: 1, height: 1, width: n };

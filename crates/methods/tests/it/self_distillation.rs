@@ -1,5 +1,5 @@
-//! FedLSD, FedNTD, FedCAD, FedSSD and FedDistill: golden vectors through the real training step, identities over whole
-//! small federations.
+//! FedLSD, FedNTD, FedCAD, FedSSD and FedDistill: golden vectors through the real training step, and identities over
+//! whole small federations.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use fedelity_methods::{Credibility, FedAvg, FedCad, FedDistill, FedLsd, FedNtd, 
 use fedelity_nn::Params;
 use serde_json::Value;
 
-/// The id here of a method of the golden vectors, if it is one of these.
+/// The method ID of a golden case, if it is one of these.
 fn id(case: &Value) -> Option<&str> {
     match case["method"].as_str().unwrap() {
         "feddistill-gd" => Some("feddistill"),
@@ -66,10 +66,10 @@ fn golden_losses_through_the_training_step() {
         }
         seen += 1;
     }
-    assert!(seen >= 105, "the file lost some cases: {seen}");
+    assert!(seen >= 105, "the file lacks some cases: {seen}");
 }
 
-/// What a method sends, when the auxiliary samples have these labels and the global model says `logits` about them.
+/// The method's broadcast, given the labels of the auxiliary samples and the global model's `logits` for them.
 fn prepared(method: &dyn Method, logits: &[f32], labels: &[u16], classes: usize) -> Payload {
     let n = labels.len();
     let scene = Scene::one_hot(None, labels.to_vec(), classes);
@@ -119,7 +119,7 @@ fn golden_rule_fedssd_credibility() {
     let down = prepared(&FedSsd::default(), &logits.collect::<Vec<_>>(), &labels, classes);
     assert_near("A", down.get("credibility").unwrap(), &flat(&rule["expect"]["credibility"]), 1e-6);
 
-    // M_class comes out of the loss: with a certain teacher, weight 1 on all logits but for the threshold.
+    // M_class can be read off the loss: the teacher is certain, so M_sample is 1 and only the threshold is subtracted.
     let mut scene = Scene::one_hot(None, vec![0], classes);
     scene.down = down;
     scene.global[0] = 200.0;
@@ -149,7 +149,7 @@ fn distill(beta_logits: f32, beta_extractor: f32, beta_classifier: f32) -> FedDi
 }
 
 #[test]
-fn without_any_part_of_the_groups_only_the_extractor_is_taught() {
+fn with_all_group_weights_at_0_only_the_extractor_is_taught() {
     let none = NumberOr::Number(0.0);
     let off = FedDistill {
         alpha_true: none,
@@ -221,7 +221,7 @@ fn auxiliary_samples_that_lack_a_class() {
 }
 
 #[test]
-fn a_server_without_auxiliary_samples_is_told_before_the_first_round() {
+fn missing_auxiliary_samples_fail_before_the_first_round() {
     for method in [Arc::new(FedCad::default()) as Arc<dyn Method>, Arc::new(FedSsd::default())] {
         let name = method.name();
         let error = rounds(method, &[]).err().unwrap().to_string();
@@ -249,7 +249,7 @@ fn the_true_logit_gets_only_the_cross_entropy_of_fedntd() {
 }
 
 #[test]
-fn a_class_with_its_even_share_is_few() {
+fn a_class_with_exactly_an_even_share_is_few() {
     let (mut scene, student) = scene(&[0, 1, 3], [2, 2, 2, 2]);
     let of = |rich: f32, few: f32| FedDistill {
         alpha_rich: NumberOr::Number(rich),
@@ -263,7 +263,7 @@ fn a_class_with_its_even_share_is_few() {
     assert!(loss(&scene, &of(1.0, 0.0)) > plain + 1e-3);
 }
 
-/// A batch of these labels on the smooth network, held by a client with these counts.
+/// A batch with these labels on the smooth network, for a client with these counts.
 fn scene(labels: &[u16], counts: [usize; CLASSES]) -> (Scene, Vec<f32>) {
     let model = smooth_model();
     let init = |seed| model.init(&mut stream(seed, Purpose::Init, 0, 0, 0)).0;
@@ -271,7 +271,7 @@ fn scene(labels: &[u16], counts: [usize; CLASSES]) -> (Scene, Vec<f32>) {
     let images = (0..labels.len() * model.input().len()).map(|_| rng.symmetric() as f32).collect();
     let credibility: Vec<f32> = (0..16).map(|at| if at % 5 == 0 { 0.97 } else { 0.01 }).collect();
     let down = Payload::new().with("class-alpha", vec![0.1, 0.0, 0.6, 1.0]).with("credibility", credibility);
-    // A teacher that is sure of something, so that FedSSD has something to keep.
+    // A confident teacher, so that FedSSD has something to keep.
     let global = init(2).iter().map(|w| 2.5 * w).collect();
     let student = init(3);
     let scene = Scene {

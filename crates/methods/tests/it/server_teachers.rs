@@ -1,4 +1,4 @@
-//! FedGKD and its kin, FedDistill+, FedGen and FedDF over whole small federations.
+//! The FedGKD family, FedDistill+, FedGen and FedDF over whole small federations.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn df() -> FedDf {
 }
 
 #[test]
-fn the_first_round_is_fedavgs_and_the_second_is_not() {
+fn the_first_round_is_fedavg_and_the_second_is_not() {
     let plain = run(FedAvg {});
     let check = |name: &str, found: Run| {
         assert_eq!(found.globals[..2], plain.globals[..2], "{name}");
@@ -114,7 +114,7 @@ fn the_buffer_never_holds_the_first_weights_and_at_most_m_models() {
 }
 
 #[test]
-fn vote_asks_the_validation_samples() {
+fn vote_uses_the_validation_samples() {
     let mut run = start(vote(), training());
     for round in 0..5 {
         let down = run.round().payload;
@@ -142,7 +142,7 @@ fn vote_asks_the_validation_samples() {
 }
 
 #[test]
-fn what_is_missing_is_named_before_the_first_round() {
+fn missing_samples_are_named_before_the_first_round() {
     let refuse = |method: Arc<dyn Method>| match Run::new(method, plain_model(), training(), Holds::NOTHING).err() {
         Some(FlError::Needs { method, what }) => format!("{method}: {what}"),
         other => panic!("{other:?}"),
@@ -151,14 +151,14 @@ fn what_is_missing_is_named_before_the_first_round() {
     assert_eq!(refuse(Arc::new(FedDf::default())), "feddf: unlabelled samples on the server");
 }
 
-// What the papers say is sent, in numbers of 4 bytes.
+// What the papers say is sent, in 4-byte numbers.
 
 #[test]
-fn bytes_are_those_of_the_table() {
+fn bytes_match_the_table() {
     let p = plain_model().layout().len() as u64;
     let k = CLASSES as u64;
     let check = |name: &str, found: &Run, later: (u64, u64)| {
-        // What travels from the third round on. In the first there is nothing to teach with yet.
+        // From the third round on. In the first there is nothing to teach with yet.
         for &(down, up) in &found.traffic[3..] {
             assert_eq!((down / 4, up / 4), later, "{name}");
         }
@@ -172,7 +172,7 @@ fn bytes_are_those_of_the_table() {
     check("vote M = 3", &run(vote()), (3 * p + 3, p));
     check("vote M = 1", &run(FedGkdVote { buffer: 1, ..FedGkdVote::default() }), (p + 1, p));
     check("feddistill+", &run(FedDistillPlus::default()), (p + k * k + k, p + k * k + k));
-    // The generator: two layers, scale and shift, two running statistics; then which classes it knows.
+    // The generator: two layers, scale and shift, two running statistics; then the classes it knows.
     let (hidden, noise, features) = (12, 5, 6);
     let g = (k + noise) * hidden + hidden + 4 * hidden + hidden * features + features;
     check("fedgen", &run(gen_small()), (p + g + k, p + k));
@@ -196,7 +196,7 @@ fn feddistill_plus_sums_what_clients_last_sent() {
         let down = run.round_of(clients).payload;
         assert_eq!(arrays.map(|(name, len)| down.opt(name).map_or(vec![0.0; len], |sums| sums.to_vec())), expected);
     }
-    // Class 3 is with client 1, and client 5 has nothing to report.
+    // Only client 1 holds class 3, and client 5 has nothing to report.
     let held = |k: usize| run.memories[&k].get("classes-held").unwrap().to_vec();
     assert_eq!(
         (held(0), held(1), held(2)),
@@ -206,7 +206,7 @@ fn feddistill_plus_sums_what_clients_last_sent() {
 }
 
 #[test]
-fn alone_there_is_nobody_to_learn_from() {
+fn a_single_client_has_nobody_to_learn_from() {
     let (mut found, mut plain) = (start(FedDistillPlus::default(), training()), start(FedAvg {}, training()));
     for _ in 0..3 {
         found.round_of(&[3]);
@@ -229,7 +229,7 @@ fn the_generator_learns_and_depends_on_the_seed_alone() {
     assert_ne!(generator(&first), fresh);
     assert_eq!(first.coordinator.state().get("adam-steps").unwrap()[..], [180.0]);
     assert_eq!(first.coordinator.state().get("labels").unwrap()[..], [1.0; 4]);
-    // A class that nobody has shown is never drawn.
+    // A class that nobody has reported is never drawn.
     let mut narrow = start(gen_small(), training());
     narrow.round_of(&[2, 5]);
     assert_eq!(narrow.coordinator.state().get("labels").unwrap()[..], [1.0, 0.0, 0.0, 0.0]);
@@ -239,7 +239,7 @@ fn the_generator_learns_and_depends_on_the_seed_alone() {
 
 // FedDF.
 
-/// The mean KL of the mean answer of these uploads to the student, on the unlabelled samples.
+/// The mean KL from the uploads' mean output to the student, on the unlabelled samples.
 fn distance(run: &mut Run, uploads: &[Params], student: &[f32]) -> f32 {
     let given = run.held();
     let samples = given.unlabelled.as_ref().unwrap().samples();
@@ -256,11 +256,11 @@ fn distance(run: &mut Run, uploads: &[Params], student: &[f32]) -> f32 {
     loss::kl(&z, &mean, CLASSES, &Kl::default(), &mut vec![0.0; z.len()])
 }
 
-/// FedDF without validation samples; keeps what was uploaded.
+/// FedDF without validation samples, and the uploads.
 fn distilled(method: FedDf, training: Training) -> (Run, Vec<Params>) {
     let holds = Holds { validation: false, ..Holds::ALL };
     let mut run = Run::new(Arc::new(method), plain_model(), training, holds).unwrap();
-    // The uploads of the first round: the same for every method that trains as FedAvg.
+    // The first round's uploads are the same for every method that trains like FedAvg.
     let broadcast = Broadcast { round: 0, global: run.globals[0].clone(), payload: Payload::new() };
     let upload = |&k: &usize| run.client(&FedAvg {}, &broadcast, k).unwrap().upload.params;
     let uploads = EVERYBODY.iter().map(upload).collect();
@@ -269,7 +269,7 @@ fn distilled(method: FedDf, training: Training) -> (Run, Vec<Params>) {
 }
 
 #[test]
-fn feddf_learns_the_mean_answer() {
+fn feddf_learns_the_mean_output() {
     let strong = Training { lr: 0.1, epochs: 4, ..training() };
     let (mut run, uploads) = distilled(FedDf { steps: 60, ..df() }, strong.clone());
     let start = start(FedAvg {}, strong).rounds(1).globals[1].clone();
@@ -279,11 +279,11 @@ fn feddf_learns_the_mean_answer() {
 }
 
 #[test]
-fn feddf_is_the_same_with_and_without_the_cache_and_stops_in_time() {
+fn feddf_is_independent_of_the_cache_and_stops_early() {
     let uncached = Training { teacher_cache: false, ..training() };
     let (cached, uncached) = (distilled(df(), training()).0, distilled(df(), uncached).0);
     assert_eq!(cached.globals, uncached.globals);
-    // One step of rate 0 leaves the mean alone.
+    // A step with a learning rate of 0 leaves the mean unchanged.
     let (still, _) = distilled(FedDf { lr: 0.0, steps: 1, ..df() }, training());
     assert_eq!(still.globals[1], run(FedAvg {}).globals[1]);
 }

@@ -8,13 +8,13 @@ use fedelity_fl::{Payload, Training};
 use fedelity_nn::{Batch, InputShape, Model, ModelSpec, OptimizerKind, cpu, zoo};
 use serde_json::Value;
 
-/// Weights as the vectors draw them: uniform, scales 1 and shifts 0.
+/// Weights drawn as in the golden vectors: uniform, scales 1 and shifts 0.
 fn drawn(model: &Model, names: &Value, seed: u64) -> Vec<f32> {
     let mut params = vec![0.0; model.layout().len()];
     for (i, tensor) in model.layout().tensors().iter().enumerate() {
         assert_eq!(tensor.shape, wholes::<usize>(&names[i][1]), "{} is our {}", names[i][0], tensor.name);
         let part = &mut params[tensor.range()];
-        // Layers of normalisation are called n, n1, n2 or ns in the vectors.
+        // Normalisation layers are called n, n1, n2 or ns in the vectors.
         if names[i][0].as_str().unwrap().split('.').any(|name| name.starts_with('n')) {
             part.fill(if tensor.name.ends_with("weight") { 1.0 } else { 0.0 });
             continue;
@@ -38,7 +38,7 @@ fn follow(case: &Value) {
     let model = Arc::new(Model::compile(&arch, cpu()).unwrap());
     let weights = |seed: &str| drawn(&model, &case["tensors"], whole(seed));
 
-    // All that any of the methods receives or remembers.
+    // Everything that any of the methods receives or remembers.
     let mut down = Payload::new();
     if let Some(alpha) = setup.get("class_alpha") {
         down.put("class-alpha", floats(alpha));
@@ -93,5 +93,5 @@ fn golden_trajectories_through_the_training_step() {
     seen.sort_unstable();
     seen.dedup();
     let expected = ["fedavg", "fedcad", "feddistill-gd", "fedgkd", "fedlsd", "fedntd", "fedprox", "fedssd", "moon"];
-    assert_eq!(seen, expected, "the file lost some cases");
+    assert_eq!(seen, expected, "the file lacks some cases");
 }

@@ -1,4 +1,4 @@
-//! Exported models in a runtime that somebody else wrote, against our own engine.
+//! Exported models in an independent runtime, compared with our own engine.
 
 use fedelity_nn::{
     Architecture, Batch, BlockNames, EncoderShape, InputShape, Layer, Model, ModelSpec, Node, Params, ResidualShape,
@@ -13,7 +13,7 @@ fn rng() -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(3)
 }
 
-/// Weights and running statistics away from where they start, so that every one of them matters.
+/// Weights and running statistics away from their initial values, so that each of them matters.
 fn params(model: &Model) -> Params {
     let mut rng = rng();
     let mut params = model.init(&mut rng);
@@ -116,7 +116,7 @@ fn text_model(arch: &Architecture) {
     let ids = texts.concat();
     let batch = Batch::Tokens { ids: &ids, starts: &starts, indices: &[0, 1, 2, 3] };
     let expected = model.session().evaluate(&params, &batch).logits.to_vec();
-    // One text at a time without padding, then all of them with it.
+    // Single texts without padding, then all of them with padding.
     for (chosen, length) in [(0..1, 4), (1..2, 8), (2..3, 1), (0..4, 8), (0..4, 10)] {
         let (mut ids, mut mask) = (Vec::new(), Vec::new());
         for text in &texts[chosen.clone()] {

@@ -1,4 +1,4 @@
-//! Accuracies by class.
+//! Accuracy per class.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use crate::figure::{Drawing, Figure, FigureCard};
 use crate::results::{Group, Results};
 use crate::statistics::MeanSd;
 
-/// Columns of a map over rounds, at most; of more rounds, some are shown.
+/// Maximum columns of a map over rounds; of more rounds, a selection is shown.
 const COLUMNS: usize = 120;
 
-/// Rounds, and numbers by class in each of them.
+/// Rounds, and per-class numbers in each of them.
 type ByClass = (Vec<u64>, Vec<Vec<Option<f64>>>);
 
-/// Means over seeds of a vector by class, for the rounds that all counted runs have: `(rounds, [round][class])`.
+/// Means over seeds of a per-class vector, for the rounds that all counted runs have: `(rounds, [round][class])`.
 fn by_class(group: &Group, of: &dyn Fn(&RoundRecord) -> Option<&Vec<Option<f64>>>) -> ByClass {
     let rounds = group.counted().into_iter().flat_map(|run| &run.rounds);
     let means = by_round(rounds.filter_map(|round| Some((round.round, of(round)?)))).into_iter().map(|(round, all)| {

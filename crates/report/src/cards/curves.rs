@@ -7,13 +7,13 @@ use crate::figure::{Drawing, Figure, Series};
 use crate::loaded::LoadedRun;
 use crate::results::{Group, Results};
 
-/// Points of a curve, at most.
+/// Maximum points of a curve.
 const POINTS: usize = 600;
 
-/// What a number of a round is.
+/// Gets a number from a round.
 pub(super) type Of<'a> = &'a dyn Fn(&RoundRecord) -> Option<f64>;
 
-/// A curve of every group, by round.
+/// One curve per group, over rounds.
 pub(super) fn curves(study: &Results, part: &str, faint: bool, of: Of<'_>) -> Vec<Series> {
     series(study, part, faint, &|run| run.curve(of).into_iter().map(|(round, y)| (round, (round as f64, y))).collect())
 }
@@ -21,7 +21,7 @@ pub(super) fn curves(study: &Results, part: &str, faint: bool, of: Of<'_>) -> Ve
 /// Rounds, and a point in each of them.
 type Points = Vec<(u64, (f64, f64))>;
 
-/// A curve of every group: the means over seeds of the points of its runs.
+/// One curve per group: the means over seeds of its runs' points.
 fn series(study: &Results, part: &str, faint: bool, of: &dyn Fn(&LoadedRun) -> Points) -> Vec<Series> {
     let of_group = |(method, group): (usize, &Group)| {
         let points = by_round(group.counted().into_iter().flat_map(of)).into_values().map(|all| {
@@ -35,7 +35,7 @@ fn series(study: &Results, part: &str, faint: bool, of: &dyn Fn(&LoadedRun) -> P
     study.groups.iter().enumerate().map(of_group).filter(|series| !series.points.is_empty()).collect()
 }
 
-/// One curve of every group over the rounds.
+/// A figure with one curve per group over the rounds.
 pub(super) fn curve(study: &Results, id: &str, title: &str, y: &str, percent: bool, of: Of<'_>) -> Option<Figure> {
     lines(id, title, y, percent, curves(study, "", false, of))
 }
@@ -50,7 +50,7 @@ fn figure(id: &str, title: &str, (x, y): (&str, &str), percent: bool, series: Ve
     shown.then(|| Figure { id: id.to_string(), title: title.to_string(), drawing })
 }
 
-/// Accuracy over something that adds up from round to round; the mean over seeds of both.
+/// Accuracy over a cumulative quantity; the mean over seeds of both.
 pub(super) fn against(
     study: &Results,
     id: &str,

@@ -1,4 +1,4 @@
-//! How the features of test samples lie.
+//! The layout of test samples' features.
 
 use fedelity_record::names;
 

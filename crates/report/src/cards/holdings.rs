@@ -1,4 +1,4 @@
-//! Who holds what.
+//! Samples per client and class.
 
 use super::{card, class_names};
 use crate::figure::{Drawing, Figure, FigureCard};

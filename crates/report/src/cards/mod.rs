@@ -17,7 +17,7 @@ use crate::figure::{Figure, FigureCard};
 use crate::loaded::LeftOut;
 use crate::results::Results;
 
-/// All cards that there are records for.
+/// All cards for which there are records.
 pub(crate) fn cards(study: &Results, embeddings: &mut FeatureLayouts, left_out: &mut Vec<LeftOut>) -> Vec<FigureCard> {
     let all = [
         accuracy::accuracy(study),
@@ -52,7 +52,7 @@ fn class_names(study: &Results, classes: usize) -> Vec<String> {
     named.cloned().unwrap_or_else(|| (0..classes).map(|class| class.to_string()).collect())
 }
 
-/// A name of every method that is safe in the name of a file, also where a and A are the same.
+/// A name for every method that is safe in file names, even on case-insensitive systems.
 fn slugs(study: &Results) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for group in &study.groups {
@@ -61,7 +61,7 @@ fn slugs(study: &Results) -> Vec<String> {
     found
 }
 
-/// One that is not among `taken`.
+/// A name that is not in `taken`.
 fn slug(label: &str, taken: &[String]) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let base: String = label.chars().take(60).map(plain).collect();
@@ -71,12 +71,12 @@ fn slug(label: &str, taken: &[String]) -> String {
     names.find(|name| !taken.contains(name)).unwrap_or_default()
 }
 
-/// Nine digits after the point are more than any figure shows.
+/// Nine decimal places are more than any figure shows.
 fn tidy(value: f64) -> f64 {
     (value * 1e9).round() / 1e9
 }
 
-/// What runs have in each round, without rounds that only some of them have: these would bend a mean.
+/// The runs' values per round, without rounds that only some of them have: these would distort a mean.
 fn by_round<T>(found: impl Iterator<Item = (u64, T)>) -> BTreeMap<u64, Vec<T>> {
     let mut by_round: BTreeMap<u64, Vec<T>> = BTreeMap::new();
     found.for_each(|(round, value)| by_round.entry(round).or_default().push(value));
@@ -85,7 +85,7 @@ fn by_round<T>(found: impl Iterator<Item = (u64, T)>) -> BTreeMap<u64, Vec<T>> {
     by_round
 }
 
-/// Every so many, and the last.
+/// Every n-th item, and the last.
 fn thin<T: Clone>(items: Vec<T>, most: usize) -> Vec<T> {
     let step = items.len().div_ceil(most).max(1);
     let last = items.len().saturating_sub(1);
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn methods_have_names_of_their_own_in_files() {
+    fn methods_have_unique_file_names() {
         let mut taken = Vec::new();
         for label in ["fedntd beta=0.5", "FedNTD beta=0.5", "../../etc", "方法", "", "fedntd-beta-0-5-2"] {
             taken.push(slug(label, &taken));

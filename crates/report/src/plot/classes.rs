@@ -1,4 +1,4 @@
-//! Accuracies by class at the last round, one mark per method.
+//! Accuracy per class in the last round, one mark per method.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -7,9 +7,9 @@ use super::legend::{legend, mark, width};
 use super::{Area, Drawn, FONT, SIZE, fit, paint, plot_text, room, trimmed};
 use crate::figure::MethodStyle;
 
-/// Names below the drawing, at most.
+/// Maximum number of names below the drawing.
 const NAMES: usize = 34;
-/// Room for them, at most.
+/// Maximum room for them.
 const ROOM: u32 = 104;
 
 /// `series` is `[method][round][class]`.
@@ -52,7 +52,7 @@ pub(super) fn classes(
             mark(&plot, method, (x - left, y - top), paint(styles, method))?;
         }
     }
-    // Names below their classes, as many as there is room for.
+    // Names below their classes, as many as fit.
     let inner = chart.plotting_area();
     for (class, name) in names.iter().enumerate().step_by(names.len().div_ceil(NAMES).max(1)) {
         let (x, y) = inner.map_coordinate(&(class as f64, 0.0));

@@ -1,11 +1,11 @@
-//! Cells of shade.
+//! Heat maps.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{Area, Drawn, FONT, SQUARE, fit, plot_text, room, trimmed};
 
-/// Room for names beside and below the cells, at most.
+/// Maximum room for names beside and below the cells.
 const ROOM: u32 = 104;
 
 /// From dark to light (viridis at even steps), as in the page.
@@ -65,7 +65,7 @@ pub(super) fn heat(
             chart.draw_series([Rectangle::new(corners, paint.filled())])?;
         }
     }
-    // Names in the middle of their cells, as many as there is room for.
+    // Names in the middle of their cells, as many as fit.
     let (down, across) = (height.div_ceil(30).max(1), width.div_ceil(if tall { 28 } else { 16 }).max(1));
     let inner = chart.plotting_area();
     let small = |anchor| (FONT, 12).into_font().color(&BLACK).pos(Pos::new(anchor, VPos::Center));

@@ -1,4 +1,4 @@
-//! Which line is whose.
+//! The legend.
 
 use plotters::prelude::*;
 
@@ -11,7 +11,7 @@ pub(super) fn width<'a>(names: impl Iterator<Item = &'a str>) -> i32 {
     (7 * longest as i32 + 50).clamp(90, 260)
 }
 
-/// The mark of a method's dots; where colours come again, it is another one, as in the page.
+/// The mark of a method's dots; it changes where colours repeat, as in the page.
 pub(super) fn mark(area: &Area<'_>, method: usize, (x, y): (i32, i32), paint: RGBColor) -> Drawn {
     let corners = |by: &[(i32, i32)]| Polygon::new(by.iter().map(|(a, b)| (x + a, y + b)).collect::<Vec<_>>(), paint);
     Ok(match method / COLOURS.len() % 4 {
@@ -22,7 +22,7 @@ pub(super) fn mark(area: &Area<'_>, method: usize, (x, y): (i32, i32), paint: RG
     }?)
 }
 
-/// A line or a mark a name: the method, what it is called, and whether it is drawn faint.
+/// One line or mark per entry: the method, its name, and whether it is drawn faint.
 pub(super) fn legend(side: &Area<'_>, entries: &[(usize, String, bool)], styles: &[MethodStyle], marks: bool) -> Drawn {
     let step = (17_i32).min((SIZE.1 as i32 - 50) / entries.len().max(1) as i32).max(8);
     for (i, (method, name, faint)) in entries.iter().enumerate() {
@@ -30,7 +30,7 @@ pub(super) fn legend(side: &Area<'_>, entries: &[(usize, String, bool)], styles:
         let paint = plain.mix(if *faint { 0.45 } else { 1.0 });
         let y = 44 + step * i as i32;
         let mut x = 4;
-        // The sample of the line has the line's own dash.
+        // The sample line has the same dash as the curve.
         let dash = styles.get(*method).map_or(&[][..], |style| style.dash);
         if marks {
             mark(side, *method, (17, y), plain)?;

@@ -8,10 +8,10 @@ use super::legend::{legend, width};
 use super::{Area, Drawn, FONT, SIZE, paint, trimmed};
 use crate::figure::{Figure, MethodStyle, Series};
 
-/// Methods with bands, at most: those of more lie over each other.
+/// Maximum number of methods with bands: more would overlap.
 const BANDS: usize = 6;
 
-/// Numbers along an axis, at most.
+/// Maximum number of labels along an axis.
 const LABELS: usize = 11;
 
 pub(super) fn lines(
@@ -43,7 +43,7 @@ pub(super) fn lines(
         (left, right) = (left - 1.0, right + 1.0);
     }
     let margin = if high > low { 0.05 * (high - low) } else { 1.0_f64.max(high.abs()) * 0.1 };
-    // The legend stands to the right of the drawing.
+    // The legend is to the right of the drawing.
     let names: Vec<String> = series.iter().map(|series| name(series, styles)).collect();
     let (plot, side) = area.split_horizontally(SIZE.0 as i32 - width(names.iter().map(String::as_str)));
     let mut chart = ChartBuilder::on(&plot)

@@ -21,13 +21,13 @@ use scatter::scatter;
 use crate::error::ReportError;
 use crate::figure::{Drawing, Figure, MethodStyle};
 
-/// The size of a figure; a paper's column at 96 dots per inch, twice.
+/// The size of a figure: twice a paper's column at 96 dots per inch.
 const SIZE: (u32, u32) = (720, 440);
 const SQUARE: (u32, u32) = (560, 500);
-/// The family of all text.
+/// The font family of all text.
 const FONT: &str = "sans-serif";
 const FONT_BYTES: &[u8] = include_bytes!("../../assets/font/NotoSans-Regular.ttf");
-/// Pixels of a PNG for one of the SVG.
+/// Pixels of a PNG per pixel of the SVG.
 const SCALE: f32 = 3.0;
 
 pub fn svg(figure: &Figure, styles: &[MethodStyle]) -> Result<String, ReportError> {
@@ -54,7 +54,7 @@ pub fn svg(figure: &Figure, styles: &[MethodStyle]) -> Result<String, ReportErro
     Ok(text)
 }
 
-/// The drawing as PNG, three pixels for one.
+/// The drawing as PNG, at three times the size.
 pub fn png(svg: &str, figure: &str) -> Result<Vec<u8>, ReportError> {
     static FONTS: LazyLock<Arc<usvg::fontdb::Database>> = LazyLock::new(|| {
         let mut fonts = usvg::fontdb::Database::new();
@@ -90,7 +90,7 @@ fn trimmed(x: f64) -> String {
     if text == "-0" { "0".to_string() } else { text.to_string() }
 }
 
-/// A name as long as there is room for.
+/// A name, shortened to fit.
 fn fit(area: &Area<'_>, name: &str, size: u32, room: u32) -> String {
     let style = (FONT, size).into_font().color(&BLACK);
     let fits = |text: &str| area.estimate_text_size(text, &style).is_ok_and(|(width, _)| width <= room);
@@ -107,7 +107,7 @@ fn fit(area: &Area<'_>, name: &str, size: u32, room: u32) -> String {
     String::new()
 }
 
-/// The room that the longest of some names takes, up to `most`.
+/// The room that the longest of these names takes, up to `most`.
 fn room<'a>(area: &Area<'_>, names: impl Iterator<Item = &'a String>, size: u32, most: u32) -> u32 {
     let style = (FONT, size).into_font().color(&BLACK);
     let of = |name: &String| area.estimate_text_size(name, &style).map_or(most, |(width, _)| width);
@@ -115,7 +115,7 @@ fn room<'a>(area: &Area<'_>, names: impl Iterator<Item = &'a String>, size: u32,
 }
 
 fn plot_text(area: &Area<'_>, text: &str, at: (i32, i32), style: TextStyle<'_>) -> Drawn {
-    // Coordinates of a chart count from the whole drawing; an area counts from its own corner.
+    // Chart coordinates are relative to the whole drawing; area coordinates to the area's own corner.
     let (left, top) = area.get_base_pixel();
     Ok(area.draw_text(text, &style, (at.0 - left, at.1 - top))?)
 }

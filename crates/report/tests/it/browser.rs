@@ -13,22 +13,22 @@ use serde_json::{Value, json};
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
 
-/// One page in a browser of its own.
+/// One page in its own browser.
 pub(crate) struct Browser {
     process: Child,
     socket: WebSocket<MaybeTlsStream<TcpStream>>,
     session: String,
     next: u64,
     width: u32,
-    /// What the page complained about.
+    /// Errors and warnings of the page.
     pub(crate) complaints: Vec<String>,
-    /// Every address that was asked for.
+    /// Every requested address.
     pub(crate) requests: Vec<String>,
     _profile: tempfile::TempDir,
 }
 
 impl Browser {
-    /// Starts one; `None`, and a word about it, where there is none.
+    /// Starts a browser; prints a note and returns `None` if there is none.
     pub(crate) fn start() -> Option<Self> {
         let names = ["chromium", "chromium-browser", "google-chrome"];
         let Some(name) = names.iter().find(|name| {
@@ -62,7 +62,7 @@ impl Browser {
                 break address.trim().to_string();
             }
         };
-        // Nobody else reads what it says, and it must not stand still because of that.
+        // Nothing else reads its output, and it must not block on it.
         std::thread::spawn(move || lines.for_each(drop));
         let (socket, _) = tungstenite::connect(&address).unwrap();
         if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
@@ -83,7 +83,7 @@ impl Browser {
         Some(new)
     }
 
-    /// Goes on in a new tab; the name of it, for [`Browser::turn_to`].
+    /// Switches to a new tab; returns its name, for [`Browser::turn_to`].
     pub(crate) fn tab(&mut self) -> String {
         self.session.clear();
         let target = self.call("Target.createTarget", json!({ "url": "about:blank" }));
@@ -95,12 +95,12 @@ impl Browser {
         self.session.clone()
     }
 
-    /// Goes on in a tab that is open.
+    /// Switches to an open tab.
     pub(crate) fn turn_to(&mut self, tab: &str) {
         self.session = tab.to_string();
     }
 
-    /// Sends a command and waits for its answer; events on the way are looked at.
+    /// Sends a command and waits for its response; handles events on the way.
     pub(crate) fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.next += 1;
         let id = self.next;
@@ -121,7 +121,7 @@ impl Browser {
     fn read(&mut self) -> Value {
         loop {
             let message = match self.socket.read() {
-                // A test that was paused for a while goes on.
+                // A test that was paused continues.
                 Err(tungstenite::Error::Io(error)) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 found => found.unwrap(),
             };
@@ -147,7 +147,7 @@ impl Browser {
 
     /// Opens an address and waits until the page is loaded.
     pub(crate) fn open(&mut self, address: &str) {
-        // The page that was there must not be taken for the new one.
+        // The old page must not be mistaken for the new one.
         self.value("window.old = true");
         self.call("Page.navigate", json!({ "url": address }));
         let width = self.width;
@@ -172,7 +172,7 @@ impl Browser {
         found["result"]["value"].clone()
     }
 
-    /// The width of the window, and whether it is dark.
+    /// Sets the width of the window, and whether it is dark.
     pub(crate) fn look(&mut self, width: u32, dark: bool) {
         let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600 });
         self.call("Emulation.setDeviceMetricsOverride", size);
@@ -191,7 +191,7 @@ impl Browser {
 
     /// A picture of the whole page.
     pub(crate) fn picture(&mut self, path: &Path) {
-        // The window becomes as high as the page: a picture beyond the window would change the size of the figures.
+        // The window becomes as high as the page: capturing beyond the window would change the size of the figures.
         let height = self.value("document.documentElement.scrollHeight").as_u64().unwrap();
         let size = json!({ "width": self.width, "height": height, "deviceScaleFactor": 1, "mobile": self.width < 600 });
         self.call("Emulation.setDeviceMetricsOverride", size);

@@ -1,4 +1,4 @@
-//! The page in a browser: it loads in silence, its switches work, and what it shows is what the records hold.
+//! The page in a browser: it loads silently, its controls work, and it shows what the records contain.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ fn write(folder: &Path, html: &str) -> String {
     format!("file://{}", path.display())
 }
 
-/// Nothing was said and nothing was asked for but the page itself.
+/// No messages, and no requests except for the page itself.
 fn silent(browser: &Browser, address: &str) {
     assert_eq!(browser.complaints, Vec::<String>::new());
     let others: Vec<&String> = browser
@@ -76,7 +76,7 @@ fn what_is_shown_is_what_was_recorded_and_switches_work(browser: &mut Browser) {
     let values: Vec<f64> = (1..=3).map(|seed| round(made, 0, seed, 5).class_accuracy.unwrap()[2].unwrap()).collect();
     assert!((cells.as_f64().unwrap() - values.iter().sum::<f64>() / 3.0).abs() < 1e-6);
 
-    // A method is switched off and on.
+    // Toggle a method off and on.
     browser.value("document.querySelectorAll('#methods button')[1].click()");
     let names = "fedelity.series('accuracy').map((one) => one.name).join()";
     assert_eq!(browser.value(names), format!("{},{}", name(0), name(2)));
@@ -84,7 +84,7 @@ fn what_is_shown_is_what_was_recorded_and_switches_work(browser: &mut Browser) {
     browser.value("document.querySelectorAll('#methods button')[1].click()");
     assert_eq!(browser.value("fedelity.series('accuracy').length"), 3);
 
-    // Another figure is chosen, and another round.
+    // Select another figure, and another round.
     browser.value(
         "(() => { const s = document.querySelector('#card-local select'); s.selectedIndex = 1; s.onchange({ target: s }); })()",
     );
@@ -101,7 +101,7 @@ fn what_is_shown_is_what_was_recorded_and_switches_work(browser: &mut Browser) {
     silent(browser, &address);
 }
 
-/// A page with large maps that gets new numbers at every question, for as long as the test runs.
+/// A page with large maps that gets new numbers on every request, for as long as the test runs.
 fn serve(folder: &Path) -> String {
     let study = Results::new(LoadedRuns::load(&[folder.to_path_buf()]).unwrap());
     let report = ReportPage::new(&study, None).unwrap();
@@ -111,7 +111,7 @@ fn serve(folder: &Path) -> String {
         for (version, stream) in listener.incoming().enumerate() {
             let mut stream = stream.unwrap();
             let mut asked = String::new();
-            // A browser opens connections ahead of time, and may close them without a word.
+            // A browser opens connections ahead of time, and may close them without sending anything.
             if BufReader::new(&stream).read_line(&mut asked).unwrap_or(0) == 0 {
                 continue;
             }
@@ -140,7 +140,7 @@ fn a_live_page_leaves_its_reader_alone(browser: &mut Browser) {
         let now = browser.value(text);
         browser.until(&format!("{text} !== {now}"));
     };
-    // What is open stays open, where the keyboard was it stays, and a chosen figure stays chosen, in the same elements.
+    // What is open stays open, the keyboard focus stays, and a selected figure stays selected, in the same elements.
     browser.value("document.querySelector('section:last-child details').open = true");
     browser.value("document.querySelector('#methods button').focus()");
     browser.value(
@@ -157,7 +157,7 @@ fn a_live_page_leaves_its_reader_alone(browser: &mut Browser) {
     browser.value("document.querySelector('section:last-child summary').focus()");
     next(browser);
     assert_eq!(browser.value("document.activeElement.tagName"), "SUMMARY");
-    // Maps go while they are being painted.
+    // Maps disappear while they are being painted.
     for _ in 0..4 {
         browser.value("fedelity.drawAll(); document.querySelectorAll('#methods button')[4].click()");
         std::thread::sleep(Duration::from_millis(200));
@@ -187,7 +187,7 @@ fn a_hostile_name_stays_text(browser: &mut Browser) {
     silent(browser, &address);
 }
 
-/// Every size that people come with, at three widths. Pictures go to the folder of `FEDELITY_SCREENSHOTS`.
+/// All common study sizes, at three widths. Screenshots go to the folder in `FEDELITY_SCREENSHOTS`.
 fn every_size_fits(browser: &mut Browser) {
     let pictures = std::env::var_os("FEDELITY_SCREENSHOTS").map(PathBuf::from);
     let cases = [
@@ -206,7 +206,7 @@ fn every_size_fits(browser: &mut Browser) {
         browser.look(1400, false);
         browser.open(&address);
         for (width, dark) in [(1400, false), (900, true), (390, false), (1400, true), (900, false), (390, true)] {
-            // What a width and a scheme do is seen in three of them; the rest is for the eye.
+            // Three combinations cover widths and colour schemes; the rest is for visual inspection.
             if pictures.is_none() && [(1400, true), (900, false), (390, true)].contains(&(width, dark)) {
                 continue;
             }
@@ -222,7 +222,7 @@ fn every_size_fits(browser: &mut Browser) {
                 browser.picture(&folder.join(format!("{case}-{width}-{scheme}.png")));
             }
         }
-        // On paper, every map is a drawing with all its cells.
+        // In print, every map is a drawing with all its cells.
         browser.value("dispatchEvent(new Event('beforeprint'))");
         let missing = browser.value(
             "[...document.querySelectorAll('.chart.heat')].filter((node) => { \
@@ -231,7 +231,7 @@ fn every_size_fits(browser: &mut Browser) {
              }).map((node) => node.dataset.figure)",
         );
         assert_eq!(missing, serde_json::json!([]), "{case}");
-        // Panels that the screen keeps back are there too, and what is chosen is said.
+        // Panels hidden on screen are printed too, and the selection is stated.
         let panels = made.methods * 3;
         assert_eq!(browser.value("document.querySelectorAll('#card-confusion figure').length"), panels, "{case}");
         let said = browser.value("document.querySelector('#card-local .paper').textContent");

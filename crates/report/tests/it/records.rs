@@ -1,4 +1,4 @@
-//! Runs as files, made up.
+//! Synthetic runs as files.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use fedelity_record::{
     Status, Summary,
 };
 
-/// What a made-up study is.
+/// The size of a synthetic study.
 #[derive(Clone, Copy)]
 pub(crate) struct Made {
     pub(crate) methods: usize,
@@ -16,7 +16,7 @@ pub(crate) struct Made {
     pub(crate) classes: usize,
 }
 
-/// A number from 0 to 1 that looks random and is always the same.
+/// A pseudo-random number from 0 to 1 that is always the same.
 pub(crate) fn noise(seed: u64) -> f64 {
     let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,7 +24,7 @@ pub(crate) fn noise(seed: u64) -> f64 {
     ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// A name; names are in the order of their numbers, as folders are.
+/// A method's name; names sort like their numbers, as folders do.
 pub(crate) fn name(method: usize) -> String {
     let known = ["fedavg", "fedcad", "fedgkd", "fedntd", "fedprox", "fedssd", "moon"];
     known.get(method).map_or_else(|| format!("other-{method:02}"), |name| name.to_string())

@@ -1,4 +1,4 @@
-//! Studies from files: grouping, comparison, tables, figures, and files that are not as they should be.
+//! Studies from files: grouping, comparison, tables, figures, and damaged files.
 
 use std::fs;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn seeds_are_paired_and_everything_is_counted() {
 }
 
 #[test]
-fn methods_stand_in_the_order_of_the_configuration() {
+fn methods_follow_the_order_of_the_configuration() {
     let dir = tempfile::tempdir().unwrap();
     study(dir.path(), MADE);
     fs::rename(dir.path().join("fedavg"), dir.path().join("fedgkd-2")).unwrap();
@@ -65,7 +65,7 @@ fn methods_stand_in_the_order_of_the_configuration() {
 }
 
 #[test]
-fn other_partitions_stand_apart() {
+fn other_partitions_are_compared_separately() {
     let dir = tempfile::tempdir().unwrap();
     study(&dir.path().join("one"), Made { methods: 2, ..MADE });
     for (method, name) in ["fedavg", "fedcad"].iter().enumerate() {
@@ -79,7 +79,7 @@ fn other_partitions_stand_apart() {
     assert!(Comparison::new(&found, &Options::default()).is_err());
     let apart = Comparison::new(&found, &Options { apart: true, ..Options::default() }).unwrap();
     assert_eq!(apart.rows.len(), 4);
-    // Each fedavg is the baseline of its own partition, and there are two ranks in each.
+    // Each fedavg is the baseline of its own partition, with two ranks in each.
     assert_eq!(apart.rows.iter().filter(|row| row.difference.is_none()).count(), 2);
     assert_eq!(apart.rows.iter().map(|row| row.rank.unwrap()).sum::<f64>(), 6.0);
     assert!(apart.notes.last().unwrap().contains("different data or partitions"), "{:?}", apart.notes);
@@ -115,7 +115,7 @@ fn tables_for_other_programs() {
 }
 
 #[test]
-fn what_does_not_match_is_refused_and_named() {
+fn mismatches_are_refused_and_named() {
     let dir = tempfile::tempdir().unwrap();
     study(&dir.path().join("one"), Made { methods: 1, seeds: 2, ..MADE });
     let mut other = header(MADE, "fedntd", 1);
@@ -133,7 +133,7 @@ fn what_does_not_match_is_refused_and_named() {
     assert!(forced.rows[1].difference.unwrap().interval.is_none());
     assert!(forced.notes[0].contains("one seed gives no interval"), "{:?}", forced.notes);
     let html = ReportPage::new(&study, None).unwrap().html(false);
-    assert!(html.contains("These runs differ in more than the method"), "the page says so");
+    assert!(html.contains("These runs differ in more than the method"), "the page notes it");
 }
 
 #[test]
@@ -163,10 +163,10 @@ fn the_same_method_with_other_keys_is_another_row() {
 }
 
 #[test]
-fn broken_runs_give_what_they_have() {
+fn broken_runs_contribute_what_is_readable() {
     let dir = tempfile::tempdir().unwrap();
     study(&dir.path().join("good"), Made { methods: 2, seeds: 1, ..MADE });
-    // Cut short: no summary, half a last line, garbage in the middle, a version from the future, no rounds at all.
+    // Truncated: no summary, half a last line, garbage in the middle, a future version, no rounds at all.
     let cut = run(&dir.path().join("cut"), MADE, &header(MADE, "moon", 1), 2);
     fs::remove_file(cut.join("summary.json")).unwrap();
     let text = fs::read_to_string(cut.join("rounds.jsonl")).unwrap();
@@ -212,7 +212,7 @@ fn a_run_that_lost_a_file_still_counts() {
     let dir = tempfile::tempdir().unwrap();
     study(dir.path(), Made { methods: 3, seeds: 2, ..MADE });
     let path = |name: &str| dir.path().join(name);
-    // The configuration: the record says which method it is.
+    // The configuration: the record still names the method.
     fs::remove_file(path("fedavg/seed-1/config.toml")).unwrap();
     // The summary: all rounds are there.
     fs::write(path("fedcad/seed-2/summary.json"), "{\"status\": ").unwrap();
@@ -263,7 +263,7 @@ fn every_figure_becomes_svg_and_png() {
         assert!(text.starts_with("<svg") && text.contains("<text"), "{}", figure.id);
         let image = png(&text, &figure.id).unwrap();
         assert_eq!(&image[..8], b"\x89PNG\r\n\x1a\n");
-        // Three pixels for one, and something is drawn: white alone packs into far less.
+        // Three times the pixels, and something is drawn: plain white compresses far better.
         assert!(
             u32::from_be_bytes(image[16..20].try_into().unwrap()) >= 1_680 && image.len() > 12_000,
             "{}",
@@ -275,7 +275,7 @@ fn every_figure_becomes_svg_and_png() {
     assert_eq!(name(0), report.methods[0].label);
 }
 
-/// The first round whose accuracy reaches the target, of the golden vectors; and one that is reached.
+/// The first round whose accuracy reaches the target, from the golden vectors; and one that is reached.
 #[test]
 fn golden_rounds_to_target() {
     let default = || std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../golden"));

@@ -97,7 +97,7 @@ impl Named for Plain {
 
 impl Method for Plain {}
 
-/// Remembers its last weights, sends a number, keeps a running state, learns from two teachers.
+/// Remembers its last weights, sends a number, keeps a running state, and uses two teachers.
 #[derive(Debug)]
 struct Busy;
 
@@ -157,7 +157,7 @@ impl Method for Busy {
     }
 }
 
-/// Everything a run made that must not depend on threads.
+/// All results of a run that must not depend on threads.
 fn run(experiment: Experiment) -> (Vec<u32>, Vec<String>) {
     let mut simulation = Simulation::new(experiment).unwrap();
     let mut rounds = Vec::new();
@@ -223,7 +223,7 @@ fn it_learns_and_counts_bytes() {
 
 #[test]
 fn weights_by_size_or_uniform() {
-    /// Sends its own number as every weight.
+    /// Sends its own client number as every weight.
     #[derive(Debug)]
     struct Number;
     impl Named for Number {
@@ -252,7 +252,7 @@ fn weights_by_size_or_uniform() {
     assert_eq!(mean(Weighting::Uniform), 5.5);
 }
 
-/// The server stops at one client in round 2, where all others would be fine, and leaves client 3 out of every round.
+/// The server fails at one client in round 2, where all others would be fine, and leaves client 3 out of every round.
 #[derive(Debug)]
 struct Refusing(usize);
 
@@ -282,7 +282,7 @@ impl Method for Refusing {
 }
 
 #[test]
-fn memory_is_kept_only_when_a_round_is_closed_with_the_upload_in_it() {
+fn memory_is_kept_only_when_a_round_closes_with_the_upload() {
     for threads in [1, 3] {
         // All take part, the longest first: 11, 10, ..., 0.
         let mut simulation =
@@ -298,7 +298,7 @@ fn memory_is_kept_only_when_a_round_is_closed_with_the_upload_in_it() {
     }
 }
 
-/// Some clients have a loss that is not finite.
+/// Some clients have a non-finite loss.
 #[derive(Debug)]
 struct Broken(Vec<usize>);
 
@@ -328,7 +328,7 @@ fn the_first_error_in_the_schedule_wins() {
 }
 
 #[test]
-fn a_panic_of_a_worker_comes_through() {
+fn a_worker_panic_propagates() {
     #[derive(Debug)]
     struct Bug;
     impl Named for Bug {
@@ -350,7 +350,7 @@ fn a_panic_of_a_worker_comes_through() {
     }
 }
 
-/// Counts uploads that are finished and not folded; the first client in the schedule takes its time.
+/// Counts uploads that are finished but not folded; the first client in the schedule is slow.
 #[derive(Debug, Default)]
 struct Waiting {
     now: AtomicUsize,
@@ -399,13 +399,13 @@ fn waiting_uploads_are_bounded() {
     let (one, global) = outcome(1);
     assert_eq!(one, 1);
     let (most, with_two) = outcome(2);
-    // Two workers may have four uploads of this size under way.
+    // Two workers may have four uploads of this size in flight.
     assert!((2..=4).contains(&most), "{most}");
     assert!(global == with_two);
 }
 
 #[test]
-fn what_cannot_run_is_refused() {
+fn invalid_experiments_are_refused() {
     let refused = |change: fn(&mut Experiment)| {
         let mut bad = experiment(Plain);
         change(&mut bad);
@@ -448,7 +448,7 @@ fn observed(metrics: Metrics) -> Observation {
 }
 
 #[test]
-fn what_is_measured_changes_no_bit_and_threads_change_no_measurement() {
+fn measuring_changes_no_bit_and_threads_change_no_measurement() {
     let run = |metrics, threads| {
         let mut simulation =
             Simulation::new(Experiment { observation: observed(metrics), threads, ..experiment(Busy) }).unwrap();
@@ -472,15 +472,15 @@ fn what_is_measured_changes_no_bit_and_threads_change_no_measurement() {
         }
     }
     let teachers: Vec<u64> = rounds.iter().map(|round| round.teacher_samples).collect();
-    // In the first round only the global model teaches, once a sample; training sees each sample twice.
+    // In the first round only the global model teaches, once per sample; training sees each sample twice.
     assert_eq!(teachers[0] * 2, rounds[0].trained_samples);
     assert!(teachers[3] > teachers[0] / 2 && rounds[1].confusion.is_some() && rounds[3].confusion.is_some());
     assert!(rounds[0].confusion.is_none() && rounds[2].confusion.is_none());
 }
 
-/// With one client a round, the new global model is that client's model: what is said of the one holds for the other.
+/// With one client per round, the new global model is that client's model, so their measurements agree.
 #[test]
-fn one_client_a_round_is_the_next_global_model() {
+fn with_one_client_per_round_its_model_is_the_next_global_model() {
     let all = Observation { metrics: Metrics::All, confusion: vec![1, 2, 3, 4], client: None };
     let mut simulation = Simulation::new(Experiment { per_round: 1, observation: all, ..experiment(Plain) }).unwrap();
     let mut before = simulation.evaluate().class_accuracy();

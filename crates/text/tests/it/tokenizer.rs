@@ -1,10 +1,10 @@
-//! A tokenizer as it comes with a model: what it gives and what is wrong with bad ones.
+//! A tokenizer as shipped with a model: its output, and errors for bad files.
 
 use std::path::{Path, PathBuf};
 
 use fedelity_text::Tokenizer;
 
-/// A small WordPiece tokenizer of BERT's kind.
+/// A small BERT-style WordPiece tokenizer.
 const SMALL: &str = r###"{"version": "1.0", "truncation": null,
 "padding": {"strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0,
  "pad_type_id": 0, "pad_token": "[PAD]"},
@@ -62,7 +62,7 @@ fn bad_files() {
     assert!(Tokenizer::open(Path::new("/none/tokenizer.json"), 7, config, 5).unwrap_err().to_string().contains("none"));
 }
 
-/// The real MiniLM tokenizer, if its folder is there: the tokens that `transformers` gives.
+/// The real MiniLM tokenizer, if its folder exists: the tokens match those of `transformers`.
 #[test]
 fn minilm_agrees_with_transformers() {
     let Some(folder) = std::env::var_os("FEDELITY_DATA").map(|d| Path::new(&d).join("minilm")).filter(|d| d.is_dir())

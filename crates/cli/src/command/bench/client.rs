@@ -66,7 +66,7 @@ pub(crate) struct Client {
 const INPUT: InputShape = InputShape::Image { channels: 3, height: 32, width: 32 };
 const CLASSES: usize = 10;
 
-/// What all threads share.
+/// State shared by all threads.
 struct Work {
     model: Arc<Model>,
     federation: Federation,
@@ -135,7 +135,7 @@ impl Client {
         Ok(())
     }
 
-    /// By what share augmentation lengthens a round: the median over pairs of rounds, one with and one without.
+    /// The share by which augmentation lengthens a round: the median over pairs of rounds, one with and one without.
     fn extra(&self, work: &Work) -> Result<f64> {
         let with = work.federation.training.clone();
         let without = Training { augmentation: Augmentation::default(), ..with.clone() };
@@ -245,7 +245,7 @@ fn operations(model: &Model, architecture: &Architecture) -> f64 {
         Layer::Dense { out } => Some(out * INPUT.len()),
         _ => None,
     });
-    // Without any layer before the head, the head is the first one.
+    // Without any layers before the head, the head is the first one.
     let first = first.unwrap_or(model.multiply_adds());
     2.0 * (3 * model.multiply_adds() - first) as f64
 }

@@ -48,7 +48,7 @@ impl Bench {
     }
 }
 
-/// Seconds to measure for: above 0, and at most an hour.
+/// Checks a duration: above 0, and at most an hour.
 fn check_seconds(seconds: f64) -> Result<()> {
     if seconds > 0.0 && seconds <= 3_600.0 {
         return Ok(());

@@ -40,7 +40,7 @@ struct Figures {
     threads: usize,
 }
 
-/// Images whose logistic regression has about 600,000 weights.
+/// Images for which logistic regression has about 600,000 weights.
 const LARGE: ImageShape = ImageShape { channels: 3, height: 142, width: 142 };
 const IDLE_ROUNDS: usize = 20;
 const IDLE_CLIENTS: usize = 10;
@@ -90,7 +90,7 @@ fn first_round(start: Instant) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Parameters, and the seconds per round for each client that sends back what it received. The fastest round counts.
+/// Parameters, and the seconds per round and client if clients send back what they received. The fastest round counts.
 fn idle() -> Result<(usize, f64)> {
     let samples = 2 * IDLE_CLIENTS;
     let split = |n: usize| Split::images(vec![0; n * LARGE.pixels()], (0..n).map(|i| (i % 10) as u16).collect());
@@ -115,7 +115,7 @@ fn idle() -> Result<(usize, f64)> {
 /// Seconds of training, and of everything but the evaluation.
 fn logistic() -> Result<(f64, f64)> {
     let mut data = catalogue::load("fashion-mnist-mini", None)?;
-    // The same images ten times: 1,000 clients of 60 samples.
+    // The same images ten times: 1,000 clients with 60 samples each.
     data.train = Split::images(data.train.pixels().repeat(10), data.train.labels.repeat(10));
     let training = Training { epochs: 1, batch: 10, ..Training::default() };
     let (mut simulation, _) = logistic_regression(data, 1_000, training, LOGISTIC_ROUNDS)?;

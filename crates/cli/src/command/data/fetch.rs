@@ -94,9 +94,9 @@ impl Fetch {
 /// The progress of a download: a bar on a terminal, a few plain lines elsewhere.
 struct Told {
     bar: ProgressBar,
-    /// The file that the bar is for.
+    /// The bar's current file.
     name: String,
-    /// Tenths of it that have been printed.
+    /// Tenths of it already printed.
     tenths: u64,
 }
 

@@ -112,7 +112,7 @@ fn as_json(entry: &CatalogueEntry) -> serde_json::Value {
     })
 }
 
-/// The folder of data sets: the option's, the environment's, or `data` here.
+/// The folder of data sets: from the option, the environment, or `data` in the current folder.
 fn data_dir(option: Option<PathBuf>) -> PathBuf {
     let from_environment = || std::env::var_os("FEDELITY_DATA").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     option.or_else(from_environment).unwrap_or_else(|| Path::new("data").to_path_buf())

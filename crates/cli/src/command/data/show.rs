@@ -90,7 +90,7 @@ fn describe(printer: &Printer, dataset: &Dataset, source: &DataSource, fingerpri
     Ok(())
 }
 
-/// Where the data come from.
+/// The source of the data.
 fn origin(source: &DataSource, entry: Option<&CatalogueEntry>) -> Result<String> {
     match source {
         DataSource::Folder(folder) => absolute(&folder.path),
