@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use fedelity_fl::FlError;
 use fedelity_nn::{Card, checkpoint};
 use fedelity_record::{Header, Holdings, RoundRecord, RunFolder, Status, Summary, names};
 use fedelity_report::{Group, LoadedRun};
@@ -172,12 +171,13 @@ impl Run<'_> {
             }
             let record = match simulation.step() {
                 Ok(record) => record,
-                Err(error) if error.is_divergence() => {
-                    summary.status = diverged(&error);
+                Err(error) => {
+                    let Some((round, client)) = error.divergence() else { return Err(error.into()) };
+                    let client = client.map(|client| client as u64);
+                    summary.status = Status::Diverged { round: round as u64, client };
                     divergence = Some(error.to_string());
                     break;
                 }
-                Err(error) => return Err(error.into()),
             };
             rounds.append(&record)?;
             summary.add(&record);
@@ -237,17 +237,5 @@ impl Run<'_> {
         card.origin.insert("method".to_string(), self.method.name.to_string());
         card.origin.insert("seed".to_string(), self.seed.to_string());
         card
-    }
-}
-
-fn diverged(error: &FlError) -> Status {
-    match *error {
-        FlError::Diverged { round, client, .. } => {
-            Status::Diverged { round: round as u64, client: Some(client as u64) }
-        }
-        FlError::ServerDiverged { round, .. } | FlError::GlobalDiverged { round } => {
-            Status::Diverged { round: round as u64, client: None }
-        }
-        _ => Status::Finished,
     }
 }

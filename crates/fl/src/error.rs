@@ -66,7 +66,18 @@ impl FlError {
             Self::Diverged { round, client, .. }
             | Self::Rejected { round, client, reason: Rejection::NotFinite { .. } } => Some((round, Some(client))),
             Self::ServerDiverged { round, .. } | Self::GlobalDiverged { round } => Some((round, None)),
-            _ => None,
+            Self::Rejected { .. }
+            | Self::Setting { .. }
+            | Self::Unfit { .. }
+            | Self::Needs { .. }
+            | Self::Missing { .. }
+            | Self::Length { .. }
+            | Self::Method { .. }
+            | Self::Broadcast { .. }
+            | Self::Teacher { .. }
+            | Self::Clients { .. }
+            | Self::NothingGathered { .. }
+            | Self::Order { .. } => None,
         }
     }
 }

@@ -314,6 +314,26 @@ fn a_diverging_run_ends_with_1_and_keeps_its_records() {
     assert_eq!((&summary["status"]["kind"], &summary["status"]["round"]), (&"diverged".into(), &1.into()));
 }
 
+/// The loss of every step is finite, but what a client sends with its weights is not.
+#[test]
+fn an_upload_that_is_not_finite_is_a_divergence() {
+    let place = Place::new();
+    place.write(
+        "x.toml",
+        "rounds = 2\n[partition]\nkind = \"iid\"\nclients = 60\n[clients]\nepochs = 1\nbatch = 1000\nper-round = 3\n\
+         [optimizer]\nlr = 1e-37\nmomentum = 0.0\nweight-decay = 0.0\n[model]\nname = \"logistic\"\n\
+         [data]\nnormalisation = { mean = [0.0], std = [1e-20] }\n[method]\nname = \"fedcurv\"\n",
+    );
+    let answer = place.call(&["run", "x.toml", "--output", "out"]);
+    assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
+    assert!(answer.err.contains("round 1: the upload of client"), "{}", answer.err);
+    let summary: Value = serde_json::from_slice(&place.read("out/summary.json")).unwrap();
+    let status = &summary["status"];
+    assert_eq!((&status["kind"], &status["round"]), (&"diverged".into(), &1.into()), "{summary}");
+    let client = status["client"].as_u64().unwrap();
+    assert!(answer.err.contains(&format!("client {client} ")), "{}", answer.err);
+}
+
 /// The current round ends, everything is written, the exit code is 130.
 #[test]
 #[cfg(unix)]
