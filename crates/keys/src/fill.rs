@@ -153,12 +153,6 @@ impl Selector {
         };
         words.iter().find(|known| **known == word).copied().ok_or_else(|| no_such_word(&full, &word, &words))
     }
-
-    /// The selector values with which a key exists.
-    fn words_with(&self, name: &str) -> Vec<&'static str> {
-        let with = self.variants.iter().filter(|variant| variant.keys.iter().any(|key| key.name == name));
-        with.flat_map(|variant| variant.words).copied().collect()
-    }
 }
 
 impl ValueType {

@@ -271,6 +271,16 @@ impl Schema {
         names
     }
 
+    /// The values of a key that satisfy a condition, if its values are words.
+    pub fn words_where(&self, (name, fits): Condition) -> Vec<&'static str> {
+        let selected = self.selectors.iter().filter(|selector| selector.name == name).flat_map(Selector::words);
+        let own = self.key(name).map_or(&[][..], |key| match key.value {
+            ValueType::Word(words) => words,
+            _ => &[],
+        });
+        selected.chain(own.iter().copied()).filter(|word| fits(word)).collect()
+    }
+
     /// A key by its name, among those that always exist.
     pub fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.name == name)
@@ -281,5 +291,22 @@ impl Selector {
     /// All its allowed values.
     pub fn words(&self) -> Vec<&'static str> {
         self.variants.iter().flat_map(|variant| variant.words).copied().collect()
+    }
+
+    /// Its values with which a key exists.
+    pub fn words_with(&self, name: &str) -> Vec<&'static str> {
+        let with = |variant: &'static Variant| {
+            let keys = variant.keys.iter().filter(move |key| key.name == name);
+            keys.flat_map(|key| variant.words_of(key, self.name))
+        };
+        self.variants.iter().flat_map(with).collect()
+    }
+}
+
+impl Variant {
+    /// Its words with which one of its keys exists. `selector` is the name of the selector.
+    pub fn words_of(&self, key: &Key, selector: &str) -> Vec<&'static str> {
+        let fits = |word: &&str| key.only.is_none_or(|(other, fits)| other != selector || fits(word));
+        self.words.iter().copied().filter(fits).collect()
     }
 }

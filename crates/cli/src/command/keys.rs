@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use fedelity_experiment::Config;
-use fedelity_keys::{Condition, Key, Keys, Schema, ValueType, nearest};
+use fedelity_keys::{Key, Keys, Schema, ValueType, nearest};
 use serde_json::json;
 
 use crate::printer::{Printer, Style};
@@ -37,8 +37,10 @@ struct Placed {
     about: &'static str,
     default: Option<&'static str>,
     expected: String,
-    /// The selector's value that the key requires, such as `kind = "shards"`.
-    with: Option<String>,
+    /// Types, bounds and choices.
+    value: String,
+    /// The key that this one depends on, and the values that it requires; none if it exists with all of them.
+    with: Option<(String, Vec<&'static str>)>,
 }
 
 impl KeysCommand {
@@ -67,45 +69,70 @@ fn list(at: &str, schema: &Schema, found: &mut Vec<Placed>) {
     let path = |name: &str| if at.is_empty() { name.to_string() } else { format!("{at}.{name}") };
     let mut tables = Vec::new();
     for selector in schema.selectors {
-        let expected = format!("one of {}", selector.words().join(", "));
+        let all = selector.words();
+        let expected = format!("one of {}", all.join(", "));
         let (about, default) = (selector.about, selector.default);
-        found.push(Placed { path: path(selector.name), about, default, expected, with: None });
-        let at = found.len();
+        found.push(Placed { path: path(selector.name), about, default, value: expected.clone(), expected, with: None });
+        let start = found.len();
         for variant in selector.variants {
-            let words: Vec<String> = variant.words.iter().map(|word| format!("\"{word}\"")).collect();
             for key in variant.keys.iter().filter(|key| key.name != selector.name) {
+                let words = variant.words_of(key, selector.name);
+                let new = Placed::new(path(key.name), key, Some((path(selector.name), words)));
                 // Several variants may have the same key.
-                match found[at..].iter_mut().find(|one| one.path == path(key.name) && one.about == key.about) {
-                    Some(Placed { with: Some(with), .. }) => with.push_str(&format!(" or {}", words.join(" or "))),
-                    _ => {
-                        let with = format!("{} = {}", path(selector.name), words.join(" or "));
-                        found.push(Placed::new(path(key.name), key, Some(with)));
-                    }
+                match found[start..].iter_mut().find(|one| one.is_same_key(&new)) {
+                    Some(one) => one.add_words_of(new),
+                    None => found.push(new),
                 }
             }
         }
+        for one in &mut found[start..] {
+            one.with.take_if(|(_, words)| words.len() == all.len());
+        }
     }
     for key in schema.keys {
+        let with = key.only.map(|condition| (path(condition.0), schema.words_where(condition)));
         match key.value {
             ValueType::Table(inner) if !key.optional => tables.push((key, inner)),
-            _ => found.push(Placed::new(path(key.name), key, None)),
+            _ => found.push(Placed::new(path(key.name), key, with)),
         }
     }
     tables.into_iter().for_each(|(key, inner)| list(&path(key.name), inner, found));
 }
 
 impl Placed {
-    fn new(path: String, key: &Key, with: Option<String>) -> Self {
-        let depends = |(other, _): Condition| format!("some values of {}", path.replace(key.name, other));
-        let with = with.or(key.only.map(depends));
-        Self { path, about: key.about, default: key.default, expected: key.expected(), with }
+    fn new(path: String, key: &Key, with: Option<(String, Vec<&'static str>)>) -> Self {
+        let value = key.value.expected(&key.bounds);
+        Self { path, about: key.about, default: key.default, expected: key.expected(), value, with }
+    }
+
+    /// Whether two keys differ at most in the values they require.
+    fn is_same_key(&self, other: &Self) -> bool {
+        let facts = |one: &Self| (one.about, one.default, one.expected.clone(), one.value.clone());
+        self.path == other.path && facts(self) == facts(other)
+    }
+
+    fn add_words_of(&mut self, other: Self) {
+        if let (Some((_, words)), Some((_, more))) = (&mut self.with, other.with) {
+            words.extend(more);
+        }
+    }
+
+    /// The condition, such as `partition.kind = "shards"`.
+    fn condition(&self) -> Option<String> {
+        let (key, words) = self.with.as_ref()?;
+        let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+        let words = match quoted.split_last() {
+            Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+            _ => quoted.concat(),
+        };
+        Some(format!("{key} = {words}"))
     }
 
     fn show(&self, printer: &Printer) -> Result<()> {
         let default = self.default.map_or(String::new(), |default| format!(" = {default}"));
         printer.line(printer.paint(Style::Heading, &format!("{}{default}", self.path)))?;
         let mut facts = vec![format!("Expected: {}.", self.expected)];
-        facts.extend(self.with.as_ref().map(|with| format!("Only with {with}.")));
+        facts.extend(self.condition().map(|with| format!("Only with {with}.")));
         let width = terminal::width().min(100).saturating_sub(4);
         for text in self.about.lines().map(String::from).chain([facts.join(" ")]) {
             for line in wrap(&text, width) {
@@ -121,7 +148,7 @@ impl Placed {
             "about": self.about,
             "default": self.default,
             "expected": self.expected,
-            "with": self.with,
+            "with": self.condition(),
         })
     }
 }

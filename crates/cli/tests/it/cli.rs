@@ -539,6 +539,39 @@ fn every_key_is_explained_by_the_program() {
     let lines = place.call(&["keys", "--json"]).out;
     let keys: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(keys.len() > 60 && keys.iter().all(|key| !key["about"].as_str().unwrap().is_empty()), "{lines}");
+    // Keys of several variants are one key only if all facts are equal.
+    let with = |name: &str| -> Vec<(&str, &str)> {
+        let found = keys.iter().filter(|key| key["key"] == name);
+        found.map(|key| (key["default"].as_str().unwrap_or(""), key["with"].as_str().unwrap_or(""))).collect()
+    };
+    let by_kind = [("0.02", "optimizer.kind = \"sgd\""), ("0.001", "optimizer.kind = \"adam\"")];
+    assert_eq!(with("optimizer.lr"), by_kind);
+    let by_optimizer =
+        [("1.0", "server.optimizer = \"fedavgm\""), ("0.01", "server.optimizer = \"fedadam\" or \"fedyogi\"")];
+    assert_eq!(with("server.lr"), by_optimizer);
+    for (default, condition) in by_kind.into_iter().chain(by_optimizer) {
+        let key = condition.split('.').next().unwrap();
+        let text = format!("{key}.lr = {default}\n");
+        let rest = all.out.split_once(&text).unwrap().1;
+        let facts = rest.split_whitespace().collect::<Vec<_>>().join(" ");
+        let first = facts.split_once("Only with ").unwrap().1;
+        assert!(first.starts_with(&format!("{condition}.")), "{rest}");
+    }
+    // Conditions name the values, and hold.
+    assert_eq!(
+        with("data.size"),
+        [("", "data.name = \"folder\""), ("", "data.name = \"cinic10\" or \"tiny-imagenet\"")]
+    );
+    let stem = with("model.stem")[0].1;
+    assert!(stem.starts_with("model.name = ") && stem.contains("\"resnet50-bn\"") && !stem.contains("bert"), "{stem}");
+    for key in keys.iter().filter(|key| !key["with"].is_null()) {
+        let (selector, words) = key["with"].as_str().unwrap().split_once(" = ").unwrap();
+        assert!(words.split(['"', ' ', ',']).filter(|word| !["", "or"].contains(word)).count() > 0, "{key}");
+        assert!(keys.iter().any(|other| other["key"] == selector), "{key}");
+    }
+    let per_round = place.call(&["keys", "clients.per-round"]).out;
+    let per_round = per_round.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(per_round.contains("at most as many as there are. The default is 10, or all of them"), "{per_round}");
     // Every printed default is accepted.
     for key in keys.iter().filter(|key| !key["default"].is_null() && key["with"].is_null()) {
         let set = format!("{}={}", key["key"].as_str().unwrap(), key["default"].as_str().unwrap());

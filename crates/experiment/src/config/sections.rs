@@ -63,7 +63,8 @@ fn is_natural(kind: &str) -> bool {
 
 #[keys]
 pub struct ClientKeys {
-    /// Clients that train in each round; all of them if there are fewer.
+    /// Clients that train in each round, at most as many as there are. The default is 10, or all of them if there are
+    /// fewer.
     #[key(default = 10, min = 1)]
     pub per_round: usize,
     /// The share of all clients that train in each round, instead of `per-round`.
