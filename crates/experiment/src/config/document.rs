@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fedelity_keys::{KeyError, describe};
 use toml::de::{DeTable, DeValue};
@@ -17,8 +18,27 @@ use crate::error::Result;
 pub enum Origin {
     /// In the file, at this line and column, both counted from 1.
     File { line: usize, column: usize },
+    /// In another file that changes this one, such as a sweep, at this line and column.
+    Other { file: Arc<OtherFile>, line: usize, column: usize },
     /// On the command line, with this option.
     Option(&'static str),
+}
+
+/// A file with values for another one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OtherFile {
+    name: String,
+    folder: PathBuf,
+}
+
+impl Origin {
+    /// Whether the value is the file's own.
+    pub fn is_file(&self) -> bool {
+        match self {
+            Self::File { .. } => true,
+            Self::Other { .. } | Self::Option(_) => false,
+        }
+    }
 }
 
 /// Values that have not been checked yet.
@@ -78,43 +98,40 @@ impl Document {
 
     /// Sets a value on behalf of a command-line option, replacing any existing one.
     pub fn put(&mut self, keys: &[&str], value: Value, option: &'static str) -> Result<()> {
+        self.put_from(keys, value, Origin::Option(option))
+    }
+
+    /// Sets a value from a place, replacing any existing one.
+    pub fn put_from(&mut self, keys: &[&str], value: Value, origin: Origin) -> Result<()> {
         let path = keys.join(".");
         let (last, parents) = keys.split_last().ok_or_else(|| wrong("an empty path".to_string()))?;
-        let mut table = &mut self.table;
-        let mut at = String::new();
-        let mut parents = parents.iter().peekable();
-        while let Some(key) = parents.next() {
-            extend(&mut at, key);
-            let next = table.entry(key.to_string()).or_insert_with(|| Value::Table(Table::new()));
-            table = match next {
-                Value::Table(inner) => inner,
-                Value::Array(items) => {
-                    let n = items.len();
-                    let index = parents.next().copied().unwrap_or("");
-                    let item = index.parse::<usize>().ok().and_then(|i| items.get_mut(i));
-                    extend(&mut at, index);
-                    match item {
-                        Some(Value::Table(inner)) => inner,
-                        _ => {
-                            let which = format!("choose one, such as {key}.0.{last}");
-                            return Err(wrong(format!("{option} {path}: there are {n} [[{key}]] tables: {which}")));
-                        }
-                    }
-                }
-                other => return Err(wrong(format!("{option} {path}: {at} is {}, not a table", describe(other)))),
-            };
-        }
+        let table = match table_at(&mut self.table, parents, last) {
+            Ok(table) => table,
+            Err(reason) => {
+                return Err(wrong(match &origin {
+                    Origin::Option(option) => format!("{option} {path}: {reason}"),
+                    Origin::File { .. } | Origin::Other { .. } => self.placed(&origin, &format!("{path}: {reason}")),
+                }));
+            }
+        };
         table.insert(last.to_string(), value);
         self.forget(&path);
-        self.origins.insert(path.clone(), Origin::Option(option));
+        self.origins.insert(path.clone(), origin);
         for (a, b) in ALTERNATIVES {
             for (one, other) in [(a, b), (b, a)] {
-                if path == *one && matches!(self.origins.get(*other), Some(Origin::File { .. })) {
+                if path == *one && self.origins.get(*other).is_some_and(Origin::is_file) {
                     self.remove(other);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Where a value of this file is, for a document that takes it over.
+    pub fn place(&self, path: &str) -> Option<Origin> {
+        let Some(&Origin::File { line, column }) = self.origin(path) else { return None };
+        let file = Arc::new(OtherFile { name: self.name.clone(), folder: self.folder.clone() });
+        Some(Origin::Other { file, line, column })
     }
 
     /// Removes a value.
@@ -135,7 +152,7 @@ impl Document {
         let keys = self.table.get(section).and_then(Value::as_table).map(|table| table.keys().cloned().collect());
         let keys: Vec<String> = keys.unwrap_or_default();
         for path in keys.iter().map(|key| format!("{section}.{key}")) {
-            if matches!(self.origin(&path), Some(Origin::File { .. })) {
+            if self.origin(&path).is_some_and(Origin::is_file) {
                 self.remove(&path);
             }
         }
@@ -166,22 +183,27 @@ impl Document {
         matches!(self.origin(path), Some(Origin::Option(given)) if *given == option)
     }
 
-    /// The folder that this value's relative paths start from: the file's, or the current one.
+    /// The folder that this value's relative paths start from: that of its file, or the current one.
     pub fn folder_of(&self, path: &str) -> &Path {
         match self.origin(path) {
             Some(Origin::File { .. }) => &self.folder,
-            _ => Path::new(""),
+            Some(Origin::Other { file, .. }) => &file.folder,
+            Some(Origin::Option(_)) | None => Path::new(""),
         }
     }
 
     /// An error about the value at a path, with its origin.
     pub fn error(&self, path: &str, message: impl AsRef<str>) -> ExperimentError {
         let message = message.as_ref();
-        wrong(match self.origin(path) {
-            Some(Origin::File { line, column }) => format!("{}:{line}:{column}: {message}", self.name),
-            Some(Origin::Option(option)) => format!("{option}: {message}"),
-            None => message.to_string(),
-        })
+        wrong(self.origin(path).map_or(message.to_string(), |origin| self.placed(origin, message)))
+    }
+
+    fn placed(&self, origin: &Origin, message: &str) -> String {
+        match origin {
+            Origin::File { line, column } => format!("{}:{line}:{column}: {message}", self.name),
+            Origin::Other { file, line, column } => format!("{}:{line}:{column}: {message}", file.name),
+            Origin::Option(option) => format!("{option}: {message}"),
+        }
     }
 
     /// An error about a key, with the origin of its value.
@@ -207,6 +229,31 @@ impl Document {
 
 fn wrong(message: String) -> ExperimentError {
     ExperimentError::Config(message)
+}
+
+/// The table that holds a key, created if there is none, or the reason why there cannot be one.
+fn table_at<'t>(mut table: &'t mut Table, parents: &[&str], last: &str) -> Result<&'t mut Table, String> {
+    let mut at = String::new();
+    let mut parents = parents.iter();
+    while let Some(key) = parents.next() {
+        extend(&mut at, key);
+        let next = table.entry(key.to_string()).or_insert_with(|| Value::Table(Table::new()));
+        table = match next {
+            Value::Table(inner) => inner,
+            Value::Array(items) => {
+                let n = items.len();
+                let index = parents.next().copied().unwrap_or("");
+                let item = index.parse::<usize>().ok().and_then(|i| items.get_mut(i));
+                extend(&mut at, index);
+                match item {
+                    Some(Value::Table(inner)) => inner,
+                    _ => return Err(format!("there are {n} [[{key}]] tables: choose one, such as {key}.0.{last}")),
+                }
+            }
+            other => return Err(format!("{at} is {}, not a table", describe(other))),
+        };
+    }
+    Ok(table)
 }
 
 fn value_of(assignment: &str, text: &str) -> Result<Value> {

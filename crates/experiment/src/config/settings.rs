@@ -46,8 +46,8 @@ impl Context for Origins<'_> {
         if self.document.is_from(key, "FEDELITY_DATA") {
             return true;
         }
-        let left_out = matches!(self.document.origin(selector), Some(Origin::Option(_)))
-            && matches!(self.document.origin(key), Some(Origin::File { .. }));
+        let of_file = |path: &str| self.document.origin(path).map(Origin::is_file);
+        let left_out = of_file(selector) == Some(false) && of_file(key) == Some(true);
         if left_out {
             self.notes.push(format!("{key} in the file is ignored: {selector} is now {chosen}"));
         }

@@ -39,9 +39,24 @@ pub struct Job {
     pub seed: u64,
 }
 
+/// A key of the configuration and its value.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Assignment {
+    pub(super) key: String,
+    pub(super) value: Value,
+    /// The path of the value in the sweep file.
+    pub(super) at: String,
+}
+
+impl std::fmt::Display for Assignment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}={}", self.key, self.value)
+    }
+}
+
 impl SweepKeys {
-    /// All runs: the grid combined with every entry of the list and every seed.
-    pub(super) fn jobs(&self) -> Result<Vec<Job>, KeyError> {
+    /// All runs, each with its settings: the grid combined with every entry of the list and every seed.
+    pub(super) fn jobs(&self) -> Result<Vec<(Job, Vec<Assignment>)>, KeyError> {
         if self.seeds.is_empty() {
             return Err(KeyError::expected("seeds", "[]", "a list of whole numbers, such as [1, 2, 3]"));
         }
@@ -49,17 +64,17 @@ impl SweepKeys {
             Value::Table(found) => Ok(flat("", found)),
             other => Err(KeyError::expected(name, other, format!("a table [{name}]"))),
         };
-        let fixed: Vec<String> = section("set", &self.set)?.iter().map(assignment).collect();
-        let mut combinations: Vec<Vec<String>> = vec![Vec::new()];
+        let fixed = assignments("set", &section("set", &self.set)?);
+        let mut combinations: Vec<Vec<Assignment>> = vec![Vec::new()];
         for (key, value) in section("grid", &self.grid)? {
-            let values = value.as_array().filter(|values| !values.is_empty());
-            let Some(values) = values else {
-                return Err(KeyError::expected(&format!("grid.{key}"), &value, "a list of values, such as [0.1, 1.0]"));
+            let at = format!("grid.{key}");
+            let Some(values) = value.as_array().filter(|values| !values.is_empty()) else {
+                return Err(KeyError::expected(&at, &value, "a list of values, such as [0.1, 1.0]"));
             };
-            let with = |so_far: &Vec<String>| {
-                values.iter().map(|value| [&so_far[..], &[format!("{key}={value}")]].concat()).collect::<Vec<_>>()
+            let one = |(i, value): (usize, &Value)| {
+                vec![Assignment { key: key.clone(), value: value.clone(), at: format!("{at}.{i}") }]
             };
-            combinations = combinations.iter().flat_map(with).collect();
+            combinations = combine(&combinations, &values.iter().enumerate().map(one).collect::<Vec<_>>());
         }
         if let Some(list) = &self.list {
             let entries: Option<Vec<&Table>> =
@@ -67,43 +82,46 @@ impl SweepKeys {
             let Some(entries) = entries.filter(|all| !all.is_empty()) else {
                 return Err(KeyError::new("list", "list: expected tables [[list]]"));
             };
-            let with = |so_far: &Vec<String>| {
-                let one = |entry: &&Table| {
-                    [&so_far[..], &flat("", entry).iter().map(assignment).collect::<Vec<_>>()].concat()
-                };
-                entries.iter().map(one).collect::<Vec<_>>()
-            };
-            combinations = combinations.iter().flat_map(with).collect();
+            let one = |(i, entry): (usize, &&Table)| assignments(&format!("list.{i}"), &flat("", entry));
+            combinations = combine(&combinations, &entries.iter().enumerate().map(one).collect::<Vec<_>>());
         }
-        let mut jobs: Vec<Job> = Vec::new();
+        let mut jobs: Vec<(Job, Vec<Assignment>)> = Vec::new();
         for own in &combinations {
             let mut all = own.iter().chain(&fixed);
-            if let Some(text) = all.find(|text| text.starts_with("seed=") || text.starts_with("seeds=")) {
-                return Err(KeyError::new(
-                    "seeds",
-                    format!("{text}: seeds go at the top of the file: seeds = [1, 2, 3]"),
-                ));
+            if let Some(given) = all.find(|given| given.key == "seed" || given.key == "seeds") {
+                let message = format!("{given}: seeds go at the top of the file: seeds = [1, 2, 3]");
+                return Err(KeyError::new(&given.at, message));
             }
-            let name = folder_name(own);
-            for &seed in &self.seeds {
+            let texts: Vec<String> = own.iter().map(ToString::to_string).collect();
+            let (name, label) = (folder_name(&texts), label(&texts));
+            for (i, &seed) in self.seeds.iter().enumerate() {
                 let folder = format!("{name}/seed-{seed}");
-                let set = fixed.iter().chain(own).cloned().collect();
-                let job = Job { folder, label: label(own), set, seed };
-                if jobs.iter().any(|other| other.folder == job.folder) {
-                    return Err(KeyError::new(
-                        "seeds",
-                        format!("{}, seed {seed}: the same run occurs twice", own.join(" ")),
-                    ));
+                if jobs.iter().any(|(other, _)| other.folder == folder) {
+                    let at = own.last().filter(|_| !self.seeds[..i].contains(&seed)).map_or("seeds", |last| &last.at);
+                    let run = [&texts[..], &[format!("seed {seed}")]].concat().join(", ");
+                    return Err(KeyError::new(at, format!("{run}: the same run occurs twice")));
                 }
-                jobs.push(job);
+                let assignments: Vec<Assignment> = fixed.iter().chain(own).cloned().collect();
+                let set = assignments.iter().map(ToString::to_string).collect();
+                jobs.push((Job { folder, label: label.clone(), set, seed }, assignments));
             }
         }
         Ok(jobs)
     }
 }
 
-fn assignment((key, value): (&String, &Value)) -> String {
-    format!("{key}={value}")
+fn assignments(at: &str, keys: &BTreeMap<String, Value>) -> Vec<Assignment> {
+    let one = |(key, value): (&String, &Value)| Assignment {
+        key: key.clone(),
+        value: value.clone(),
+        at: format!("{at}.{key}"),
+    };
+    keys.iter().map(one).collect()
+}
+
+/// Each of the first followed by each of the second.
+fn combine(first: &[Vec<Assignment>], second: &[Vec<Assignment>]) -> Vec<Vec<Assignment>> {
+    first.iter().flat_map(|start| second.iter().map(|end| [&start[..], end].concat())).collect()
 }
 
 /// Keys by dotted path. Tables are flattened, so `method.name = "x"` and `"method.name" = "x"` are the same.
@@ -157,7 +175,8 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Result<Vec<Job>, KeyError> {
-        fedelity_keys::read::<SweepKeys>(&text.parse::<Table>().unwrap(), "", &mut ())?.0.jobs()
+        let keys = fedelity_keys::read::<SweepKeys>(&text.parse::<Table>().unwrap(), "", &mut ())?.0;
+        Ok(keys.jobs()?.into_iter().map(|(job, _)| job).collect())
     }
 
     #[test]
@@ -189,6 +208,15 @@ mod tests {
         ] {
             let error = of(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text:?}: {error}");
+        }
+        for (text, key) in [
+            ("[grid]\nseeds = [[1], [2]]", "grid.seeds.0"),
+            ("[set]\nseed = 1", "set.seed"),
+            ("[[list]]\nrounds = 1\n[[list]]\nseed = 2", "list.1.seed"),
+            ("seeds = [1, 1]", "seeds"),
+            ("[grid]\nrounds = [1, 1]", "grid.rounds.1"),
+        ] {
+            assert_eq!(of(text).unwrap_err().key, key, "{text:?}");
         }
     }
 }

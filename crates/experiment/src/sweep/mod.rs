@@ -15,7 +15,7 @@ pub use job::Job;
 use job::SweepKeys;
 
 use crate::assemble::Study;
-use crate::config::{Document, Settings};
+use crate::config::{Document, Origin, Settings};
 use crate::error::Result;
 use crate::run::{FrontError, Observer, Outcome, Run};
 use crate::{ExperimentError, Resources};
@@ -85,22 +85,42 @@ impl Sweep {
                 (Document::read(&path)?, digest(&bytes))
             }
         };
+        let of_base = match base.table().get("method") {
+            Some(toml::Value::Array(methods)) => methods.len(),
+            _ => 1,
+        };
         let mut documents = Vec::new();
-        for job in &jobs {
+        for (job, assignments) in &jobs {
             let mut document = base.clone();
-            for assignment in job.set.iter().chain([&format!("seeds=[{}]", job.seed)]) {
-                document.set(assignment)?;
+            let chosen = assignments.iter().find(|one| one.key == "method" || one.key.starts_with("method."));
+            if of_base > 1 || (chosen.is_some() && base.gives("method.0")) {
+                let (at, key) = chosen.map_or(("config", "config"), |one| (&one.at, &one.key));
+                let message = format!(
+                    "{key}: {} has [[method]] tables, but a run of a sweep has one method: write one [method] there, and \
+                     name several in the sweep: \"method.name\" = [\"fedavg\", \"fedntd\"] in [grid]",
+                    keys.config.as_deref().unwrap_or(Path::new("")).display()
+                );
+                return Err(of_file.error(at, message));
+            }
+            let seeds = toml::Value::Array(vec![toml::Value::Integer(job.seed as i64)]);
+            let settings = assignments.iter().map(|one| (&*one.key, one.value.clone(), &*one.at));
+            for (key, value, at) in settings.chain([("seeds", seeds, "seeds")]) {
+                let origin = of_file.place(at).unwrap_or(Origin::Option("sweep"));
+                document.put_from(&key.split('.').collect::<Vec<_>>(), value, origin)?;
             }
             prepare(&mut document)?;
             let settings = Settings::read(&document).map_err(|error| {
-                ExperimentError::Config(format!("{}: {}: {error}", file.display(), job.set.join(" ")))
+                let with = if job.set.is_empty() { String::new() } else { format!(" with {}", job.set.join(" ")) };
+                ExperimentError::Config(format!("{error} (in a run of {}{with})", file.display()))
             })?;
             if settings.methods.len() > 1 {
-                let message = "a run of a sweep has one method: set \"method.name\"";
-                return Err(ExperimentError::path(file, message));
+                let (at, key) = chosen.map_or(("config", "config"), |one| (&one.at, &one.key));
+                let message = format!("{key}: a run of a sweep has one method: set \"method.name\"");
+                return Err(of_file.error(at, message));
             }
             documents.push(document);
         }
+        let jobs = jobs.into_iter().map(|(job, _)| job).collect();
         Ok(Self { jobs, documents, config_sha256, output: output.to_path_buf() })
     }
 

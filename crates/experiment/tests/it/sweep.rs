@@ -104,3 +104,63 @@ fn every_run_is_checked_before_the_first() {
     assert!(refused("sedes = [1]\n").contains("unknown key 'sedes', did you mean 'seeds'?"));
     assert!(!dir.path().join("out").exists());
 }
+
+/// Errors name the sweep file and the line and column of the value.
+#[test]
+fn errors_in_a_sweep_point_into_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("base.toml"), "rounds = 3\n").unwrap();
+    fs::write(dir.path().join("wrong.toml"), "rounds = 3\n[clients]\nbatch = 0\n").unwrap();
+    let several = "[[method]]\nname = \"fedavg\"\n[[method]]\nname = \"fedntd\"\n";
+    fs::write(dir.path().join("several.toml"), several).unwrap();
+    let at = |line: usize, column: usize| format!("{}:{line}:{column}: ", dir.path().join("sweep.toml").display());
+    for (text, line, column, said) in [
+        ("[set]\nrounds = 2\nclients.epochs = 0\n", 3, 9, "clients.epochs = 0: expected"),
+        ("[set]\n\"clientz.epochs\" = 1\n", 2, 1, "unknown key 'clientz', did you mean 'clients'?"),
+        ("[grid]\n\"partition.alpha\" = [0.1,\n  0.0]\n", 3, 3, "partition.alpha = 0.0: expected"),
+        ("[[list]]\nrounds = 1\n[[list]]\nrounds = 0\n", 4, 1, "rounds = 0: expected"),
+        ("[grid]\nrounds = [1, 2]\nseeds = [[1], [2]]\n", 3, 10, "seeds=[1]: seeds go at the top of the file"),
+        ("[set]\nrounds = 2\nrounds-x = 3\n", 3, 1, "unknown key 'rounds-x'"),
+        ("config = \"several.toml\"\n[grid]\n\"method.name\" = [\"fedavg\"]\n", 3, 18, "write one [method] there"),
+        ("config = \"several.toml\"\n", 1, 1, "write one [method] there"),
+    ] {
+        let error = sweep(dir.path(), text).err().unwrap();
+        assert!(error.starts_with(&at(line, column)) && error.contains(said), "{text:?}: {error}");
+        assert!(!error.contains("--set"), "{error}");
+    }
+    let error = sweep(dir.path(), "config = \"wrong.toml\"\n[set]\nrounds = 2\n").err().unwrap();
+    assert!(
+        error.contains("wrong.toml:3:1: clients.batch = 0") && error.contains("sweep.toml with rounds=2)"),
+        "{error}"
+    );
+}
+
+/// Paths in a sweep file start from its folder, those in the base file from that file's.
+#[test]
+fn paths_start_from_the_file_that_names_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: String = (0..40).map(|i| format!("{},{}\n", i % 2, i)).collect();
+    for folder in ["base", "own"] {
+        fs::create_dir(dir.path().join(folder)).unwrap();
+        fs::write(dir.path().join(folder).join("t.csv"), format!("label,x\n{rows}")).unwrap();
+    }
+    let base = "rounds = 1\n[data]\nname = \"csv\"\ntrain = \"t.csv\"\n[partition]\nkind = \"iid\"\nclients = 4\n\
+                [model]\nname = \"logistic\"\n";
+    fs::write(dir.path().join("base/base.toml"), base).unwrap();
+    let of_sweep = [
+        ("", "base"),
+        ("[set]\n\"data.train\" = \"own/t.csv\"\n", "own"),
+        ("[grid]\n\"data.train\" = [\"own/t.csv\"]\n", "own"),
+        ("[[list]]\ndata.train = \"own/t.csv\"\n", "own"),
+    ];
+    for (text, folder) in of_sweep {
+        let sweep = sweep(dir.path(), &format!("config = \"base/base.toml\"\n{text}")).unwrap();
+        let seen = Seen::default();
+        sweep.run(1, &Resources::default(), &seen).unwrap();
+        assert_eq!(*seen.ends.lock().unwrap(), ["now"], "{text:?}");
+        let config = fs::read_to_string(sweep.folder(&sweep.jobs[0]).join("config.toml")).unwrap();
+        let train = dir.path().join(folder).join("t.csv");
+        assert!(config.contains(&format!("train = \"{}\"", train.display())), "{config}");
+        fs::remove_dir_all(dir.path().join("out")).unwrap();
+    }
+}
