@@ -195,7 +195,13 @@ impl Document {
     /// An error about the value at a path, with its origin.
     pub fn error(&self, path: &str, message: impl AsRef<str>) -> ExperimentError {
         let message = message.as_ref();
-        wrong(self.origin(path).map_or(message.to_string(), |origin| self.placed(origin, message)))
+        // A table that only the command line names has no origin of its own.
+        let below = || {
+            let start = format!("{path}.");
+            self.origins.iter().find(|(key, _)| key.starts_with(&start)).map(|(_, origin)| origin)
+        };
+        let origin = self.origin(path).or_else(below);
+        wrong(origin.map_or(message.to_string(), |origin| self.placed(origin, message)))
     }
 
     fn placed(&self, origin: &Origin, message: &str) -> String {

@@ -167,7 +167,8 @@ fn wrong_values_are_named_with_what_is_expected() {
         (&["server.lr=1.0"], "server.lr: not a key of server.optimizer = \"none\""),
         (&["server.rule=krum", "server.keep=0"], "server.keep = 0: expected a whole number of at least 1"),
         (&["evaluation.confusion=[31]"], "expected rounds from 1 to 30"),
-        (&["clientz.batch=3"], "unknown key 'clientz', did you mean 'clients'?"),
+        (&["clientz.batch=3"], "--set: unknown key 'clientz', did you mean 'clients'?"),
+        (&["client.epochs=5"], "--set: unknown key 'client', did you mean 'clients'?"),
     ] {
         let text = refused(sets);
         assert!(text.contains(message), "{sets:?}: {text}");
