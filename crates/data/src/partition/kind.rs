@@ -1,6 +1,8 @@
 //! The kinds of partitions and their parameters.
 
-use fedelity_keys::keys;
+use std::collections::BTreeMap;
+
+use fedelity_keys::{Selected, keys};
 use serde::Serialize;
 
 /// How samples are distributed.
@@ -41,6 +43,13 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The parameters, by the names of their keys.
+    pub(super) fn parameters(&self) -> serde_json::Result<BTreeMap<String, serde_json::Number>> {
+        let mut all: BTreeMap<String, serde_json::Value> = serde_json::from_value(serde_json::to_value(self)?)?;
+        all.remove(Self::SELECTOR.name);
+        all.into_iter().map(|(key, value)| Ok((key, serde_json::from_value(value)?))).collect()
+    }
+
     /// A description of the kind over this many clients.
     pub(super) fn describe(&self, clients: usize) -> String {
         match self {

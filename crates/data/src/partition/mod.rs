@@ -122,11 +122,10 @@ pub fn partition(
     }
     let mut made = make(&pick(labels, &rest), classes, keys.as_ref(), kind, clients, &mut Stream::new(seed))?;
     made.clients.iter_mut().flatten().for_each(|i| *i = rest[*i as usize]);
-    let mut parameters = match serde_json::to_value(kind) {
-        Ok(serde_json::Value::Object(parameters)) => parameters,
-        _ => serde_json::Map::new(),
-    };
-    parameters.remove("kind");
+    let parameters = kind.parameters().map_err(|error| {
+        let (value, allowed) = (kind.name().to_string(), format!("a kind whose parameters are numbers: {error}"));
+        DataError::Parameter { parameter: "kind", value, allowed }
+    })?;
     Ok(Partition {
         format: file::FORMAT.to_string(),
         version: file::VERSION,
@@ -134,7 +133,7 @@ pub fn partition(
         samples: labels.len(),
         classes,
         kind: kind.name().to_string(),
-        parameters: parameters.into_iter().filter_map(|(key, value)| Some((key, value.as_number()?.clone()))).collect(),
+        parameters,
         spec: kind.describe(made.clients.len()),
         seed,
         labels_sha256: labels_fingerprint(labels),

@@ -113,7 +113,7 @@ impl Method for Composed {
         match self.rule {
             Rule::Mean => self.inner.collect(server, gather, upload),
             // The engine keeps the upload for `conclude`.
-            _ => Ok(()),
+            Rule::Median | Rule::TrimmedMean { .. } | Rule::Krum { .. } => Ok(()),
         }
     }
 
