@@ -48,7 +48,7 @@ impl Overrides {
         let is_file = file.extension().is_some_and(|end| end == "toml") || file.is_file();
         let mut document = self.document(is_file.then_some(file))?;
         if !is_file {
-            if !fedelity_data::DataSource::OWN.contains(&what) {
+            if !fedelity_data::DataSource::own().contains(&what) {
                 find(what)?;
             }
             document.put(&["data", "name"], what.into(), option)?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fedelity_keys::keys;
+use fedelity_keys::{Selected, keys};
 
 use crate::catalogue::SetName;
 use crate::dataset::Dataset;
@@ -34,13 +34,19 @@ pub struct NamedSource {
     #[key(what = "the path of a folder")]
     pub dir: Option<PathBuf>,
     /// Height and width to scale images to, for sets that are read from image files.
-    #[key(min = 1, max = 4096, what = "[height, width], each 1 to 4096", only("name", DataSource::is_scaled))]
+    #[key(min = 1, max = 4096, what = "[height, width], each 1 to 4096", only("name", is_scaled))]
     pub size: Option<(usize, usize)>,
+}
+
+fn is_scaled(name: &str) -> bool {
+    SetName::from_name(name).is_some_and(|set| set.entry().scaled)
 }
 
 impl DataSource {
     /// The names for the user's own data, besides those of the catalogue.
-    pub const OWN: [&str; 3] = ["folder", TableFormat::Csv.name(), TableFormat::Jsonl.name()];
+    pub fn own() -> Vec<&'static str> {
+        Self::SELECTOR.words().into_iter().filter(|name| SetName::from_name(name).is_none()).collect()
+    }
 
     /// The catalogue's name of the set, if it is one.
     pub fn set(&self) -> Option<SetName> {
@@ -50,19 +56,9 @@ impl DataSource {
         }
     }
 
-    /// The name in a configuration.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Named(set) => set.name.name(),
-            Self::Folder(_) => Self::OWN[0],
-            Self::Csv(_) => TableFormat::Csv.name(),
-            Self::Jsonl(_) => TableFormat::Jsonl.name(),
-        }
-    }
-
     /// Whether data of this name are read from image files, which can be scaled.
     pub fn is_scaled(name: &str) -> bool {
-        name == Self::OWN[0] || SetName::from_name(name).is_some_and(|set| set.entry().scaled)
+        Self::SELECTOR.words_with("size").contains(&name)
     }
 
     /// Reads the data. Unusable samples are rejected or skipped, depending on `skipped`; data without test samples are

@@ -23,7 +23,7 @@ pub(crate) struct Description {
 }
 
 const BOUNDS: [&str; 4] = ["min", "above", "max", "below"];
-const TEXTS: [&str; 4] = ["what", "symbol", "paper", "zero"];
+const TEXTS: [&str; 5] = ["what", "symbol", "paper", "instead", "zero"];
 
 impl Description {
     /// Removes our attributes from the others.
@@ -92,6 +92,7 @@ impl Description {
             Some((selector, fits)) => quote!(Some((#selector, #fits))),
             None => quote!(None),
         });
+        let instead = text("instead").map_or(quote!(None), |other| quote!(Some(#other)));
         Ok(quote! {
             ::fedelity_keys::Key {
                 name: #name,
@@ -106,6 +107,7 @@ impl Description {
                 zero: #zero,
                 only: #only,
                 unless: #unless,
+                instead: #instead,
             }
         })
     }

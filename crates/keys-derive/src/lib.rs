@@ -23,6 +23,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// - `only("name", f)`: the key exists only if `f` holds for the value of another key, which must precede it. Its type
 ///   is an `Option`.
 /// - `unless("name", f)`: its default is omitted if `f` holds for the value of another key.
+/// - `instead = "name"`: the key replaces another one, and only one of them may be given.
 /// - `flatten`: the field is an enum of this kind, whose keys are in the same table.
 ///
 /// `#[keys(check = function)]` names a function that rejects invalid combinations of keys.

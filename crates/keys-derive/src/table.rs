@@ -120,64 +120,60 @@ fn selection(arguments: TokenStream, mut input: DeriveInput, mut data: DataEnum)
         let words = match (description.words, description.name) {
             (Some(words), _) => {
                 variant.attrs.push(parse_quote!(#[serde(untagged)]));
+                // The table has the word, or serde could not read it.
+                let (ident, key) = (&variant.ident, syn::Ident::new(&tag.value(), tag.span()));
+                names.push(quote!(Self::#ident(inner) => <#words>::name(inner.#key),));
                 quote!(<#words as ::fedelity_keys::Choice>::WORDS)
             }
             (None, name) => {
                 let name = name.map_or_else(|| kebab(&variant.ident.to_string()), |name| name.value());
                 variant.attrs.push(parse_quote!(#[serde(rename = #name)]));
-                names.push((variant.ident.clone(), name.clone()));
+                let ident = &variant.ident;
+                names.push(quote!(Self::#ident { .. } => #name,));
                 quote!(&[#name])
             }
         };
+        let ident = &variant.ident;
         let keys = match &mut variant.fields {
-            Fields::Unit => quote!(&[]),
+            Fields::Unit => {
+                verified.push(quote!(Self::#ident => Ok(()),));
+                quote!(&[])
+            }
             Fields::Unnamed(inner) => match inner.unnamed.first() {
                 Some(field) if inner.unnamed.len() == 1 => {
-                    let (ty, ident) = (&field.ty, &variant.ident);
+                    let ty = &field.ty;
                     verified.push(quote!(Self::#ident(inner) => ::fedelity_keys::Typed::verify(inner),));
                     quote!(<#ty as ::fedelity_keys::Keys>::SCHEMA.keys)
                 }
                 _ => return Err(Error::new_spanned(variant, "expected one struct of keys")),
             },
             Fields::Named(fields) => {
-                let mut keys = Vec::new();
+                let (mut keys, mut checks, mut idents) = (Vec::new(), Vec::new(), Vec::new());
                 for field in &mut fields.named {
                     keys.push(Description::take(&mut field.attrs)?.key(field)?);
+                    if let Some(field) = &field.ident {
+                        let name = kebab(&field.to_string());
+                        let verify = quote!(::fedelity_keys::Typed::verify(#field));
+                        checks.push(quote!(#verify.map_err(|error| error.below(#name))?;));
+                        idents.push(field.clone());
+                    }
                 }
+                verified.push(quote!(Self::#ident { #(#idents),* } => { #(#checks)* Ok(()) }));
                 quote!(&[#(#keys),*])
             }
         };
         variants.push(quote!(::fedelity_keys::Variant { words: #words, about: #about, keys: #keys }));
     }
     let item = &input.ident;
-    // A variant that stands for several words has no name of its own.
-    let name = (names.len() == data.variants.len()).then(|| {
-        let arms = names.iter().map(|(variant, name)| quote!(Self::#variant { .. } => #name,));
-        quote! {
-            impl #item {
-                /// The name, as a configuration writes it.
-                pub fn name(&self) -> &'static str {
-                    match self {
-                        #(#arms)*
-                    }
-                }
-            }
-        }
-    });
-    let verify = (!verified.is_empty()).then(|| {
-        // All variants may have a table.
-        quote! {
-            #[allow(unreachable_patterns)]
-            fn verify(&self) -> Result<(), ::fedelity_keys::KeyError> {
-                match self {
-                    #(#verified)*
-                    _ => Ok(()),
-                }
-            }
-        }
-    });
     let implementation = quote! {
-        #name
+        impl #item {
+            /// The name, as a configuration writes it.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    #(#names)*
+                }
+            }
+        }
         impl ::fedelity_keys::Selected for #item {
             const SELECTOR: ::fedelity_keys::Selector = ::fedelity_keys::Selector {
                 name: #tag,
@@ -185,7 +181,11 @@ fn selection(arguments: TokenStream, mut input: DeriveInput, mut data: DataEnum)
                 default: #default,
                 variants: &[#(#variants),*],
             };
-            #verify
+            fn verify(&self) -> Result<(), ::fedelity_keys::KeyError> {
+                match self {
+                    #(#verified)*
+                }
+            }
         }
     };
     input.data = Data::Enum(data);

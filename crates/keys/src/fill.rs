@@ -102,6 +102,15 @@ impl Schema {
             );
             return Err(KeyError::new(&full, message));
         }
+        for key in &allowed {
+            if let Some(other) = key.instead
+                && given.contains_key(key.name)
+                && given.contains_key(other)
+            {
+                let (one, other) = (path(at, key.name), path(at, other));
+                return Err(KeyError::new(&one, format!("{one}: expected {one} or {other}, not both")));
+            }
+        }
         for key in allowed.into_iter().filter(|key| chosen.iter().all(|(selector, ..)| selector.name != key.name)) {
             let full = path(at, key.name);
             let word = |selector| filled.get(selector).and_then(Value::as_str).unwrap_or_default();
@@ -195,7 +204,7 @@ impl ValueType {
     }
 
     /// Whether a value is of this type, in bounds or not.
-    fn looks_like(&self, value: &Value) -> bool {
+    pub(crate) fn looks_like(&self, value: &Value) -> bool {
         match self {
             Self::Whole => value.is_integer(),
             Self::Number { .. } => value.is_float() || value.is_integer(),
@@ -210,18 +219,20 @@ impl ValueType {
 
     /// Whether a value of this type is in bounds.
     fn fits(&self, bounds: &Bounds, value: &Value) -> bool {
-        match (self, value) {
-            (Self::Whole, Value::Integer(n)) => usize::try_from(*n).is_ok() && bounds.hold(*n as f64),
-            (Self::Number { single }, value) => {
+        match self {
+            Self::Whole => value.as_integer().is_some_and(|n| usize::try_from(n).is_ok() && bounds.hold(n as f64)),
+            Self::Number { single } => {
                 let number = value.as_float().or_else(|| value.as_integer().map(|n| n as f64)).unwrap_or(f64::NAN);
                 let rounded = if *single { f64::from(number as f32) } else { number };
                 rounded.is_finite() && bounds.hold(rounded) && bounds.hold(number)
             }
-            (Self::List { of, len }, Value::Array(items)) => {
+            Self::List { of, len } => value.as_array().is_some_and(|items| {
                 len.is_none_or(|len| len == items.len())
                     && items.iter().all(|item| of.looks_like(item) && of.fits(bounds, item))
-            }
-            _ => true,
+            }),
+            Self::Word(words) => value.as_str().is_some_and(|word| words.contains(&word)),
+            Self::Either(types) => types.iter().any(|one| one.looks_like(value) && one.fits(bounds, value)),
+            Self::Flag | Self::Text | Self::Path | Self::Table(_) | Self::Raw => true,
         }
     }
 }

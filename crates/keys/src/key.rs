@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
+use toml::{Table, Value};
 
 use crate::KeyError;
 
@@ -30,6 +31,8 @@ pub struct Key {
     pub only: Option<Condition>,
     /// The key that removes this one's default, and which of its values do.
     pub unless: Option<Condition>,
+    /// The key of the same table that this one replaces: only one of them may be given.
+    pub instead: Option<&'static str>,
 }
 
 /// Another key, and a predicate on its value.
@@ -228,6 +231,24 @@ impl Key {
 }
 
 impl ValueType {
+    fn change_paths(&self, value: &mut Value, change: &dyn Fn(&mut String)) {
+        match (self, value) {
+            (Self::Path, Value::String(path)) => change(path),
+            (Self::List { of, .. }, Value::Array(items)) => {
+                items.iter_mut().for_each(|item| of.change_paths(item, change));
+            }
+            (Self::Table(schema), Value::Table(table)) => schema.change_paths(table, change),
+            (Self::Either(types), value) => {
+                if let Some(one) = types.iter().find(|one| one.looks_like(value)) {
+                    one.change_paths(value, change);
+                }
+            }
+            // Values of the wrong type are rejected elsewhere.
+            (Self::Path | Self::List { .. } | Self::Table(_), _) => {}
+            (Self::Whole | Self::Number { .. } | Self::Flag | Self::Text | Self::Word(_) | Self::Raw, _) => {}
+        }
+    }
+
     fn is_number(&self) -> bool {
         matches!(self, Self::Whole | Self::Number { .. })
     }
@@ -279,6 +300,34 @@ impl Schema {
             _ => &[],
         });
         selected.chain(own.iter().copied()).filter(|word| fits(word)).collect()
+    }
+
+    /// The pairs of keys that exclude each other, by dotted path.
+    pub fn alternatives(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for key in self.keys {
+            found.extend(key.instead.map(|other| (key.name.to_string(), other.to_string())));
+            if let ValueType::Table(inner) = key.value {
+                let below = |name: String| format!("{}.{name}", key.name);
+                found.extend(inner.alternatives().into_iter().map(|(one, other)| (below(one), below(other))));
+            }
+        }
+        found
+    }
+
+    /// Changes every path in a filled table.
+    pub fn change_paths(&self, table: &mut Table, change: &dyn Fn(&mut String)) {
+        let mut keys: Vec<&Key> = self.keys.iter().collect();
+        for selector in self.selectors {
+            let word = table.get(selector.name).and_then(Value::as_str).unwrap_or_default();
+            let chosen = selector.variants.iter().filter(|variant| variant.words.contains(&word));
+            keys.extend(chosen.flat_map(|variant| variant.keys));
+        }
+        for key in keys {
+            if let Some(value) = table.get_mut(key.name) {
+                key.value.change_paths(value, change);
+            }
+        }
     }
 
     /// A key by its name, among those that always exist.

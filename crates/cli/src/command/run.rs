@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use fedelity_experiment::{ExperimentError, FrontError, Observer, Outcome, Run as OneRun, Study};
 use fedelity_record::{EventsFile, RecordError, RoundRecord, RunFolder, Status as Ending};
 use fedelity_report::Results;
+use fedelity_sim::Metrics;
 use serde::Serialize;
 
 use crate::engine::resources;
@@ -57,8 +58,7 @@ pub(crate) struct RunCommand {
     #[arg(long, value_name = "FILE")]
     partition: Option<PathBuf>,
 
-    /// How much to measure on local models: all test samples, a subset, or nothing.
-    #[arg(long, value_name = "all|standard|fast")]
+    #[arg(long, value_name = "METRICS", help = metrics_help())]
     metrics: Option<String>,
 
     /// Follow the run in a browser; see fedelity watch.
@@ -81,6 +81,10 @@ struct Line<'a> {
     seed: u64,
     #[serde(flatten)]
     record: &'a RoundRecord,
+}
+
+fn metrics_help() -> String {
+    format!("How much to measure on local models: {}; see fedelity keys evaluation.metrics", Metrics::NAMES.join(", "))
 }
 
 impl RunCommand {

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result, bail};
+use clap::builder::PossibleValuesParser;
+use fedelity_keys::Choice;
 use fedelity_record::{EventsFile, Status as Ending, names, read_tags, rounds_csv, salvage_rounds, write_tags};
 use fedelity_report::{LoadedRun, LoadedRuns};
 use serde_json::json;
@@ -103,8 +105,8 @@ struct List {
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
 
-    /// Only runs with this status: finished, diverged, interrupted or broken.
-    #[arg(long, value_name = "STATUS", value_parser = ["finished", "diverged", "interrupted", "broken"])]
+    /// Only runs with this status.
+    #[arg(long, value_name = "STATUS", value_parser = PossibleValuesParser::new(RunState::NAMES))]
     status: Option<String>,
 
     /// Print one JSON object per run.
@@ -137,12 +139,23 @@ impl Runs {
 }
 
 /// A run's status in one word.
-fn ending(run: &LoadedRun) -> &'static str {
-    match run.summary.status {
-        _ if !run.ended => "broken",
-        Ending::Finished => "finished",
-        Ending::Diverged { .. } => "diverged",
-        Ending::Interrupted => "interrupted",
+#[derive(Clone, Copy, Choice)]
+enum RunState {
+    Finished,
+    Diverged,
+    Interrupted,
+    /// It did not end.
+    Broken,
+}
+
+impl RunState {
+    fn of(run: &LoadedRun) -> Self {
+        match run.summary.status {
+            _ if !run.ended => Self::Broken,
+            Ending::Finished => Self::Finished,
+            Ending::Diverged { .. } => Self::Diverged,
+            Ending::Interrupted => Self::Interrupted,
+        }
     }
 }
 
@@ -169,7 +182,7 @@ impl List {
             let same = |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted == found);
             same(&self.method, &run.header.method)
                 && same(&self.dataset, &run.header.dataset)
-                && same(&self.status, ending(run))
+                && same(&self.status, RunState::of(run).name())
                 && self.tag.as_ref().is_none_or(|tag| run.tags.contains(tag))
         };
         let runs: Vec<&LoadedRun> = source.runs.iter().filter(fits).collect();
@@ -177,7 +190,7 @@ impl List {
             for run in &runs {
                 printer.json(&json!({
                     "path": run.path,
-                    "status": ending(run),
+                    "status": RunState::of(run).name(),
                     "method": run.header.method,
                     "dataset": run.header.dataset,
                     "partition": run.header.partition,
@@ -214,7 +227,7 @@ impl List {
                 run.rounds.len().to_string(),
                 run.summary.final_accuracy.map_or("-".to_string(), |accuracy| format!("{:.2}", 100.0 * accuracy)),
                 sparkline(&curve, 10, scale(curve.iter().copied())),
-                ending(run).to_string(),
+                RunState::of(run).name().to_string(),
                 run.tags.join(" "),
                 run.path.display().to_string(),
             ]);

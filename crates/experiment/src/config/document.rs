@@ -6,10 +6,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fedelity_keys::{KeyError, describe};
+use fedelity_keys::{KeyError, Keys, describe};
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
+use super::Config;
 use crate::ExperimentError;
 use crate::error::Result;
 
@@ -51,9 +52,6 @@ pub struct Document {
     /// By dotted path.
     origins: BTreeMap<String, Origin>,
 }
-
-/// Pairs of keys that exclude each other: the command line's replaces the file's.
-const ALTERNATIVES: &[(&str, &str)] = &[("seed", "seeds"), ("clients.per-round", "clients.fraction")];
 
 impl Document {
     /// Reads a file. Only its syntax is checked.
@@ -117,9 +115,10 @@ impl Document {
         table.insert(last.to_string(), value);
         self.forget(&path);
         self.origins.insert(path.clone(), origin);
-        for (a, b) in ALTERNATIVES {
-            for (one, other) in [(a, b), (b, a)] {
-                if path == *one && self.origins.get(*other).is_some_and(Origin::is_file) {
+        // Of two keys that exclude each other, this one replaces the file's.
+        for (a, b) in Config::SCHEMA.alternatives() {
+            for (one, other) in [(&a, &b), (&b, &a)] {
+                if path == *one && self.origins.get(other).is_some_and(Origin::is_file) {
                     self.remove(other);
                 }
             }

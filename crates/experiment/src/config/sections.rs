@@ -21,6 +21,7 @@ pub struct Config {
     #[key(default = [1])]
     pub seeds: Vec<u64>,
     /// One seed, instead of `seeds`.
+    #[key(instead = "seeds")]
     pub seed: Option<u64>,
     /// Which data are used, and what is done with them.
     pub data: DataKeys,
@@ -68,7 +69,7 @@ pub struct ClientKeys {
     #[key(default = 10, min = 1)]
     pub per_round: usize,
     /// The share of all clients that train in each round, instead of `per-round`.
-    #[key(above = 0, max = 1)]
+    #[key(above = 0, max = 1, instead = "per-round")]
     pub fraction: Option<f64>,
     /// Passes of a client over its samples in each round.
     #[key(default = 5, min = 1)]

@@ -69,8 +69,6 @@ impl Settings {
 
     fn check(document: &Document, origins: &mut Origins<'_>) -> Result<Self, KeyError> {
         let given = document.table();
-        either(document, "seed", "seeds")?;
-        either(document, "clients.fraction", "clients.per-round")?;
         if document.gives("partition.file")
             && let Some(Value::Table(partition)) = given.get("partition")
             && let Some(key) = partition.keys().find(|key| *key != "file")
@@ -155,6 +153,9 @@ impl Settings {
     /// As [`Self::resolved`], for some of the methods and seeds.
     pub fn resolved_for(&self, methods: &[MethodChoice], seeds: &[u64], partition_file: &str) -> String {
         let mut table = self.table.clone();
+        Config::SCHEMA.change_paths(&mut table, &|path| {
+            *path = std::path::absolute(&path).map_or_else(|_| path.clone(), |path| path.display().to_string());
+        });
         let mut put = |key: &str, value: Value| table.insert(key.to_string(), value);
         put("seeds", Value::Array(seeds.iter().map(|&seed| Value::Integer(seed as i64)).collect()));
         let mut of = methods.iter().map(|method| {
@@ -173,13 +174,6 @@ impl Settings {
         {
             clients.remove("per-round");
         }
-        for (section, key) in
-            [("data", "dir"), ("data", "path"), ("data", "train"), ("data", "test"), ("model", "weights")]
-        {
-            if let Some(Value::String(path)) = table.get_mut(section).and_then(|section| section.get_mut(key)) {
-                *path = std::path::absolute(&path).map_or_else(|_| path.clone(), |path| path.display().to_string());
-            }
-        }
         write(Config::SCHEMA, &table)
     }
 }
@@ -194,14 +188,6 @@ impl ServerKeys {
             unlabelled: self.unlabelled,
         }
     }
-}
-
-/// Rejects two keys that exclude each other.
-fn either(document: &Document, one: &str, other: &str) -> Result<(), KeyError> {
-    if document.gives(one) && document.gives(other) {
-        return Err(KeyError::new(one, format!("{one}: expected {one} or {other}, not both")));
-    }
-    Ok(())
 }
 
 /// `[method]` or a list of `[[method]]`.

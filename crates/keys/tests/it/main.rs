@@ -64,6 +64,9 @@ struct Section {
     /// A share.
     #[key(default = 1.0, above = 0, max = 1)]
     share: f64,
+    /// The share in halves.
+    #[key(instead = "share")]
+    halves: Option<usize>,
     /// Seeds.
     #[key(default = [1, 2])]
     seeds: Vec<u64>,
@@ -108,6 +111,28 @@ fn defaults_are_filled_in_and_written_back() {
         "kind = \"dirichlet\"\nalpha = 3\nmin-size = 10\nmu = 0.7\nshare = 1.0\nseeds = [1, 2]\nvolume = \"soft\"\ntimes = 5\n"
     );
     assert_eq!(section(&filled).unwrap().1, filled);
+}
+
+#[test]
+fn paths_are_found_wherever_they_are() {
+    let shout = |path: &mut String| *path = path.to_uppercase();
+    let mut filled = read::<Section>(&"kind = \"file\"\npath = \"a\"".parse().unwrap(), "", &mut ()).unwrap().1;
+    Section::SCHEMA.change_paths(&mut filled, &shout);
+    assert_eq!((filled["path"].as_str(), filled["kind"].as_str()), (Some("A"), Some("file")));
+}
+
+#[test]
+fn a_choice_has_a_name_even_if_it_stands_for_several_words() {
+    for name in ["iid", "dirichlet", "very-loud", "11"] {
+        assert_eq!(section(&format!("kind = \"{name}\"")).unwrap().0.kind.name(), name);
+    }
+}
+
+#[test]
+fn one_of_two_keys() {
+    assert_eq!(message("share = 0.5\nhalves = 1"), "part.halves: expected part.halves or part.share, not both");
+    assert_eq!(section("halves = 1").unwrap().0.halves, Some(1));
+    assert_eq!(Section::SCHEMA.alternatives(), [("halves".to_string(), "share".to_string())]);
 }
 
 #[test]
@@ -196,7 +221,7 @@ fn descriptions_come_from_the_fields() {
     assert_eq!(Section::SCHEMA.key("share").unwrap().at_zero(), AtZero::Refused);
     assert_eq!(
         Section::SCHEMA.names(),
-        ["kind", "alpha", "min-size", "path", "copies", "mu", "share", "seeds", "size", "volume", "echo", "times"]
+        ["kind", "alpha", "min-size", "path", "copies", "mu", "share", "halves", "seeds", "size", "volume", "echo", "times"]
     );
     assert!(matches!(<Volume as Typed>::TYPE, ValueType::Word(["soft", "very-loud", "11"])));
     assert_eq!(Volume::ALL.map(Volume::name), Volume::NAMES);
