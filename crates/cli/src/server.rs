@@ -85,7 +85,7 @@ struct FollowedRuns {
     told: usize,
 }
 
-type Answer = Response<Cursor<Vec<u8>>>;
+type PageResponse = Response<Cursor<Vec<u8>>>;
 
 impl FollowedRuns {
     fn serve(&mut self, http: &tiny_http::Server, stop: &AtomicBool) {
@@ -107,7 +107,7 @@ impl FollowedRuns {
         }
     }
 
-    fn answer(&mut self, request: &Request) -> Answer {
+    fn answer(&mut self, request: &Request) -> PageResponse {
         // A page on another site must not read this one through a host name that resolves to this computer (DNS
         // rebinding).
         let host = request.headers().iter().find(|header| header.field.equiv("Host"));
@@ -152,7 +152,7 @@ impl FollowedRuns {
     }
 }
 
-fn text(status: u16, kind: &str, body: &str) -> Answer {
+fn text(status: u16, kind: &str, body: &str) -> PageResponse {
     let mut answer = Response::from_data(body.as_bytes().to_vec()).with_status_code(status);
     let headers = [("Content-Type", kind), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")];
     for (name, value) in headers {

@@ -70,7 +70,7 @@ enum FileHome {
 }
 
 /// A server's response.
-struct Answer {
+struct FileAnswer {
     status: u16,
     /// The offset of the first byte.
     start: u64,
@@ -156,7 +156,7 @@ impl Transfer<'_> {
     fn write(
         &self,
         start: u64,
-        answer: &Answer,
+        answer: &FileAnswer,
         most: u64,
         event: &mut dyn FnMut(Event),
     ) -> Result<Attempt, FetchError> {
@@ -218,7 +218,7 @@ impl Transfer<'_> {
 }
 
 /// Requests a file starting at this byte. A separate thread reads the body, so that a silent server can be abandoned.
-fn ask(source: &FileHome, url: &str, from: u64) -> Result<Answer, String> {
+fn ask(source: &FileHome, url: &str, from: u64) -> Result<FileAnswer, String> {
     let agent = match source {
         FileHome::Folder(path) => return read_file(path, from),
         FileHome::Server(agent) => agent,
@@ -241,7 +241,7 @@ fn ask(source: &FileHome, url: &str, from: u64) -> Result<Answer, String> {
         (416, Some(range)) => (0, total_of(range)),
         _ => (0, length),
     };
-    Ok(Answer { status, start, total, blocks: blocks(response.into_body().into_reader()) })
+    Ok(FileAnswer { status, start, total, blocks: blocks(response.into_body().into_reader()) })
 }
 
 /// The path of a mirror that is a local folder.
@@ -264,14 +264,14 @@ fn look(path: &Path) -> Result<(), FetchError> {
     Err(FetchError::NotHere { path, reason })
 }
 
-fn read_file(path: &Path, from: u64) -> Result<Answer, String> {
+fn read_file(path: &Path, from: u64) -> Result<FileAnswer, String> {
     let mut file = File::open(path).map_err(|error| error.to_string())?;
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     if from > 0 && from >= length {
-        return Ok(Answer { status: 416, start: 0, total: Some(length), blocks: sync_channel(1).1 });
+        return Ok(FileAnswer { status: 416, start: 0, total: Some(length), blocks: sync_channel(1).1 });
     }
     std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(from)).map_err(|error| error.to_string())?;
-    Ok(Answer { status: 206, start: from, total: Some(length), blocks: blocks(file) })
+    Ok(FileAnswer { status: 206, start: from, total: Some(length), blocks: blocks(file) })
 }
 
 /// Blocks of a body, read by a separate thread.

@@ -227,16 +227,17 @@ mod tests {
     fn the_first_round_is_fedavg_and_the_second_is_not() {
         for batch_norm in [false, true] {
             let method = || FedCurv { lambda: 0.1, ..FedCurv::default() };
-            let first = trial::Run { rounds: 1, batch_norm, ..trial::Run::default() };
+            let first = trial::TrialRun { rounds: 1, batch_norm, ..trial::TrialRun::default() };
             assert_eq!(first.global(method()), first.global(FedAvg {}));
-            let second = trial::Run { rounds: 2, ..first };
+            let second = trial::TrialRun { rounds: 2, ..first };
             assert_ne!(second.global(method()), second.global(FedAvg {}));
         }
     }
 
     #[test]
     fn the_server_keeps_the_sum_of_what_the_clients_remember() {
-        let (coordinator, memories) = trial::Run { rounds: 4, ..trial::Run::default() }.finish(FedCurv::default());
+        let (coordinator, memories) =
+            trial::TrialRun { rounds: 4, ..trial::TrialRun::default() }.finish(FedCurv::default());
         for name in [FISHER, WEIGHTED] {
             let sum = coordinator.state().get(name).unwrap();
             let largest = sum.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
@@ -251,7 +252,7 @@ mod tests {
 
     #[test]
     fn alone_there_is_no_penalty() {
-        let alone = trial::Run { sizes: &[40], per_round: 1, rounds: 2, ..trial::Run::default() };
+        let alone = trial::TrialRun { sizes: &[40], per_round: 1, rounds: 2, ..trial::TrialRun::default() };
         let method = FedCurv { lambda: 10.0, ..FedCurv::default() };
         assert_eq!(alone.global(method), alone.global(FedAvg {}));
     }
@@ -259,7 +260,7 @@ mod tests {
     #[test]
     fn what_travels() {
         let (p, trainable) = (trial::model(true).layout().len(), trial::model(true).layout().trainable_len());
-        let traffic = trial::Run { batch_norm: true, ..trial::Run::default() }.traffic(FedCurv::default());
+        let traffic = trial::TrialRun { batch_norm: true, ..trial::TrialRun::default() }.traffic(FedCurv::default());
         assert_eq!(traffic[0], (4 * p, 4 * (p + 2 * trainable)));
         assert_eq!(traffic[1], (4 * (p + 2 * trainable), 4 * (p + 2 * trainable)));
     }

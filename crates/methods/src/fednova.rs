@@ -141,18 +141,19 @@ mod tests {
     #[test]
     fn equal_steps_are_fedavg() {
         for (batch_norm, momentum) in [(false, 0.0), (true, 0.9)] {
-            let equal = trial::Run { sizes: &[21, 24, 17, 19], batch_norm, momentum, ..trial::Run::default() };
+            let equal =
+                trial::TrialRun { sizes: &[21, 24, 17, 19], batch_norm, momentum, ..trial::TrialRun::default() };
             assert_eq!(equal.global(FedNova {}), equal.global(FedAvg {}));
-            let uneven = trial::Run { batch_norm, momentum, ..trial::Run::default() };
+            let uneven = trial::TrialRun { batch_norm, momentum, ..trial::TrialRun::default() };
             assert_ne!(uneven.global(FedNova {}), uneven.global(FedAvg {}));
         }
     }
 
     #[test]
     fn clients_that_do_not_move() {
-        let still = trial::Run { epochs: 0, ..trial::Run::default() };
+        let still = trial::TrialRun { epochs: 0, ..trial::TrialRun::default() };
         assert_eq!(still.global(FedNova {}), still.global(FedAvg {}));
-        let empty = trial::Run { sizes: &[0, 24, 20, 0], ..trial::Run::default() };
+        let empty = trial::TrialRun { sizes: &[0, 24, 20, 0], ..trial::TrialRun::default() };
         let found = empty.global(FedNova {});
         assert!(found.iter().all(|value| value.is_finite()));
         assert_eq!(found, empty.global(FedAvg {}));
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn statistics_take_the_plain_mean() {
-        let uneven = trial::Run { batch_norm: true, rounds: 1, ..trial::Run::default() };
+        let uneven = trial::TrialRun { batch_norm: true, rounds: 1, ..trial::TrialRun::default() };
         let (nova, plain) = (uneven.global(FedNova {}), uneven.global(FedAvg {}));
         let model = trial::model(true);
         for range in trainable::rest(model.layout()) {

@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_first_round_is_fedavg_and_every_client_remembers() {
-        let run = trial::Run { rounds: 1, ..trial::Run::default() };
+        let run = trial::TrialRun { rounds: 1, ..trial::TrialRun::default() };
         assert_eq!(run.global(Moon::default()), run.global(FedAvg {}));
         let (coordinator, memories) = run.finish(Moon::default());
         let kept = memories.values().filter(|memory| memory.opt(PREVIOUS).is_some()).count();

@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_servers_control_is_the_mean_of_the_clients() {
-        let run = trial::Run { rounds: 3, ..trial::Run::default() };
+        let run = trial::TrialRun { rounds: 3, ..trial::TrialRun::default() };
         let (coordinator, memories) = run.finish(Scaffold {});
         let c = coordinator.state().get(CONTROL).unwrap();
         for (k, c) in c.iter().enumerate() {
@@ -186,21 +186,22 @@ mod tests {
     #[test]
     fn one_client_alone_is_fedavg() {
         // With N = 1, c equals c_i and every correction is exactly zero.
-        let alone = trial::Run { sizes: &[40], per_round: 1, ..trial::Run::default() };
+        let alone = trial::TrialRun { sizes: &[40], per_round: 1, ..trial::TrialRun::default() };
         let (found, plain) = (alone.global(Scaffold {}), alone.global(FedAvg {}));
         assert!(found.iter().zip(plain.iter()).all(|(found, plain)| (found - plain).abs() < 1e-5));
     }
 
     #[test]
     fn adam_is_refused() {
-        let run = trial::Run { adam: true, ..trial::Run::default() };
+        let run = trial::TrialRun { adam: true, ..trial::TrialRun::default() };
         let error = run.start(Scaffold {}).unwrap_err().to_string();
         assert_eq!(error, "the method 'scaffold': its control variates need SGD on clients, not Adam");
     }
 
     #[test]
     fn what_travels() {
-        let (p, run) = (trial::model(true).layout().len(), trial::Run { batch_norm: true, ..trial::Run::default() });
+        let (p, run) =
+            (trial::model(true).layout().len(), trial::TrialRun { batch_norm: true, ..trial::TrialRun::default() });
         let trainable = trial::model(true).layout().trainable_len();
         let traffic = run.traffic(Scaffold {});
         assert_eq!(traffic[0], (4 * p, 4 * (p + trainable)));

@@ -167,7 +167,7 @@ fn close_round(
 
 /// A whole small run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
+pub(crate) struct TrialRun {
     /// Samples per client. The batch size is 8.
     pub(crate) sizes: &'static [usize],
     pub(crate) per_round: usize,
@@ -178,7 +178,7 @@ pub(crate) struct Run {
     pub(crate) adam: bool,
 }
 
-impl Default for Run {
+impl Default for TrialRun {
     fn default() -> Self {
         Self {
             sizes: &[20, 33, 8, 41, 17, 9],
@@ -192,7 +192,7 @@ impl Default for Run {
     }
 }
 
-impl Run {
+impl TrialRun {
     /// The server before the first round.
     pub(crate) fn start(&self, method: impl Method + 'static) -> Result<Coordinator> {
         self.start_shared(Arc::new(method))

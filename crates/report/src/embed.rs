@@ -27,22 +27,22 @@ const EPOCHS: usize = 500;
 
 /// Layouts computed so far, by the file of the features and its state. Each takes about a second.
 #[derive(Clone, Debug, Default)]
-pub struct FeatureLayouts(BTreeMap<PathBuf, (FileState, Found)>);
+pub struct FeatureLayouts(BTreeMap<PathBuf, (FileState, EmbedResult)>);
 
 /// Size and modification time of a file.
 type FileState = (u64, Option<SystemTime>);
 
 /// Failures are cached like results.
-type Found = Result<Arc<Embedding>, String>;
+type EmbedResult = Result<Arc<Embedding>, String>;
 
 impl FeatureLayouts {
     /// The embeddings of runs; new ones are computed on all cores.
-    pub(crate) fn of(&mut self, runs: &[&LoadedRun]) -> Vec<Found> {
+    pub(crate) fn of(&mut self, runs: &[&LoadedRun]) -> Vec<EmbedResult> {
         let all: Vec<(PathBuf, FileState)> = runs.iter().map(|run| stamped(run)).collect();
         let known = |(path, stamp): &(PathBuf, FileState)| {
             self.0.get(path).filter(|(at, _)| at == stamp).map(|(_, f)| f.clone())
         };
-        let found: Vec<Found> = all
+        let found: Vec<EmbedResult> = all
             .par_iter()
             .zip(runs)
             .map(|(file, run)| known(file).unwrap_or_else(|| embed(run).map(Arc::new)))

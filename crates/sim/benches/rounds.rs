@@ -10,15 +10,15 @@ use fedelity_nn::{Architecture, InputShape, Layer, Model, ModelSpec, Node, cpu, 
 use fedelity_sim::{Experiment, Metrics, Observation, Simulation};
 
 #[derive(Debug)]
-struct Plain;
+struct BenchMethod;
 
-impl Named for Plain {
+impl Named for BenchMethod {
     fn name(&self) -> &'static str {
         "plain"
     }
 }
 
-impl Method for Plain {}
+impl Method for BenchMethod {}
 
 fn experiment(model: &str, clients: usize, samples: usize, training: Training, rounds: usize) -> Experiment {
     let n = clients * samples;
@@ -39,7 +39,7 @@ fn experiment(model: &str, clients: usize, samples: usize, training: Training, r
     Experiment {
         federation: Federation {
             model: Arc::new(model),
-            method: Arc::new(Plain),
+            method: Arc::new(BenchMethod),
             training,
             weighting: Weighting::Size,
             clients,

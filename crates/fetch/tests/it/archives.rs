@@ -11,11 +11,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tar::{EntryType, Header};
 
-struct Place {
+struct ArchivePlace {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl ArchivePlace {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("in")).unwrap();
@@ -54,7 +54,7 @@ fn gz(parts: &[Vec<u8>]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn unpack_tar(place: &Place, parts: &[Vec<u8>], limits: Limits) -> Result<(), FetchError> {
+fn unpack_tar(place: &ArchivePlace, parts: &[Vec<u8>], limits: Limits) -> Result<(), FetchError> {
     let archive = place.dir.path().join("a");
     fs::write(&archive, gz(parts)).unwrap();
     tar_gz(&archive, &place.inside(), limits)
@@ -68,7 +68,7 @@ fn refused(result: Result<(), FetchError>, what: &str) {
 #[test]
 fn tar_names_that_lead_out() {
     for name in ["../x", "/x", "a/../../x", "..", "a/../b", "C:\\x", "a\\..\\..\\x"] {
-        let place = Place::new();
+        let place = ArchivePlace::new();
         refused(
             unpack_tar(&place, &[raw(name, EntryType::Regular, "", b"x", 1)], Limits::default()),
             "outside its folder",
@@ -79,7 +79,7 @@ fn tar_names_that_lead_out() {
         );
         assert_eq!(place.outside(), 0);
     }
-    let place = Place::new();
+    let place = ArchivePlace::new();
     unpack_tar(&place, &[raw("./a/b", EntryType::Regular, "", b"x", 1)], Limits::default()).unwrap();
     assert_eq!(fs::read(place.inside().join("a/b")).unwrap(), b"x");
 }
@@ -87,7 +87,7 @@ fn tar_names_that_lead_out() {
 #[test]
 fn tar_links_and_devices() {
     for kind in [EntryType::Symlink, EntryType::Link, EntryType::Char, EntryType::Block, EntryType::Fifo] {
-        let place = Place::new();
+        let place = ArchivePlace::new();
         let parts = [raw("l", kind, "../", b"", 0), raw("l/x", EntryType::Regular, "", b"x", 1)];
         refused(unpack_tar(&place, &parts, Limits::default()), "neither a file nor a folder");
         assert_eq!(place.outside(), 0);
@@ -98,26 +98,26 @@ fn tar_links_and_devices() {
 #[test]
 fn tar_bombs() {
     let limits = Limits { bytes: 1 << 20, entries: 5 };
-    let place = Place::new();
+    let place = ArchivePlace::new();
     let bomb = vec![0; 8 << 20];
     refused(
         unpack_tar(&place, &[raw("x", EntryType::Regular, "", &bomb, bomb.len() as u64)], limits),
         "exceeds the allowed size",
     );
     let many: Vec<Vec<u8>> = (0..9).map(|i| raw(&format!("f{i}"), EntryType::Regular, "", b"", 0)).collect();
-    refused(unpack_tar(&Place::new(), &many, limits), "exceeds the allowed number");
+    refused(unpack_tar(&ArchivePlace::new(), &many, limits), "exceeds the allowed number");
     let halves: Vec<Vec<u8>> =
         (0..3).map(|i| raw(&format!("f{i}"), EntryType::Regular, "", &bomb[..500_000], 500_000)).collect();
-    refused(unpack_tar(&Place::new(), &halves, limits), "exceeds the allowed size");
+    refused(unpack_tar(&ArchivePlace::new(), &halves, limits), "exceeds the allowed size");
     let twice = [raw("f", EntryType::Regular, "", b"1", 1), raw("f", EntryType::Regular, "", b"2", 1)];
-    refused(unpack_tar(&Place::new(), &twice, limits), "occurs twice");
+    refused(unpack_tar(&ArchivePlace::new(), &twice, limits), "occurs twice");
 }
 
 #[test]
 fn truncated_tar() {
     let whole = gz(&[raw("f", EntryType::Regular, "", &[7; 5_000], 5_000)]);
     for end in [0, 5, 20, whole.len() / 2, whole.len() - 1] {
-        let place = Place::new();
+        let place = ArchivePlace::new();
         let archive = place.dir.path().join("a");
         fs::write(&archive, &whole[..end]).unwrap();
         assert!(
@@ -137,7 +137,7 @@ fn zipped(write: impl FnOnce(&mut ZipWriter<fs::File>), path: &Path) {
 fn zip_names_links_and_bombs() {
     let options = SimpleFileOptions::default().compression_method(::zip::CompressionMethod::Deflated);
     for name in ["../x", "/x", "a/../../x", "a\\..\\..\\x"] {
-        let place = Place::new();
+        let place = ArchivePlace::new();
         let archive = place.dir.path().join("a");
         zipped(
             |zip| {
@@ -152,7 +152,7 @@ fn zip_names_links_and_bombs() {
         let _ = zip(&archive, &place.inside(), Limits::default());
         assert_eq!(place.outside(), 0, "{name}");
     }
-    let place = Place::new();
+    let place = ArchivePlace::new();
     let archive = place.dir.path().join("a");
     zipped(|zip| zip.add_symlink("l", "/etc", options).unwrap(), &archive);
     refused(zip(&archive, &place.inside(), Limits::default()), "neither a file nor a folder");
@@ -178,7 +178,7 @@ fn zip_names_links_and_bombs() {
     for end in (0..whole.len()).step_by(9) {
         fs::write(&archive, &whole[..end]).unwrap();
         assert!(
-            matches!(zip(&archive, &Place::new().inside(), Limits::default()), Err(FetchError::Archive { .. })),
+            matches!(zip(&archive, &ArchivePlace::new().inside(), Limits::default()), Err(FetchError::Archive { .. })),
             "{end}"
         );
     }
@@ -187,7 +187,7 @@ fn zip_names_links_and_bombs() {
 #[test]
 fn raw_zip_names_that_lead_out() {
     // The name is patched in the bytes, so that no writer sanitises it.
-    let place = Place::new();
+    let place = ArchivePlace::new();
     let archive = place.dir.path().join("a");
     zipped(
         |zip| {

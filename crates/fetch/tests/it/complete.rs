@@ -23,12 +23,12 @@ fn unchecked(name: &str) -> CatalogueEntry {
 }
 
 /// A folder of data and a mirror that is a folder.
-struct Case {
+struct SetCase {
     root: tempfile::TempDir,
     events: Vec<Event>,
 }
 
-impl Case {
+impl SetCase {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         ["data", "mirror"].iter().for_each(|name| fs::create_dir(root.path().join(name)).unwrap());
@@ -85,7 +85,7 @@ const TREES: [(&str, &str); 2] = [("train.txt", "(4 good)\n"), ("test.txt", "(0 
 
 #[test]
 fn an_empty_folder_is_not_a_data_set() {
-    let mut case = Case::new();
+    let mut case = SetCase::new();
     fs::create_dir_all(case.path("data/sst5/trees")).unwrap();
     case.refused("sst5", "trainDevTestTrees_PTB.zip: no such file");
     assert!(case.path("data/sst5/trees").is_dir());
@@ -101,7 +101,7 @@ fn an_empty_folder_is_not_a_data_set() {
 
 #[test]
 fn an_archive_that_lacks_a_file_is_not_kept() {
-    let mut case = Case::new();
+    let mut case = SetCase::new();
     case.sst5(&TREES[..1]);
     case.refused("sst5", "test.txt is missing; nothing was kept");
     case.sst5(&[TREES[0], ("test.txt", "")]);
@@ -113,7 +113,7 @@ fn an_archive_that_lacks_a_file_is_not_kept() {
 
 #[test]
 fn partial_data_sets_are_left_alone() {
-    let mut case = Case::new();
+    let mut case = SetCase::new();
     case.sst5(&TREES);
     case.put("data/sst5/trees/train.txt", b"(1 mine)\n");
     case.refused("sst5", "test.txt is missing; move it away");
@@ -126,7 +126,7 @@ fn partial_data_sets_are_left_alone() {
 #[cfg(unix)]
 #[test]
 fn a_link_to_an_empty_folder_is_left_alone() {
-    let mut case = Case::new();
+    let mut case = SetCase::new();
     case.sst5(&TREES);
     fs::create_dir_all(case.path("data/sst5")).unwrap();
     std::os::unix::fs::symlink(case.path("elsewhere"), case.path("data/sst5/trees")).unwrap();
@@ -137,7 +137,7 @@ fn a_link_to_an_empty_folder_is_left_alone() {
 
 #[test]
 fn emnist_has_its_files_in_a_folder() {
-    let mut case = Case::new();
+    let mut case = SetCase::new();
     fs::create_dir(case.path("data/emnist")).unwrap();
     let entry = catalogue::find("emnist-letters").unwrap();
     let files: Vec<_> = entry.files.iter().map(|name| (format!("gzip/{name}.gz"), "x")).collect();
@@ -151,9 +151,9 @@ fn emnist_has_its_files_in_a_folder() {
 
 #[test]
 fn every_class_needs_an_image() {
-    let mut case = Case::new();
+    let mut case = SetCase::new();
     fs::create_dir(case.path("data/CINIC-10")).unwrap();
-    let pack = |case: &Case, leave: &str| {
+    let pack = |case: &SetCase, leave: &str| {
         let file = File::create(case.path("mirror/CINIC-10.tar.gz")).unwrap();
         let mut tar = tar::Builder::new(GzEncoder::new(file, Compression::fast()));
         for (part, class) in ["train", "test"].iter().flat_map(|part| (0..10).map(move |class| (part, class))) {
@@ -182,7 +182,7 @@ fn every_class_needs_an_image() {
 #[test]
 fn a_page_is_not_data() {
     for page in ["<html>not here</html>", "\u{feff}\r\n <!DocType html>"] {
-        let mut case = Case::new();
+        let mut case = SetCase::new();
         case.put("mirror/train.csv", page.as_bytes());
         case.refused("agnews", "train.csv is an HTML page; the download was removed");
         case.put("mirror/gzip.zip", page.as_bytes());
@@ -193,7 +193,7 @@ fn a_page_is_not_data() {
         case.put("data/ag_news_csv/train.csv", page.as_bytes());
         case.refused("agnews", "train.csv is an HTML page; move it away");
     }
-    let mut case = Case::new();
+    let mut case = SetCase::new();
     case.put("mirror/train.csv", b"\"1\",\"<html>\",\"x\"\n");
     case.refused("agnews", "test.csv: no such file");
     assert!(case.path("data/ag_news_csv/train.csv").exists());
@@ -201,9 +201,9 @@ fn a_page_is_not_data() {
 
 #[test]
 fn leftovers_of_a_killed_process_are_removed() {
-    let mut case = Case::new();
+    let mut case = SetCase::new();
     case.sst5(&TREES);
-    let leave = |case: &Case| {
+    let leave = |case: &SetCase| {
         case.put("data/.sst5.unpack/trees/train.txt", b"(4 go");
         case.put("data/.sst5.lock", b"");
     };
@@ -219,7 +219,7 @@ fn leftovers_of_a_killed_process_are_removed() {
 
 #[test]
 fn two_at_once_wait_for_each_other() {
-    let case = Case::new();
+    let case = SetCase::new();
     case.sst5(&TREES);
     let held = File::create(case.path("data/.sst5.lock")).unwrap();
     held.lock().unwrap();
@@ -243,7 +243,7 @@ fn two_at_once_wait_for_each_other() {
 
 #[test]
 fn many_at_once_fetch_it_once() {
-    let case = Case::new();
+    let case = SetCase::new();
     case.sst5(&TREES);
     let (dir, mirror) = (case.path("data"), case.path("mirror"));
     let one = |dir: &Path| fetch(&unchecked("sst5"), dir, mirror.to_str(), Patience::default(), &mut |_| {}).unwrap();
@@ -259,7 +259,7 @@ fn many_at_once_fetch_it_once() {
 #[test]
 fn a_complete_read_only_folder_is_enough() {
     use std::os::unix::fs::PermissionsExt;
-    let mut case = Case::new();
+    let mut case = SetCase::new();
     case.sst5(&TREES);
     case.fetch("sst5").unwrap();
     let mode = |mode| fs::set_permissions(case.path("data"), fs::Permissions::from_mode(mode)).unwrap();

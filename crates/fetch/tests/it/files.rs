@@ -37,13 +37,13 @@ fn entry(
     CatalogueEntry { name: "set", folder: Some("home"), files, download, ..*catalogue::find("mnist").unwrap() }
 }
 
-struct Case {
+struct FileCase {
     dir: tempfile::TempDir,
     server: Server,
     events: Vec<Event>,
 }
 
-impl Case {
+impl FileCase {
     fn new(manner: Manner) -> Self {
         let server = Server::new(manner);
         server.put("a.bin", &content());
@@ -71,7 +71,7 @@ fn checked() -> CatalogueEntry {
 
 #[test]
 fn a_file_arrives_whole_and_is_not_fetched_twice() {
-    let mut case = Case::new(Manner::default());
+    let mut case = FileCase::new(Manner::default());
     let home = case.dir.path().join("home");
     assert_eq!(case.fetch(&checked()).unwrap(), Fetched::New(home.clone()));
     assert_eq!(fs::read(home.join("a.bin")).unwrap(), content());
@@ -85,7 +85,7 @@ fn a_file_arrives_whole_and_is_not_fetched_twice() {
 
 #[test]
 fn a_dropped_connection_is_resumed() {
-    let mut case = Case::new(Manner { cut: Some(9_000), ..Manner::default() });
+    let mut case = FileCase::new(Manner { cut: Some(9_000), ..Manner::default() });
     case.fetch(&checked()).unwrap();
     assert_eq!(fs::read(case.dir.path().join("home/a.bin")).unwrap(), content());
     let ranges = case.server.ranges();
@@ -97,7 +97,7 @@ fn a_dropped_connection_is_resumed() {
 
 #[test]
 fn another_run_resumes_where_the_last_one_stopped() {
-    let mut case = Case::new(Manner { stall: Some(30_000), ..Manner::default() });
+    let mut case = FileCase::new(Manner { stall: Some(30_000), ..Manner::default() });
     // Each attempt makes progress, so only the complete file or a stall ends this.
     case.server.behave(Manner { cut: Some(20_000), ..Manner::default() });
     let part = case.dir.path().join("set-a.bin.part");
@@ -109,7 +109,7 @@ fn another_run_resumes_where_the_last_one_stopped() {
 
 #[test]
 fn a_server_that_ignores_ranges_starts_over() {
-    let mut case = Case::new(Manner { ignore_range: true, ..Manner::default() });
+    let mut case = FileCase::new(Manner { ignore_range: true, ..Manner::default() });
     fs::write(case.dir.path().join("set-a.bin.part"), &content()[..12_345]).unwrap();
     case.fetch(&checked()).unwrap();
     assert_eq!(fs::read(case.dir.path().join("home/a.bin")).unwrap(), content());
@@ -117,7 +117,7 @@ fn a_server_that_ignores_ranges_starts_over() {
 
 #[test]
 fn a_part_that_is_too_long_starts_over() {
-    let mut case = Case::new(Manner::default());
+    let mut case = FileCase::new(Manner::default());
     fs::write(case.dir.path().join("set-a.bin.part"), vec![0; 60_000]).unwrap();
     case.fetch(&checked()).unwrap();
     assert_eq!(case.server.ranges().len(), 2);
@@ -125,7 +125,7 @@ fn a_part_that_is_too_long_starts_over() {
 
 #[test]
 fn a_whole_part_needs_no_more_bytes() {
-    let mut case = Case::new(Manner::default());
+    let mut case = FileCase::new(Manner::default());
     fs::write(case.dir.path().join("set-a.bin.part"), content()).unwrap();
     case.fetch(&checked()).unwrap();
     assert_eq!(case.server.ranges(), [Some("bytes=50000-".to_string())]);
@@ -133,7 +133,7 @@ fn a_whole_part_needs_no_more_bytes() {
 
 #[test]
 fn an_overstated_length_fails_in_the_end() {
-    let mut case = Case::new(Manner { lie: 10, ..Manner::default() });
+    let mut case = FileCase::new(Manner { lie: 10, ..Manner::default() });
     let text = case.fetch(&checked()).unwrap_err().to_string();
     assert!(text.contains("does not belong to this file") || text.contains("lost at byte 50000 of 50010"), "{text}");
     assert!(!case.dir.path().join("home").exists());
@@ -142,7 +142,7 @@ fn an_overstated_length_fails_in_the_end() {
 
 #[test]
 fn an_understated_length_is_caught_by_the_checksum() {
-    let mut case = Case::new(Manner { lie: -10, ..Manner::default() });
+    let mut case = FileCase::new(Manner { lie: -10, ..Manner::default() });
     let error = case.fetch(&checked()).unwrap_err();
     assert!(matches!(error, FetchError::Checksum { .. }), "{error}");
     assert_eq!(case.names(), [""; 0]);
@@ -150,7 +150,7 @@ fn an_understated_length_is_caught_by_the_checksum() {
 
 #[test]
 fn wrong_bytes_are_removed() {
-    let mut case = Case::new(Manner::default());
+    let mut case = FileCase::new(Manner::default());
     let mut wrong = content();
     wrong[31_000] ^= 1;
     case.server.put("a.bin", &wrong);
@@ -165,7 +165,7 @@ fn wrong_bytes_are_removed() {
 
 #[test]
 fn a_known_length_is_required() {
-    let mut case = Case::new(Manner::default());
+    let mut case = FileCase::new(Manner::default());
     let mut entry = checked();
     let remote = Remote { bytes: Some(50_001), ..entry.download.files[0] };
     entry.download.files = vec![remote].leak();
@@ -175,7 +175,7 @@ fn a_known_length_is_required() {
 
 #[test]
 fn an_endless_file_is_cut_off() {
-    let mut case = Case::new(Manner { no_length: true, ..Manner::default() });
+    let mut case = FileCase::new(Manner { no_length: true, ..Manner::default() });
     case.server.put("a.bin", &vec![7; 2 << 20]);
     let error = case.fetch(&entry(RemoteForm::File, None, &[])).unwrap_err();
     assert!(matches!(error, FetchError::TooLong { most: 1_048_576, .. }), "{error}");
@@ -184,7 +184,7 @@ fn an_endless_file_is_cut_off() {
 
 #[test]
 fn a_length_above_the_limit_is_reported() {
-    let mut case = Case::new(Manner { lie: 2 << 20, ..Manner::default() });
+    let mut case = FileCase::new(Manner { lie: 2 << 20, ..Manner::default() });
     let text = case.fetch(&entry(RemoteForm::File, None, &[])).unwrap_err().to_string();
     assert!(text.contains("expected at most 1048576 bytes, found 2147152"), "{text}");
     assert_eq!(case.names(), [""; 0]);
@@ -192,41 +192,41 @@ fn a_length_above_the_limit_is_reported() {
 
 #[test]
 fn without_a_length_the_end_is_the_end() {
-    let mut case = Case::new(Manner { no_length: true, ..Manner::default() });
+    let mut case = FileCase::new(Manner { no_length: true, ..Manner::default() });
     case.fetch(&checked()).unwrap();
 }
 
 #[test]
 fn error_responses() {
     for status in [404, 403, 410] {
-        let mut case = Case::new(Manner { status: Some(status), ..Manner::default() });
+        let mut case = FileCase::new(Manner { status: Some(status), ..Manner::default() });
         let error = case.fetch(&checked()).unwrap_err();
         assert!(matches!(error, FetchError::Status { status: found, .. } if found == status), "{error}");
         assert_eq!(case.server.ranges().len(), 1);
     }
-    let mut case = Case::new(Manner { busy: 2, ..Manner::default() });
+    let mut case = FileCase::new(Manner { busy: 2, ..Manner::default() });
     case.fetch(&checked()).unwrap();
     assert_eq!(case.server.ranges().len(), 3);
-    let mut case = Case::new(Manner { status: Some(500), ..Manner::default() });
+    let mut case = FileCase::new(Manner { status: Some(500), ..Manner::default() });
     assert!(case.fetch(&checked()).unwrap_err().to_string().contains("the server responded with status 500"));
     assert_eq!(case.server.ranges().len(), 3);
 }
 
 #[test]
 fn redirects_are_followed() {
-    let mut case = Case::new(Manner { redirect: true, ..Manner::default() });
+    let mut case = FileCase::new(Manner { redirect: true, ..Manner::default() });
     case.fetch(&checked()).unwrap();
     assert_eq!(case.server.ranges().len(), 2);
 }
 
 #[test]
 fn a_silent_server_is_abandoned_and_a_slow_one_is_not() {
-    let mut case = Case::new(Manner { stall: Some(0), ..Manner::default() });
+    let mut case = FileCase::new(Manner { stall: Some(0), ..Manner::default() });
     let start = Instant::now();
     let text = case.fetch(&checked()).unwrap_err().to_string();
     assert!(text.contains("no data received for 0.4 s"), "{text}");
     assert!(start.elapsed() < Duration::from_secs(10));
-    let mut case = Case::new(Manner { slow: Duration::from_millis(12), ..Manner::default() });
+    let mut case = FileCase::new(Manner { slow: Duration::from_millis(12), ..Manner::default() });
     case.fetch(&checked()).unwrap();
     assert!(!case.events.iter().any(|event| matches!(event, Event::Again { .. })));
 }
@@ -255,7 +255,7 @@ fn no_network_says_what_to_put_where() {
 
 #[test]
 fn a_folder_is_a_mirror() {
-    let (mut case, folder) = (Case::new(Manner::default()), tempfile::tempdir().unwrap());
+    let (mut case, folder) = (FileCase::new(Manner::default()), tempfile::tempdir().unwrap());
     fs::write(folder.path().join("a.bin"), content()).unwrap();
     let mirror = folder.path().display().to_string();
     let found = fetch(&checked(), case.dir.path(), Some(&mirror), PATIENCE, &mut |_| {}).unwrap();
@@ -273,7 +273,7 @@ fn a_folder_is_a_mirror() {
 
 #[test]
 fn unchecked_files_are_reported() {
-    let mut case = Case::new(Manner::default());
+    let mut case = FileCase::new(Manner::default());
     // A part of unknown origin is not resumed.
     fs::write(case.dir.path().join("set-a.bin.part"), "other").unwrap();
     case.fetch(&entry(RemoteForm::File, None, &[])).unwrap();
@@ -294,7 +294,7 @@ fn tar_gz(names: &[(&str, &[u8])]) -> Vec<u8> {
 
 #[test]
 fn an_archive_is_unpacked_checked_and_moved_into_place() {
-    let mut case = Case::new(Manner { cut: Some(300), ..Manner::default() });
+    let mut case = FileCase::new(Manner { cut: Some(300), ..Manner::default() });
     let archive = tar_gz(&[("inside/one.bin", b"one"), ("inside/sub/two.bin", b"two"), ("other", b"x")]);
     case.server.put("a.bin", &archive);
     let known: &'static [_] = vec![("one.bin", sha256(b"one"))].leak();
@@ -318,7 +318,7 @@ fn an_archive_is_unpacked_checked_and_moved_into_place() {
 fn a_damaged_archive_leaves_nothing() {
     let archive = tar_gz(&[("inside/one.bin", &content())]);
     for damage in [0, archive.len() / 2, archive.len() - 6] {
-        let mut case = Case::new(Manner::default());
+        let mut case = FileCase::new(Manner::default());
         let mut damaged = archive.clone();
         damaged[damage] ^= 0x41;
         case.server.put("a.bin", &damaged);
@@ -330,7 +330,7 @@ fn a_damaged_archive_leaves_nothing() {
 
 #[test]
 fn the_content_of_a_compressed_file_is_checked() {
-    let mut case = Case::new(Manner::default());
+    let mut case = FileCase::new(Manner::default());
     let gz = |bytes: &[u8]| {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(bytes).unwrap();
@@ -356,7 +356,7 @@ fn a_full_disk_keeps_the_part_and_nothing_else() {
         println!("skipped: there is no /dev/full");
         return;
     }
-    let mut case = Case::new(Manner::default());
+    let mut case = FileCase::new(Manner::default());
     std::os::unix::fs::symlink(full, case.dir.path().join("set-a.bin.part")).unwrap();
     let error = case.fetch(&checked()).unwrap_err();
     assert!(matches!(error, FetchError::Io { action: "write", .. }), "{error}");
@@ -365,7 +365,7 @@ fn a_full_disk_keeps_the_part_and_nothing_else() {
 
 #[test]
 fn md5_is_checked_if_there_is_nothing_better() {
-    let mut case = Case::new(Manner::default());
+    let mut case = FileCase::new(Manner::default());
     case.server.put("a.bin", b"message digest");
     let mut entry = checked();
     // From RFC 1321.

@@ -18,14 +18,14 @@ fn content() -> Vec<u8> {
 }
 
 /// Two servers; the second one has the file.
-struct Case {
+struct MirrorCase {
     dir: tempfile::TempDir,
     servers: [Server; 2],
     entry: CatalogueEntry,
     events: Vec<Event>,
 }
 
-impl Case {
+impl MirrorCase {
     fn new(manner: Manner) -> Self {
         let servers = [Server::new(manner), Server::new(Manner::default())];
         servers.iter().for_each(|server| server.put("a.bin", &content()));
@@ -62,7 +62,7 @@ impl Case {
 
 #[test]
 fn the_first_address_is_enough() {
-    let mut case = Case::new(Manner::default());
+    let mut case = MirrorCase::new(Manner::default());
     case.fetch().unwrap();
     assert_eq!(case.servers[1].ranges().len(), 0);
     assert!(!case.events.iter().any(|event| matches!(event, Event::Elsewhere { .. })));
@@ -71,10 +71,10 @@ fn the_first_address_is_enough() {
 #[test]
 fn after_an_error_response_the_next_server_is_tried() {
     for status in [404, 403, 500] {
-        let reason = Case::new(Manner { status: Some(status), ..Manner::default() }).fetch_elsewhere();
+        let reason = MirrorCase::new(Manner { status: Some(status), ..Manner::default() }).fetch_elsewhere();
         assert!(reason.ends_with(&format!("/data/a.bin: the server responded with status {status}")), "{reason}");
     }
-    let mut case = Case::new(Manner::default());
+    let mut case = MirrorCase::new(Manner::default());
     let mirrors: &'static [_] = vec!["http://127.0.0.1:9/", case.entry.download.mirrors[1]].leak();
     case.entry.download.mirrors = mirrors;
     assert!(case.fetch_elsewhere().starts_with("cannot get http://127.0.0.1:9/a.bin: "));
@@ -82,7 +82,7 @@ fn after_an_error_response_the_next_server_is_tried() {
 
 #[test]
 fn after_wrong_bytes_the_next_server_is_tried() {
-    let mut case = Case::new(Manner::default());
+    let mut case = MirrorCase::new(Manner::default());
     case.servers[0].put("a.bin", &vec![7; 50_000]);
     let reason = case.fetch_elsewhere();
     assert!(reason.contains("a.bin: expected SHA-256"), "{reason}");
@@ -92,13 +92,13 @@ fn after_wrong_bytes_the_next_server_is_tried() {
 #[test]
 fn a_page_is_not_resumed() {
     let page = b"<!DOCTYPE html><html>This item has moved</html>";
-    let mut case = Case::new(Manner::default());
+    let mut case = MirrorCase::new(Manner::default());
     case.servers[0].put("a.bin", page);
     let reason = case.fetch_elsewhere();
     assert!(reason.ends_with("a.bin: expected 50000 bytes, found 47"), "{reason}");
     assert_eq!(case.servers[1].ranges(), [None]);
     // A page of unknown length is at first stored as a part of the file.
-    let mut case = Case::new(Manner { no_length: true, ignore_range: true, ..Manner::default() });
+    let mut case = MirrorCase::new(Manner { no_length: true, ignore_range: true, ..Manner::default() });
     case.servers[0].put("a.bin", page);
     case.fetch_elsewhere();
     assert_eq!(case.servers[1].ranges(), [None]);
@@ -106,12 +106,13 @@ fn a_page_is_not_resumed() {
 
 #[test]
 fn a_part_is_resumed_from_another_server() {
-    let mut case = Case::new(Manner { status: Some(404), ..Manner::default() });
+    let mut case = MirrorCase::new(Manner { status: Some(404), ..Manner::default() });
     fs::write(case.dir.path().join("set-a.bin.part"), &content()[..12_345]).unwrap();
     case.fetch_elsewhere();
     assert_eq!(case.servers[1].ranges(), [Some("bytes=12345-".to_string())]);
     // But not if a mismatched part would go unnoticed.
-    let mut case = Case::new(Manner { stall: Some(1_000), no_length: true, ignore_range: true, ..Manner::default() });
+    let mut case =
+        MirrorCase::new(Manner { stall: Some(1_000), no_length: true, ignore_range: true, ..Manner::default() });
     case.entry.download.files = vec![Remote { checksum: None, ..case.entry.download.files[0] }].leak();
     case.fetch_elsewhere();
     assert_eq!(case.servers[1].ranges(), [None]);
@@ -119,7 +120,7 @@ fn a_part_is_resumed_from_another_server() {
 
 #[test]
 fn an_address_without_a_slash_is_the_files_own() {
-    let mut case = Case::new(Manner::default());
+    let mut case = MirrorCase::new(Manner::default());
     case.servers[0].put("bitstreams/17/content", &content());
     let address = format!("{}/bitstreams/17/content", case.servers[0].base).leak();
     case.entry.download.mirrors = vec![&*address].leak();
@@ -129,7 +130,7 @@ fn an_address_without_a_slash_is_the_files_own() {
 
 #[test]
 fn the_last_address_determines_the_error() {
-    let mut case = Case::new(Manner { status: Some(403), ..Manner::default() });
+    let mut case = MirrorCase::new(Manner { status: Some(403), ..Manner::default() });
     case.servers[1].behave(Manner { status: Some(410), ..Manner::default() });
     let error = case.fetch().unwrap_err();
     assert!(matches!(error, FetchError::Status { status: 410, .. }), "{error}");
@@ -138,7 +139,7 @@ fn the_last_address_determines_the_error() {
 
 #[test]
 fn a_mirror_replaces_all_addresses() {
-    let case = Case::new(Manner::default());
+    let case = MirrorCase::new(Manner::default());
     let mirror = Server::new(Manner::default());
     let error = fetch(&case.entry, case.dir.path(), Some(&mirror.base), PATIENCE, &mut |_| {}).unwrap_err();
     assert!(matches!(error, FetchError::Status { status: 404, .. }), "{error}");
@@ -152,7 +153,7 @@ fn a_full_disk_stops_all_attempts() {
         println!("skipped: there is no /dev/full");
         return;
     }
-    let mut case = Case::new(Manner::default());
+    let mut case = MirrorCase::new(Manner::default());
     std::os::unix::fs::symlink(full, case.dir.path().join("set-a.bin.part")).unwrap();
     assert!(matches!(case.fetch().unwrap_err(), FetchError::Io { action: "write", .. }));
     assert_eq!(case.servers[1].ranges().len(), 0);

@@ -12,15 +12,15 @@ use fedelity_fl::{
 use fedelity_nn::{Model, OptimizerKind, loss};
 
 #[derive(Debug)]
-struct Plain;
+struct PlainMethod;
 
-impl Named for Plain {
+impl Named for PlainMethod {
     fn name(&self) -> &'static str {
         "plain"
     }
 }
 
-impl Method for Plain {}
+impl Method for PlainMethod {}
 
 /// Half squared distance of logits and features to those of two teachers.
 #[derive(Debug)]
@@ -253,10 +253,10 @@ fn a_trainer_carries_nothing_over() {
     let mut kept = Trainer::new(model.clone());
     for (client, method, training) in [
         (0, &Taught as &dyn Method, &sgd),
-        (1, &Plain, &adam),
+        (1, &PlainMethod, &adam),
         (2, &Taught, &sgd),
-        (3, &Plain, &sgd),
-        (0, &Plain, &adam),
+        (3, &PlainMethod, &sgd),
+        (0, &PlainMethod, &adam),
     ] {
         let buffer = fedelity_nn::Params(vec![7.0; 3]);
         let warm = fedelity_fl::client(&mut kept, &task(client, method, training), buffer).unwrap();
@@ -279,7 +279,7 @@ fn training_learns_and_adam_and_clipping_run() {
     let adam = OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8 };
     for (optimizer, clip) in [(training().optimizer, None), (adam, Some(1.0))] {
         let training = Training { epochs: 12, lr: 0.01, optimizer, clip, ..training() };
-        let done = run(&model, &Plain, &training, &broadcast(start.clone()), 200).unwrap();
+        let done = run(&model, &PlainMethod, &training, &broadcast(start.clone()), 200).unwrap();
         let after = trainer.score(&done.upload.params, samples);
         assert!(after.loss().unwrap() < 0.7 * before.loss().unwrap(), "{before:?} {after:?}");
         assert_eq!((done.upload.steps, done.upload.examples), (240, 200));
@@ -302,18 +302,18 @@ fn a_nan_learning_rate_diverges() {
     let model = model("plain");
     let global = broadcast(params(&model, 1));
     let bad = Training { lr: f32::NAN, epochs: 1, ..training() };
-    let error = run(&model, &Plain, &bad, &global, 25).unwrap_err();
+    let error = run(&model, &PlainMethod, &bad, &global, 25).unwrap_err();
     assert!(
         matches!(error, FlError::Diverged { round: 1, client: 7, epoch: 1, step: 2, loss } if loss.is_nan()),
         "{error}"
     );
     assert!(error.is_divergence());
     // After a single step there is no later loss to check, so the weights are checked.
-    let error = run(&model, &Plain, &bad, &global, 5).unwrap_err();
+    let error = run(&model, &PlainMethod, &bad, &global, 5).unwrap_err();
     assert!(matches!(error, FlError::Diverged { step: 1, loss, .. } if loss.is_finite()), "{error}");
     // A far too large learning rate overflows by itself.
     let bad = Training { lr: 1e30, epochs: 5, ..training() };
-    assert!(run(&model, &Plain, &bad, &global, 25).unwrap_err().is_divergence());
+    assert!(run(&model, &PlainMethod, &bad, &global, 25).unwrap_err().is_divergence());
 }
 
 struct Whole<'a, 'b>(&'a mut Local<'b>);

@@ -30,14 +30,14 @@ enum Split {
         min_size: usize,
     },
     /// From a file.
-    File(Place),
+    File(PathTable),
     /// A known one.
     #[key(words = Volume)]
     Known(Known),
 }
 
 #[keys]
-struct Place {
+struct PathTable {
     /// Where.
     path: PathBuf,
 }
@@ -209,7 +209,7 @@ fn the_context_knows_where_values_came_from() {
     let mut host = Host(Vec::new());
     let table = "kind = \"file\"\npath = \"a\"\nalpha = 3".parse::<Table>().unwrap();
     let (section, _) = read::<Section>(&table, "part", &mut host).unwrap();
-    assert_eq!(section.kind, Split::File(Place { path: "part.path/a".into() }));
+    assert_eq!(section.kind, Split::File(PathTable { path: "part.path/a".into() }));
     assert_eq!(host.0, ["part.alpha part.kind file"]);
 }
 
@@ -221,7 +221,10 @@ fn descriptions_come_from_the_fields() {
     assert_eq!(Section::SCHEMA.key("share").unwrap().at_zero(), AtZero::Refused);
     assert_eq!(
         Section::SCHEMA.names(),
-        ["kind", "alpha", "min-size", "path", "copies", "mu", "share", "halves", "seeds", "size", "volume", "echo", "times"]
+        [
+            "kind", "alpha", "min-size", "path", "copies", "mu", "share", "halves", "seeds", "size", "volume", "echo",
+            "times"
+        ]
     );
     assert!(matches!(<Volume as Typed>::TYPE, ValueType::Word(["soft", "very-loud", "11"])));
     assert_eq!(Volume::ALL.map(Volume::name), Volume::NAMES);

@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_full_step_without_momentum_is_the_method_itself() {
-        let run = trial::Run { batch_norm: true, ..trial::Run::default() };
+        let run = trial::TrialRun { batch_norm: true, ..trial::TrialRun::default() };
         assert_eq!(run.shared(composed(FedAvg {}, Rule::Mean, STEP)), run.global(FedAvg {}));
         assert_eq!(run.shared(composed(Scaffold {}, Rule::Mean, STEP)), run.global(Scaffold {}));
         assert_eq!(run.shared(composed(FedNova {}, Rule::Mean, STEP)), run.global(FedNova {}));
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn holding_uploads_back_changes_nothing() {
         // A trimmed mean that trims nothing weights clients equally, so they get equal sizes.
-        let run = trial::Run { sizes: &[20; 6], ..trial::Run::default() };
+        let run = trial::TrialRun { sizes: &[20; 6], ..trial::TrialRun::default() };
         let rule = Rule::TrimmedMean { trim: 0.0 };
         let (found, plain) = (run.shared(composed(Scaffold {}, rule, ServerOptimizer::None)), run.global(Scaffold {}));
         assert!(found.iter().zip(plain.iter()).all(|(found, plain)| (found - plain).abs() <= 1e-6), "differ");

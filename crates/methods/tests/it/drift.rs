@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::federation::{CLASSES, CLIENTS, Holds, Run, smooth_model, training};
+use crate::federation::{CLASSES, CLIENTS, Holds, TestRun, smooth_model, training};
 use crate::golden::{SplitMix, assert_near, flat, floats, golden, method};
 use crate::scene::{Scene, columns};
 use fedelity_fl::{Method, Payload, Training};
@@ -89,7 +89,7 @@ fn who_is_left_out_remembers_what_it_did() {
     let rule = Rule::Krum { byzantine: 1, keep: 3 };
     let run = |inner: Arc<dyn Method>| {
         let method = Composed::around(inner, rule, ServerOptimizer::None);
-        Run::new(method, smooth_model(), training(), Holds::NOTHING).unwrap()
+        TestRun::new(method, smooth_model(), training(), Holds::NOTHING).unwrap()
     };
     for (inner, sums, share) in [
         (Arc::new(Scaffold {}) as Arc<dyn Method>, vec!["control"], CLIENTS.len()),

@@ -81,7 +81,7 @@ impl Holds {
 }
 
 /// A federation and all its clients.
-pub(crate) struct Run {
+pub(crate) struct TestRun {
     pub(crate) coordinator: Coordinator,
     pub(crate) memories: Memories,
     pub(crate) trainer: Trainer,
@@ -97,7 +97,7 @@ pub(crate) struct Run {
 /// The comparable results of a run: weights, traffic, losses.
 pub(crate) type Story<'a> = (&'a [Arc<Params>], &'a [(u64, u64)], &'a [f64]);
 
-impl Run {
+impl TestRun {
     pub(crate) fn new(method: Arc<dyn Method>, model: Arc<Model>, training: Training, holds: Holds) -> Result<Self> {
         let data = Arc::new(data(holds.auxiliary));
         let trainer = Trainer::new(model.clone());

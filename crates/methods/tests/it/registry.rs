@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::federation::{AUXILIARY, CLIENTS, EVERYBODY, Holds, LACKING, Run, batch_norm_model, smooth_model, training};
+use crate::federation::{
+    AUXILIARY, CLIENTS, EVERYBODY, Holds, LACKING, TestRun, batch_norm_model, smooth_model, training,
+};
 use crate::golden::SplitMix;
 use fedelity_fl::{Broadcast, Coordinator, Extra, Method, Payload, Presence, ServerState, Training};
 use fedelity_keys::toml::{Table, Value};
@@ -26,12 +28,12 @@ fn default(entry: &Entry) -> Arc<dyn Method> {
 }
 
 /// A run with exactly what the method requires of the server.
-fn run(method: Arc<dyn Method>, model: Arc<Model>) -> Run {
+fn run(method: Arc<dyn Method>, model: Arc<Model>) -> TestRun {
     let holds = Holds::needed_by(&*method);
-    Run::new(method, model, training(), holds).unwrap()
+    TestRun::new(method, model, training(), holds).unwrap()
 }
 
-fn fedavg(model: Arc<Model>) -> Run {
+fn fedavg(model: Arc<Model>) -> TestRun {
     run(Arc::new(FedAvg {}), model)
 }
 
@@ -85,7 +87,7 @@ fn hooks_vanish_with_their_coefficients() {
 }
 
 /// The same weights, losses and traffic; nothing is required, stored or remembered.
-fn is_fedavg(id: &str, method: Arc<dyn Method>, plain: &Run) {
+fn is_fedavg(id: &str, method: Arc<dyn Method>, plain: &TestRun) {
     let needs = method.needs();
     let asked = [needs.auxiliary, needs.validation, needs.unlabelled, needs.each_upload, needs.client_memory];
     assert!(asked == [false; 5] && !needs.label_counts_leave_client && needs.extra_passes == 0, "{id}: {needs:?}");
@@ -100,7 +102,7 @@ fn the_teacher_cache_changes_no_bit_of_any_method() {
         let run = |teacher_cache| {
             let method = default(entry);
             let (holds, training) = (Holds::needed_by(&*method), Training { teacher_cache, ..training() });
-            Run::new(method, batch_norm_model(), training, holds).unwrap().rounds(3)
+            TestRun::new(method, batch_norm_model(), training, holds).unwrap().rounds(3)
         };
         assert!(run(true).story() == run(false).story(), "{}", entry.id);
     }
@@ -276,7 +278,7 @@ fn settings(entry: &Entry) -> Vec<(Table, bool)> {
 /// The loss of client `k` at `w` beyond FedAvg's cross-entropy, and its gradient.
 ///
 /// A method's own term is compared separately: next to the cross-entropy, mistakes in a small term would be hidden.
-fn own(run: &mut Run, method: &dyn Method, broadcast: &Broadcast, k: usize, w: &[f32]) -> (f64, Vec<f64>) {
+fn own(run: &mut TestRun, method: &dyn Method, broadcast: &Broadcast, k: usize, w: &[f32]) -> (f64, Vec<f64>) {
     let sum = |terms: fedelity_fl::Terms| terms.iter().map(|(_, value)| f64::from(value)).sum::<f64>();
     let (terms, grad) = run.gradient(method, broadcast, k, w);
     let (plain, plain_grad) = run.gradient(&FedAvg {}, broadcast, k, w);
@@ -293,7 +295,7 @@ fn every_gradient_is_the_derivative_of_its_loss_through_a_whole_network() {
     let model = smooth_model();
     for entry in entries() {
         let coefficients = entry.coefficients();
-        let mut last: Option<(Table, Run, Broadcast)> = None;
+        let mut last: Option<(Table, TestRun, Broadcast)> = None;
         for (settings, whole) in settings(entry) {
             // Memories and buffers fill with the coefficients at their defaults, so that nothing diverges.
             let mut calm = settings.clone();
@@ -310,7 +312,7 @@ fn every_gradient_is_the_derivative_of_its_loss_through_a_whole_network() {
 }
 
 /// Compares every client's gradient with finite differences of its loss, tensor by tensor.
-fn compare(run: &mut Run, method: &dyn Method, broadcast: &Broadcast, whole: bool) {
+fn compare(run: &mut TestRun, method: &dyn Method, broadcast: &Broadcast, whole: bool) {
     let model = run.coordinator.federation().model.clone();
     let (mut rng, mut largest, mut trains) = (SplitMix(7), 0.0_f64, false);
     let plain = Broadcast { payload: Payload::new(), ..broadcast.clone() };
@@ -363,7 +365,7 @@ fn logits_beyond_80_and_absent_classes_give_finite_losses_and_gradients() {
         let methods: Vec<_> = settings(entry).into_iter().map(|(settings, _)| method(entry, &settings)).collect();
         for auxiliary in [AUXILIARY, LACKING] {
             let holds = Holds { auxiliary, ..Holds::ALL };
-            let mut run = Run::new(default(entry), model.clone(), training(), holds).unwrap().rounds(2);
+            let mut run = TestRun::new(default(entry), model.clone(), training(), holds).unwrap().rounds(2);
             for (teacher, student) in [(300.0, 300.0), (300.0, -300.0), (-3e4, 1.0), (1.0, 3e4)] {
                 // The server works with such weights too, and clients receive the result.
                 let global = extreme(&model, run.coordinator.global(), teacher);
@@ -386,7 +388,7 @@ fn logits_beyond_80_and_absent_classes_give_finite_losses_and_gradients() {
     }
 }
 
-fn largest_logit(run: &mut Run, weights: &[f32]) -> f32 {
+fn largest_logit(run: &mut TestRun, weights: &[f32]) -> f32 {
     let (held, mut top) = (run.held(), 0.0_f32);
     let samples = held.unlabelled.as_ref().unwrap().samples();
     run.trainer.evaluate(weights, samples, &mut |outputs, _| {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::federation::{AUXILIARY, CLASSES, Holds, LACKING, Run, smooth_model, training};
+use crate::federation::{AUXILIARY, CLASSES, Holds, LACKING, TestRun, smooth_model, training};
 use crate::golden::{SplitMix, assert_near, flat, floats, golden, method, wholes};
 use crate::scene::{Scene, columns};
 use fedelity_data::Split;
@@ -139,8 +139,8 @@ fn golden_rule_fedssd_credibility() {
 // Identities.
 
 /// Four rounds of a small federation, with these auxiliary samples on the server.
-fn rounds(method: Arc<dyn Method>, auxiliary: &'static [u16]) -> Result<Run> {
-    let run = Run::new(method, smooth_model(), training(), Holds { auxiliary, ..Holds::NOTHING })?;
+fn rounds(method: Arc<dyn Method>, auxiliary: &'static [u16]) -> Result<TestRun> {
+    let run = TestRun::new(method, smooth_model(), training(), Holds { auxiliary, ..Holds::NOTHING })?;
     Ok(run.rounds(4))
 }
 

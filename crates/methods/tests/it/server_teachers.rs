@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use crate::federation::{CLASSES, EVERYBODY, Holds, Run, plain_model, training};
+use crate::federation::{CLASSES, EVERYBODY, Holds, TestRun, plain_model, training};
 use fedelity_fl::{Broadcast, FlError, Local, Method, Named, Payload, Result, Step, Teacher, Terms, Training};
 use fedelity_methods::{Distance, FedAvg, FedDf, FedDistillPlus, FedGen, FedGkd, FedGkdPlus, FedGkdVote};
 use fedelity_nn::Params;
 use fedelity_nn::loss::{self, Kl};
 
-fn start(method: impl Method + 'static, training: Training) -> Run {
-    Run::new(Arc::new(method), plain_model(), training, Holds::ALL).unwrap()
+fn start(method: impl Method + 'static, training: Training) -> TestRun {
+    TestRun::new(Arc::new(method), plain_model(), training, Holds::ALL).unwrap()
 }
 
-fn run(method: impl Method + 'static) -> Run {
+fn run(method: impl Method + 'static) -> TestRun {
     start(method, training()).rounds(4)
 }
 
@@ -31,7 +31,7 @@ fn df() -> FedDf {
 #[test]
 fn the_first_round_is_fedavg_and_the_second_is_not() {
     let plain = run(FedAvg {});
-    let check = |name: &str, found: Run| {
+    let check = |name: &str, found: TestRun| {
         assert_eq!(found.globals[..2], plain.globals[..2], "{name}");
         assert_ne!(found.globals[2], plain.globals[2], "{name}");
         assert!(found.losses.iter().all(|loss| loss.is_finite()), "{name}");
@@ -50,15 +50,15 @@ fn the_first_round_is_fedavg_and_the_second_is_not() {
 
 /// CE + gamma/2 KL to the received model, from round 2 on.
 #[derive(Debug)]
-struct Plain(f32);
+struct GlobalTeacher(f32);
 
-impl Named for Plain {
+impl Named for GlobalTeacher {
     fn name(&self) -> &'static str {
         "plain"
     }
 }
 
-impl Method for Plain {
+impl Method for GlobalTeacher {
     fn teachers(&self, local: &Local<'_>) -> Result<Vec<Teacher>> {
         Ok((local.round > 0).then(Teacher::global).into_iter().collect())
     }
@@ -76,7 +76,7 @@ impl Method for Plain {
 
 #[test]
 fn fedgkd_with_one_model_is_cross_entropy_and_half_gamma_kl() {
-    let expected = run(Plain(0.3));
+    let expected = run(GlobalTeacher(0.3));
     for found in
         [run(FedGkd { gamma: 0.3, ..FedGkd::default() }), run(FedGkdPlus(FedGkd { gamma: 0.3, ..FedGkd::default() }))]
     {
@@ -143,7 +143,7 @@ fn vote_uses_the_validation_samples() {
 
 #[test]
 fn missing_samples_are_named_before_the_first_round() {
-    let refuse = |method: Arc<dyn Method>| match Run::new(method, plain_model(), training(), Holds::NOTHING).err() {
+    let refuse = |method: Arc<dyn Method>| match TestRun::new(method, plain_model(), training(), Holds::NOTHING).err() {
         Some(FlError::Needs { method, what }) => format!("{method}: {what}"),
         other => panic!("{other:?}"),
     };
@@ -157,7 +157,7 @@ fn missing_samples_are_named_before_the_first_round() {
 fn bytes_match_the_table() {
     let p = plain_model().layout().len() as u64;
     let k = CLASSES as u64;
-    let check = |name: &str, found: &Run, later: (u64, u64)| {
+    let check = |name: &str, found: &TestRun, later: (u64, u64)| {
         // From the third round on. In the first there is nothing to teach with yet.
         for &(down, up) in &found.traffic[3..] {
             assert_eq!((down / 4, up / 4), later, "{name}");
@@ -220,7 +220,7 @@ fn a_single_client_has_nobody_to_learn_from() {
 #[test]
 fn the_generator_learns_and_depends_on_the_seed_alone() {
     let method = FedGen { iterations: 60, diversity: 0.0, weight_decay: 0.0, ..gen_small() };
-    let generator = |run: &Run| run.coordinator.state().get("generator").unwrap().clone();
+    let generator = |run: &TestRun| run.coordinator.state().get("generator").unwrap().clone();
     let first = start(method.clone(), training());
     let fresh = generator(&first);
     let (first, again) = (first.rounds(3), start(method, training()).rounds(3));
@@ -240,7 +240,7 @@ fn the_generator_learns_and_depends_on_the_seed_alone() {
 // FedDF.
 
 /// The mean KL from the uploads' mean output to the student, on the unlabelled samples.
-fn distance(run: &mut Run, uploads: &[Params], student: &[f32]) -> f32 {
+fn distance(run: &mut TestRun, uploads: &[Params], student: &[f32]) -> f32 {
     let given = run.held();
     let samples = given.unlabelled.as_ref().unwrap().samples();
     let mut logits = |params: &[f32]| {
@@ -257,9 +257,9 @@ fn distance(run: &mut Run, uploads: &[Params], student: &[f32]) -> f32 {
 }
 
 /// FedDF without validation samples, and the uploads.
-fn distilled(method: FedDf, training: Training) -> (Run, Vec<Params>) {
+fn distilled(method: FedDf, training: Training) -> (TestRun, Vec<Params>) {
     let holds = Holds { validation: false, ..Holds::ALL };
-    let mut run = Run::new(Arc::new(method), plain_model(), training, holds).unwrap();
+    let mut run = TestRun::new(Arc::new(method), plain_model(), training, holds).unwrap();
     // The first round's uploads are the same for every method that trains like FedAvg.
     let broadcast = Broadcast { round: 0, global: run.globals[0].clone(), payload: Payload::new() };
     let upload = |&k: &usize| run.client(&FedAvg {}, &broadcast, k).unwrap().upload.params;
@@ -290,7 +290,7 @@ fn feddf_is_independent_of_the_cache_and_stops_early() {
 
 #[test]
 fn feddf_keeps_the_best_on_the_validation_samples() {
-    let score = |mut run: Run| {
+    let score = |mut run: TestRun| {
         let (given, global) = (run.held(), run.globals[1].clone());
         run.trainer.score(&global, given.validation.as_ref().unwrap().samples()).accuracy()
     };

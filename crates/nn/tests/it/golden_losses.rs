@@ -16,7 +16,7 @@ fn flat(value: &Value) -> Vec<f64> {
     }
 }
 
-struct Case<'a> {
+struct LossCase<'a> {
     name: &'a str,
     value: &'a Value,
     labels: Vec<u16>,
@@ -24,7 +24,7 @@ struct Case<'a> {
     classes: usize,
 }
 
-impl<'a> Case<'a> {
+impl<'a> LossCase<'a> {
     fn new(value: &'a Value) -> Self {
         let input = |name: &str| value["inputs"].get(name).map(flat).unwrap_or_default();
         let z: Vec<f32> = input("student_logits").iter().map(|&v| v as f32).collect();
@@ -209,7 +209,7 @@ fn golden_losses() {
     let file = golden("losses.json");
     let mut seen = BTreeMap::<String, usize>::new();
     for value in file["cases"].as_array().unwrap() {
-        let case = Case::new(value);
+        let case = LossCase::new(value);
         *seen.entry(value["method"].as_str().unwrap().to_owned()).or_default() += 1;
         // Logits are rounded to f32; for entries of 40 the error is already 2e-6.
         let largest = case.z.iter().fold(0.0f32, |m, v| m.max(v.abs()));

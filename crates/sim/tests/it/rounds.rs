@@ -87,15 +87,15 @@ fn experiment(method: impl Method + 'static) -> Experiment {
 }
 
 #[derive(Debug)]
-struct Plain;
+struct PlainAverage;
 
-impl Named for Plain {
+impl Named for PlainAverage {
     fn name(&self) -> &'static str {
         "plain"
     }
 }
 
-impl Method for Plain {}
+impl Method for PlainAverage {}
 
 /// Remembers its last weights, sends a number, keeps a running state, and uses two teachers.
 #[derive(Debug)]
@@ -173,14 +173,14 @@ fn run(experiment: Experiment) -> (Vec<u32>, Vec<String>) {
 
 #[test]
 fn threads_change_no_bit() {
-    let one = run(experiment(Plain));
+    let one = run(experiment(PlainAverage));
     let busy = run(experiment(Busy));
     assert_ne!(one.0, busy.0);
     for threads in [2, 3, 8] {
-        assert!(run(Experiment { threads, ..experiment(Plain) }) == one, "{threads} threads");
+        assert!(run(Experiment { threads, ..experiment(PlainAverage) }) == one, "{threads} threads");
         assert!(run(Experiment { threads, ..experiment(Busy) }) == busy, "{threads} threads");
     }
-    let mut other = experiment(Plain);
+    let mut other = experiment(PlainAverage);
     other.federation.seed = 12;
     let other = run(other);
     assert_ne!(one.0, other.0);
@@ -194,7 +194,7 @@ fn all_methods_see_the_same_clients_and_start() {
         let clients: Vec<_> = (0..4).map(|_| simulation.step().unwrap().clients).collect();
         (start, clients)
     };
-    assert_eq!(clients(experiment(Plain)), clients(experiment(Busy)));
+    assert_eq!(clients(experiment(PlainAverage)), clients(experiment(Busy)));
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn waiting_uploads_are_bounded() {
 #[test]
 fn invalid_experiments_are_refused() {
     let refused = |change: fn(&mut Experiment)| {
-        let mut bad = experiment(Plain);
+        let mut bad = experiment(PlainAverage);
         change(&mut bad);
         Simulation::new(bad).unwrap_err().to_string()
     };
@@ -482,7 +482,8 @@ fn measuring_changes_no_bit_and_threads_change_no_measurement() {
 #[test]
 fn with_one_client_per_round_its_model_is_the_next_global_model() {
     let all = Observation { metrics: Metrics::All, confusion: vec![1, 2, 3, 4], client: None };
-    let mut simulation = Simulation::new(Experiment { per_round: 1, observation: all, ..experiment(Plain) }).unwrap();
+    let mut simulation =
+        Simulation::new(Experiment { per_round: 1, observation: all, ..experiment(PlainAverage) }).unwrap();
     let mut before = simulation.evaluate().class_accuracy();
     for number in 1..=4 {
         let round = simulation.step().unwrap();
