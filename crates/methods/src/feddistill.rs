@@ -12,15 +12,13 @@
 //!   FC   = sum_{i few} q~^g_i log(q~^g_i / q~_i) + p~^g_rich log(p~^g_rich / p~_rich)                  (6)
 //!
 //! A class is rich if it makes up more than 1 / K of the client's samples, else few; the true class is in neither
-//! group. What the global model knows of the few classes is exactly what a client forgets, so that part gets the
-//! largest weight; L_E keeps the extractor usable by the global classifier, and L_FC keeps the classifier usable with
-//! the global extractor.
+//! group. A client forgets what the global model knows of the few classes, so that part gets the largest weight; L_E
+//! keeps the extractor usable by the global classifier, L_FC the classifier usable with the global extractor.
 //!
 //! Deviations. The paper states that GD with (1, p_nt, p_nt) is the plain KL divergence. It is not: RC and FC both
 //! contain the split D between the few and the rich, so GD(1, p^g_nt, p^g_nt) = KL + p^g_nt D. The default is GD as
 //! published; `exact` subtracts D once, with the smaller of the two weights, and then the statement holds. The paper
-//! does not report its final weights; the defaults are ours, inside its grids. There is no temperature, as in the
-//! paper.
+//! does not report its final weights; the defaults are ours, inside its grids. No temperature, as in the paper.
 
 use fedelity_fl::{Local, Method, Needs, Result, Step, Teacher, Terms};
 use fedelity_keys::{Choice, method};
