@@ -13,6 +13,7 @@ mod cinic10;
 mod csv_file;
 mod dataset;
 mod decode;
+mod deviation;
 pub mod download;
 mod embedded;
 mod emnist;

@@ -41,7 +41,7 @@ impl Spread {
     }
 }
 
-/// The mean and standard deviation with divisor n - 1; no deviation for one number, `None` for none.
+/// The mean and standard deviation of a sample, with divisor n - 1; no deviation for one number, `None` for none.
 pub fn mean_and_sd(values: &[f64]) -> Option<(f64, Option<f64>)> {
     let n = values.len();
     let mean = values.iter().sum::<f64>() / n as f64;

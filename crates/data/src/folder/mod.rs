@@ -9,6 +9,7 @@ use fedelity_keys::{Choice, keys};
 use crate::cache::{self, Cached};
 use crate::dataset::{Dataset, NaturalKeys, Normalisation, Shape, Split};
 use crate::decode::{self, ImageForm};
+use crate::deviation::population_deviation;
 use crate::error::DataError;
 use crate::partition::hold_out;
 use crate::skipped::Skipped;
@@ -248,7 +249,7 @@ pub(crate) fn measure(split: &Split, channels: usize) -> Normalisation {
             sum / (counts.iter().sum::<u64>().max(1)) as f64
         };
         let mean = moment(1);
-        let std = (moment(2) - mean * mean).max(0.0).sqrt();
+        let std = population_deviation(moment(2) - mean * mean);
         made.mean.push(mean as f32);
         // Constant images still need a scale.
         made.std.push(if std > 1e-6 { std as f32 } else { 1.0 });

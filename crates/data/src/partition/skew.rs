@@ -1,5 +1,6 @@
 //! How uneven a partition is.
 
+use crate::deviation::population_deviation;
 use crate::error::DataError;
 
 /// The sizes of clients, in samples.
@@ -8,7 +9,7 @@ pub struct ClientSizes {
     pub min: usize,
     pub max: usize,
     pub mean: f64,
-    /// The standard deviation over all clients (with divisor N).
+    /// The standard deviation over all clients, with divisor n.
     pub std: f64,
 }
 
@@ -80,7 +81,8 @@ fn sizes(clients: &[Vec<u32>]) -> ClientSizes {
     let each = || clients.iter().map(Vec::len);
     let mean = each().sum::<usize>() as f64 / n;
     let square = each().map(|size| (size as f64 - mean) * (size as f64 - mean)).sum::<f64>();
-    ClientSizes { min: each().min().unwrap_or(0), max: each().max().unwrap_or(0), mean, std: (square / n).sqrt() }
+    let std = population_deviation(square / n);
+    ClientSizes { min: each().min().unwrap_or(0), max: each().max().unwrap_or(0), mean, std }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use fedelity_keys::{Choice, KeyError, keys};
 
 use crate::csv_file::CsvFile;
 use crate::dataset::{Dataset, Inputs, NaturalKeys, Normalisation, Shape, Split};
+use crate::deviation::population_deviation;
 use crate::error::DataError;
 use crate::files;
 use crate::partition::hold_out;
@@ -221,8 +222,8 @@ fn standardise(train: &mut Split, test: &mut Split, width: usize) -> Normalisati
             *sum += (f64::from(value) - mean).powi(2);
         }
     }
-    let std: Vec<f64> =
-        square.iter().map(|sum| (sum / rows).sqrt()).map(|std| if std > 0.0 { std } else { 1.0 }).collect();
+    let std = square.iter().map(|sum| population_deviation(sum / rows));
+    let std: Vec<f64> = std.map(|std| if std > 0.0 { std } else { 1.0 }).collect();
     for split in [train, test] {
         let Inputs::Floats(values) = &mut split.inputs else { continue };
         for row in values.chunks_exact_mut(width) {
