@@ -75,7 +75,7 @@ fn p_value(p: Option<f64>) -> String {
 
 const HEADINGS: [&str; 11] = [
     "method",
-    "n",
+    "seeds",
     "final %",
     "best %",
     "forgetting",

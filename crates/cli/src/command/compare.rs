@@ -7,7 +7,7 @@ use fedelity_report::{Comparison, ComparisonRow, LoadedRuns, Options, Results, T
 
 use crate::printer::Printer;
 use crate::status::ExitStatus;
-use crate::view::sparkline::{scale, sparkline};
+use crate::view::sparkline::{CURVE_WIDTH, scale, sparkline};
 use crate::view::table::{Align, Table};
 use crate::view::terminal;
 use crate::view::units::{bytes, seconds, wrap};
@@ -114,7 +114,7 @@ const TO_TARGET: usize = 5;
 pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) -> Vec<String> {
     let mut results = Table::new(&[
         ("method", Align::Left),
-        ("n", Align::Right),
+        ("seeds", Align::Right),
         ("final %", Align::Right),
         ("best %", Align::Right),
         ("forgetting", Align::Right),
@@ -132,13 +132,10 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
     ]);
     let mut costs = Table::new(&[
         ("method", Align::Left),
-        ("traffic", Align::Right),
+        ("bytes", Align::Right),
         ("time", Align::Right),
         ("curve", Align::Left),
     ]);
-    let taken = comparison.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
-    // The width of the other columns with their gaps.
-    let room = width.saturating_sub(taken + 3 + 15 + 15 + 16 + 15 + 6).clamp(6, 24);
     let scale = scale(comparison.rows.iter().flat_map(|row| row.curve.iter().map(|(_, accuracy)| *accuracy)));
     for row in &comparison.rows {
         let curve: Vec<f64> = row.curve.iter().map(|(_, accuracy)| *accuracy).collect();
@@ -149,17 +146,17 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
             spread(row.best_accuracy, 100.0, 2),
             spread(row.forgetting, 1.0, 3),
             spread(row.area, 100.0, 2),
-            sparkline(&curve, room, scale),
+            sparkline(&curve, CURVE_WIDTH, scale),
         ]);
         differences.row(difference(row));
         costs.row([
             row.label.clone(),
             row.bytes.map_or("-".to_string(), |found| bytes(found.mean as u64)),
             row.seconds.map_or("-".to_string(), |found| seconds(found.mean)),
-            sparkline(&curve, room, scale),
+            sparkline(&curve, CURVE_WIDTH, scale),
         ]);
     }
-    // Long names push the curve from the first table into the last.
+    // Long names and long curves push the curve from the first table into the last.
     if results.width() > width {
         results = results.without(CURVE);
     } else {

@@ -5,14 +5,12 @@ use fedelity_record::Status;
 use fedelity_report::{BASELINE, Comparison, ComparisonRow, Group, Options, Results, spread};
 
 use crate::printer::Printer;
-use crate::view::sparkline::{scale, sparkline};
+use crate::view::sparkline::{CURVE_WIDTH, scale, sparkline};
 use crate::view::table::{Align, Table};
 use crate::view::units::{bytes, seconds};
 
 /// The first cost column.
 const COST: &str = "down";
-/// Width of the accuracy curve.
-const CURVE_WIDTH: usize = 16;
 const CURVE: &str = "accuracy";
 
 /// The lines of the table, at most `width` wide. Numbers are over the finished seeds: mean ± standard deviation (with

@@ -2,6 +2,9 @@
 
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
+/// Maximum blocks of a curve in a table of results, so that a run has the same curve in all of them.
+pub(crate) const CURVE_WIDTH: usize = 16;
+
 /// The minimum and maximum of values.
 pub(crate) fn scale(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     values.into_iter().fold((f64::MAX, f64::MIN), |(low, high), x| (low.min(x), high.max(x)))

@@ -177,10 +177,25 @@ fn a_sweep_skips_what_is_done() {
     assert_eq!(answer.err.matches("] was done").count(), 3, "{}", answer.err);
     assert_eq!(answer.err.matches("] done").count(), 1, "{}", answer.err);
     assert!(answer.out.contains("fedprox") && answer.out.contains("95 % interval"), "{}", answer.out);
+    // The curve of a setting is that of the same runs in the table of `run`.
+    let sets = ["rounds=9", "seeds=[1,2]", "method=[{name=\"fedavg\"},{name=\"fedprox\"}]"];
+    let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+    let curve = |text: &str| -> Vec<String> {
+        let blocks = |word: &&str| word.chars().all(|c| ('▁'..='█').contains(&c));
+        text.split_whitespace().filter(blocks).map(String::from).collect()
+    };
+    let ran = curve(&place.tiny(&[&["--output", "ran"][..], &sets].concat()).out);
+    assert!(ran.len() == 2 && ran[0].chars().count() == 9, "{ran:?}");
+    assert_eq!(curve(&place.call(&["compare", "ran"]).out), ran);
+    let longer = String::from_utf8(place.read("sweep.toml")).unwrap().replace("rounds = 2", "rounds = 9");
+    place.write("longer.toml", &longer);
+    let answer = place.call(&["sweep", "longer.toml", "-o", "longer"]);
+    assert_eq!(curve(&answer.out), ran, "{}", answer.out);
+    assert!(answer.out.contains("seeds") && answer.out.contains("bytes") && !answer.out.contains("traffic"));
     place.write("bad.toml", "[grid]\n\"rondus\" = [1]\n");
     let answer = place.call(&["sweep", "bad.toml", "-o", "bad"]);
     assert_eq!(answer.code, 2);
-    assert!(answer.err.contains("unknown key 'rondus'"), "{}", answer.err);
+    assert!(answer.err.contains("bad.toml:2:13: unknown key 'rondus'"), "{}", answer.err);
     place.refuses(&["sweep", "nowhere.toml"], &["nowhere.toml"]);
 }
 
