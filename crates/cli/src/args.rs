@@ -38,7 +38,7 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", help_heading = "Global options")]
     pub(crate) color: When,
 
-    /// Print only errors.
+    /// No progress or notes on stderr, only errors.
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Global options")]
     pub(crate) quiet: bool,
 
