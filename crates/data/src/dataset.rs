@@ -45,6 +45,7 @@ impl std::fmt::Display for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Image(shape) => write!(f, "{}x{}x{}", shape.channels, shape.height, shape.width),
+            Self::Numbers(1) => write!(f, "1 number"),
             Self::Numbers(width) => write!(f, "{width} numbers"),
             Self::Text => write!(f, "text"),
         }

@@ -66,7 +66,10 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
         (_, None) => {}
     }
     if last < header.rounds {
-        problems.push(format!("it ends after round {last} of {}", header.rounds));
+        problems.push(match last {
+            0 => format!("none of its {} rounds was recorded", header.rounds),
+            _ => format!("it stopped after round {last} of {}", header.rounds),
+        });
     }
     Ok(Salvage { header, rounds, problems })
 }
@@ -213,7 +216,7 @@ mod tests {
         let read = salvage_rounds(&path).unwrap();
         assert_eq!(read.rounds.iter().map(|round| round.round).collect::<Vec<_>>(), [1, 2, 4, 5]);
         let said = read.problems.join("; ");
-        for text in ["line 4 left out", "last line is incomplete", "round 3 is missing", "ends after round 5 of 9"] {
+        for text in ["line 4 left out", "last line is incomplete", "round 3 is missing", "stopped after round 5 of 9"] {
             assert!(said.contains(text), "{text:?} in {said}");
         }
         let record = |round, accuracy, loss| RoundRecord { round, accuracy, loss, ..RoundRecord::default() };

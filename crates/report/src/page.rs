@@ -121,7 +121,8 @@ impl ReportPage {
 
     fn table(&self) -> String {
         let several = self.comparison.rows.len() > 1;
-        let mut out = String::from("<div class=wide><table id=results><thead><tr><th>method<th>seeds<th>final %<th>best %");
+        let mut out =
+            String::from("<div class=wide><table id=results><thead><tr><th>method<th>seeds<th>final %<th>best %");
         out.push_str("<th>forgetting<th>area %");
         if several {
             out.push_str("<th>difference<th>95 % interval<th>p<th>p (Holm)<th>rank");

@@ -82,7 +82,7 @@ name = "logistic"
     assert!(text.contains("partition.clients = 5: expected 1 to 4, the number of keys"), "{text}");
     done(dir.path(), &["check", "exp.toml"]);
     let (out, _) = done(dir.path(), &["data", "show", "exp.toml"]);
-    assert!(out.contains("samples  2 numbers") && out.contains("4 natural keys: s0, s1, s2"), "{out}");
+    assert!(out.contains("sample   2 numbers") && out.contains("4 natural keys: s0, s1, s2"), "{out}");
     let text = refused(dir.path(), &["check", "exp.toml", "--set", "model.name=simple-cnn"]);
     assert!(text.contains("model.name = \"simple-cnn\""), "{text}");
     let text = refused(dir.path(), &["check", "exp.toml", "--set", "data.augmentation={flip=true}"]);

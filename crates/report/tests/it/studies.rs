@@ -187,7 +187,7 @@ fn broken_runs_contribute_what_is_readable() {
     let said = said.join("\n");
     for text in [
         "cut: the last line is incomplete",
-        "cut: it ends after round 5 of 6",
+        "cut: it stopped after round 5 of 6",
         "cut: no summary; it was made from the rounds",
         "garbage: line 3 left out",
         "garbage: round 2 is missing",

@@ -68,7 +68,7 @@ fn describe(printer: &Printer, dataset: &Dataset, source: &DataSource, fingerpri
     if let Some(entry) = entry {
         printer.line(format!("task     {}", entry.task))?;
     }
-    printer.line(format!("samples  {}", dataset.shape))?;
+    printer.line(format!("sample   {}", dataset.shape))?;
     for (split, what) in [(&dataset.train, "train"), (&dataset.test, "test")] {
         let memory = bytes(split.bytes());
         printer.line(format!("{what:<8} {} samples, {memory} in memory", thousands(split.len())))?;
