@@ -12,9 +12,12 @@ fn main() -> Result<(), ExperimentError> {
     let file = std::env::args().nth(1).unwrap_or_else(|| "examples/quickstart.toml".to_string());
     let study = Study::load(&Document::read(Path::new(&file))?)?;
     let folder = study.folder(None)?;
-    for group in study.run(&folder, 2, &mut ())?.groups {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    for group in study.run(&folder, threads, &mut ())?.groups {
         for run in group.runs {
-            println!("{}, seed {}: {:?}", group.label, run.header.seed, run.summary.final_accuracy);
+            let accuracy =
+                run.summary.final_accuracy.map_or("-".to_string(), |share| format!("{:.2} %", 100.0 * share));
+            println!("{}, seed {}: {accuracy}", group.label, run.header.seed);
         }
     }
     println!("Results are in {}", folder.path().display());
