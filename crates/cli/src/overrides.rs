@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use fedelity_data::SetName;
 use fedelity_data::catalogue::{self, CatalogueEntry};
+use fedelity_data::{DataSource, SetName};
 use fedelity_experiment::{Document, Settings};
 use fedelity_keys::nearest;
 
@@ -48,8 +48,9 @@ impl Overrides {
         let is_file = file.extension().is_some_and(|end| end == "toml") || file.is_file();
         let mut document = self.document(is_file.then_some(file))?;
         if !is_file {
-            if !fedelity_data::DataSource::own().contains(&what) {
-                find(what)?;
+            let own = DataSource::own();
+            if !own.contains(&what) {
+                find_among(what, &[&SetName::NAMES[..], &own].concat())?;
             }
             document.put(&["data", "name"], what.into(), option)?;
         }
@@ -90,9 +91,12 @@ pub(crate) fn settings(document: &Document, printer: &Printer) -> Result<Setting
 
 /// The catalogue entry with this name; the error suggests the nearest one.
 pub(crate) fn find(name: &str) -> Result<&'static CatalogueEntry> {
-    let names = SetName::NAMES;
+    find_among(name, &SetName::NAMES)
+}
+
+fn find_among(name: &str, names: &[&str]) -> Result<&'static CatalogueEntry> {
     let begins: Vec<&str> = names.iter().filter(|known| known.starts_with(&format!("{name}-"))).copied().collect();
-    catalogue::find(name).map_err(|error| match nearest(name, &names) {
+    catalogue::find(name).map_err(|error| match nearest(name, names) {
         _ if !begins.is_empty() => anyhow!("{error}; did you mean one of {}?", begins.join(", ")),
         Some(guess) => anyhow!("{error}; did you mean '{guess}'?"),
         None => anyhow!("{error}"),

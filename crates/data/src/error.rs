@@ -43,8 +43,8 @@ pub enum DataError {
     UnknownDataset { name: String, known: &'static [&'static str] },
     /// The data set is read from a folder, and none was given.
     #[error(
-        "data set '{dataset}' is read from a folder: give one with --data-dir or the environment \
-         variable FEDELITY_DATA, and put into it, or into its sub folder {folder}/, the files {}; \
+        "data set '{dataset}' is read from a folder: name it with --data-dir, the environment variable FEDELITY_DATA \
+         or data.dir, and put into it, or into its subfolder {folder}/, the files {}; \
          'fedelity data fetch {dataset}' gets them",
         files.join(", ")
     )]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fedelity_data::{DataSource, Dataset, Normalisation, Shape, Skipped};
+use fedelity_data::{DataError, DataSource, Dataset, Normalisation, Shape, Skipped};
 use fedelity_nn::{Engine, cpu};
 
-use crate::config::{DataKeys, Document};
+use crate::config::{DataKeys, Document, Origin};
 use crate::error::Result;
 
 /// A data set, prepared as configured.
@@ -65,7 +65,14 @@ fn read(document: &Document, data: &DataKeys) -> Result<Loaded> {
         exists(document, dir)?;
     }
     let mut skipped = Skipped::new(data.skip_bad);
-    let mut dataset = data.source().load(&mut skipped)?;
+    let mut dataset =
+        data.source().load(&mut skipped).map_err(|error| match (&error, document.origin("data.name")) {
+            (
+                DataError::NoFolder { .. } | DataError::Missing { .. },
+                Some(Origin::File { .. } | Origin::Other { .. }),
+            ) => document.error("data.name", error.to_string()),
+            _ => error.into(),
+        })?;
     // The fingerprint does not depend on how a model reads the data.
     let fingerprint = dataset.fingerprint();
     if let Some(normalisation) = data.normalisation() {

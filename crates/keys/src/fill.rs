@@ -117,9 +117,13 @@ impl Schema {
             if let Some((selector, fits)) = key.only
                 && !fits(word(selector))
             {
+                let owner = self.selectors.iter().find(|one| one.name == selector);
+                let others = owner.map_or_else(|| self.words_where((selector, fits)), |one| one.words_with(key.name));
                 let (selector, word) = (path(at, selector), word(selector));
                 if given.remove(key.name).is_some() && !context.leave_out(&full, &selector, word) {
-                    return Err(KeyError::new(&full, format!("{full}: not a key of {selector} = \"{word}\"")));
+                    let others = others.join(", ");
+                    let message = format!("{full}: not a key of {selector} = \"{word}\"; it goes with {others}");
+                    return Err(KeyError::new(&full, message));
                 }
                 continue;
             }

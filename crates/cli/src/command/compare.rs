@@ -130,12 +130,8 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
         ("to target", Align::Right),
         ("rank", Align::Right),
     ]);
-    let mut costs = Table::new(&[
-        ("method", Align::Left),
-        ("bytes", Align::Right),
-        ("time", Align::Right),
-        ("curve", Align::Left),
-    ]);
+    let mut costs =
+        Table::new(&[("method", Align::Left), ("bytes", Align::Right), ("time", Align::Right), ("curve", Align::Left)]);
     let scale = scale(comparison.rows.iter().flat_map(|row| row.curve.iter().map(|(_, accuracy)| *accuracy)));
     for row in &comparison.rows {
         let curve: Vec<f64> = row.curve.iter().map(|(_, accuracy)| *accuracy).collect();

@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use fedelity_experiment::Config;
 use fedelity_keys::{Key, Keys, Schema, ValueType, nearest};
+use fedelity_methods::registry;
 use serde_json::json;
 
 use crate::printer::{Printer, Style};
@@ -52,9 +53,7 @@ impl KeysCommand {
             let paths: Vec<String> = all.iter().map(|placed| placed.path.clone()).collect();
             all.retain(|placed| placed.path == *wanted || placed.path.starts_with(&below));
             if all.is_empty() {
-                let known: Vec<&str> = paths.iter().map(String::as_str).collect();
-                let guess = nearest(wanted, &known).map_or(String::new(), |key| format!("; did you mean '{key}'?"));
-                bail!("there is no key '{wanted}'{guess}");
+                bail!("{}", unknown(wanted, &paths));
             }
         }
         for placed in &all {
@@ -62,6 +61,32 @@ impl KeysCommand {
         }
         Ok(ExitStatus::Done)
     }
+}
+
+/// The message about a key that does not exist.
+fn unknown(wanted: &str, paths: &[String]) -> String {
+    if let Some(key) = wanted.strip_prefix("method.") {
+        let owners: Vec<&str> =
+            registry::entries().iter().filter(|entry| entry.schema.key(key).is_some()).map(|entry| entry.id).collect();
+        return match owners[..] {
+            [] => format!("there is no key '{wanted}'; fedelity methods NAME explains the keys of a method"),
+            [first, ..] => {
+                format!("{wanted} is a key of {}: fedelity methods {first} explains it", owners.join(", "))
+            }
+        };
+    }
+    let tables = Config::SCHEMA.keys.iter().filter(|key| matches!(key.value, ValueType::Table(_)));
+    let sections: Vec<&str> = tables.map(|key| key.name).collect();
+    let known: Vec<&str> = paths.iter().map(String::as_str).chain(sections.iter().copied()).collect();
+    let hint = match nearest(wanted, &known) {
+        Some(key) => format!("did you mean '{key}'?"),
+        None => {
+            let keys: Vec<&str> = known.iter().copied().filter(|key| !key.contains('.')).collect();
+            let keys: Vec<&str> = keys.into_iter().filter(|key| !sections.contains(key)).collect();
+            format!("the sections are {}; the keys outside them are {}", sections.join(", "), keys.join(", "))
+        }
+    };
+    format!("there is no key '{wanted}'; {hint}")
 }
 
 /// All keys of a table and its subtables, in configuration file order.

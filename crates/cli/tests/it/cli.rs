@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::place::{Place, TINY, files};
+use fedelity_experiment::{Document, Study};
 use serde_json::Value;
 
 #[test]
@@ -78,7 +79,7 @@ fn wrong_values_are_refused_with_key_value_and_what_is_allowed() {
         ("clients.epochs=-1", &["clients.epochs = -1", "at least 1"]),
         ("clients.weighting=sise", &["clients.weighting", "size, uniform", "did you mean 'size'"]),
         ("clients=3", &["clients", "[clients]", "the integer 3"]),
-        ("model.stem=cifar", &["model.stem: not a key of model.name = \"simple-cnn\""]),
+        ("model.stem=cifar", &["model.stem: not a key of model.name = \"simple-cnn\"; it goes with resnet18-gn"]),
         ("model.stem=big", &["model.stem: not a key of model.name", "simple-cnn"]),
         ("optimizer.lr=nan", &["optimizer.lr = nan", "finite number above 0"]),
         ("optimizer.lr=inf", &["optimizer.lr = inf"]),
@@ -157,8 +158,17 @@ fn errors_of_a_file_have_line_and_column() {
         ("rounds = 3\n[clients\n", &["x.toml:2:"]),
         ("rounds = 3\nrounds = 4\n", &["x.toml:2:1", "duplicate key"]),
         ("[optimiser]\nlr = 0.1\n", &["x.toml:1:2", "unknown key 'optimiser'", "did you mean 'optimizer'"]),
-        ("[[method]]\nname = \"fedavg\"\n[[method]]\nname = \"fedavg\"\nx = 1\n", &["x.toml:5:1", "method.1.x"]),
+        (
+            "[[method]]\nname = \"fedavg\"\n[[method]]\nname = \"fedavg\"\nx = 1\n",
+            &["x.toml:5:1", "method.1 (fedavg).x"],
+        ),
         ("[data]\nname = \"cifar10\"\ndir = \"none\"\n", &["x.toml:3:1", "none", "no such folder"]),
+        ("[data]\nname = \"cifar10\"\n", &["x.toml:2:1", "data.dir", "subfolder", "--data-dir"]),
+        ("[data]\nname = \"cifar10\"\ndir = \".\"\n", &["x.toml:2:1", "files not found"]),
+        (
+            "[[method]]\nname = \"fedavg\"\n[[method]]\nname = \"fedprox\"\nmu = -1\n",
+            &["x.toml:5:1: method.1 (fedprox).mu = -1"],
+        ),
     ];
     for (text, expected) in cases {
         place.write("x.toml", text);
@@ -264,6 +274,24 @@ fn the_resolved_config_repeats_the_run_bit_for_bit() {
     assert_eq!(other.code, 0);
     let model = |dir: &str| fs::read(place.path(dir).join("model.safetensors")).unwrap();
     assert_ne!(model("a"), model("c"));
+}
+
+/// As `examples/run_file.rs` does, whose test is in `fedelity-experiment`.
+#[test]
+fn the_library_gives_the_same_weights() {
+    let place = Place::new();
+    let text = "rounds = 2\nseeds = [1, 2]\n[partition]\nclients = 5\n[clients]\nepochs = 1\nper-round = 2\n\
+                [model]\nname = \"logistic\"\n[method]\nname = \"fedntd\"\n";
+    place.write("x.toml", text);
+    assert_eq!(place.call(&["run", "x.toml", "--output", "program"]).code, 0);
+    let study = Study::load(&Document::read(&place.path("x.toml")).unwrap()).unwrap();
+    study.run(&study.folder(Some(&place.path("library"))).unwrap(), 1, &mut ()).unwrap();
+    for seed in [1, 2] {
+        for name in ["model.safetensors", "config.toml", "partition.json"] {
+            let of = |root: &str| place.read(&format!("{root}/fedntd/seed-{seed}/{name}"));
+            assert!(of("program") == of("library"), "{name}");
+        }
+    }
 }
 
 #[test]
@@ -465,6 +493,8 @@ fn the_catalogues() {
     assert_eq!(answer.code, 0);
     assert!(answer.out.contains("McMahan"), "{}", answer.out);
     place.refuses(&["methods", "fedagv"], &["fedagv", "did you mean 'fedavg'"]);
+    place.refuses(&["methods", "feddistill+"], &["did you mean 'feddistill-plus'"]);
+    place.refuses(&["run", "--set", "method.name=fedgkd+"], &["did you mean 'fedgkd-plus'"]);
     let answer = place.call(&["data", "list"]);
     assert!(answer.out.contains("cifar100") && answer.out.contains("built in"), "{}", answer.out);
     let sets = place.call(&["data", "list", "--json"]).out;
@@ -480,6 +510,7 @@ fn the_catalogues() {
     );
     place.refuses(&["data", "show", "mnist"], &["mnist", "--data-dir", "train-images-idx3-ubyte"]);
     place.refuses(&["data", "show", "minst"], &["minst", "did you mean 'mnist'"]);
+    place.refuses(&["data", "show", "foldr"], &["foldr", "did you mean 'folder'"]);
 }
 
 #[test]
@@ -536,6 +567,13 @@ fn every_key_is_explained_by_the_program() {
     let some = place.call(&["keys", "clients"]).out;
     assert!(some.contains("clients.batch = 32") && !some.contains("rounds"), "{some}");
     place.refuses(&["keys", "clients.bach"], &["there is no key 'clients.bach'", "did you mean 'clients.batch'?"]);
+    place.refuses(&["keys", "method.mu"], &["method.mu is a key of fedprox", "fedelity methods fedprox"]);
+    place.refuses(&["keys", "method.nothing"], &["there is no key 'method.nothing'", "fedelity methods NAME"]);
+    place.refuses(
+        &["keys", "foo"],
+        &["there is no key 'foo'", "sections are data, partition, clients", "rounds, seeds"],
+    );
+    place.refuses(&["keys", "client"], &["did you mean 'clients'?"]);
     let lines = place.call(&["keys", "--json"]).out;
     let keys: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(keys.len() > 60 && keys.iter().all(|key| !key["about"].as_str().unwrap().is_empty()), "{lines}");

@@ -151,6 +151,7 @@ fn metrics_are_chosen_and_reported() {
         assert_eq!(place.path(&format!("{metrics}/features.safetensors")).exists(), samples > 0);
     }
     place.refuses(&["run", "--metrics", "most"], &["evaluation.metrics = \"most\"", "all, standard, fast"]);
+    assert!(!place.call(&["run", "--metrics", "most"]).err.contains("did you mean"));
     place.refuses(&["run", "--set", "evaluation.client=20"], &["evaluation.client = 20", "0 to 19"]);
     place.refuses(&["run", "--set", "evaluation.confusion=[31]"], &["evaluation.confusion", "from 1 to 30"]);
 }

@@ -86,7 +86,9 @@ impl Pool {
 fn named(document: &Document, error: DataError) -> ExperimentError {
     match error {
         DataError::Parameter { parameter, value, allowed } => {
-            document.expected(&format!("partition.{parameter}"), value, allowed)
+            let key = format!("partition.{parameter}");
+            let default = if document.gives(&key) { "" } else { " (the default)" };
+            document.expected(&key, format!("{value}{default}"), allowed)
         }
         DataError::NoKeys { .. } => document.error("partition.kind", error.to_string()),
         DataError::NothingLeft { samples } => {

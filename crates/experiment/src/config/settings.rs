@@ -207,7 +207,8 @@ fn methods(given: &Table, config: &Config, origins: &mut Origins<'_>) -> Result<
     };
     let mut methods = Vec::new();
     for (at, table) in tables {
-        let MethodChoice { name, keys, method } = method(&at, table, origins)?;
+        let MethodChoice { name, keys, method } =
+            method(&at, table, origins).map_err(|error| with_method(error, &at, table))?;
         let needs = method.needs();
         let server = &config.server;
         let wants = [
@@ -228,6 +229,18 @@ fn methods(given: &Table, config: &Config, origins: &mut Origins<'_>) -> Result<
         methods.push(MethodChoice { name, keys, method });
     }
     Ok(methods)
+}
+
+/// Names the method in an error about one of several: `method.1 (fedprox).mu`.
+fn with_method(error: KeyError, at: &str, table: &Table) -> KeyError {
+    let entry = table.get("name").and_then(Value::as_str).and_then(registry::find);
+    match entry.filter(|_| at != "method") {
+        Some(entry) => {
+            let message = error.message.replace(&format!("{at}."), &format!("{at} ({}).", entry.id));
+            KeyError { message, ..error }
+        }
+        None => error,
+    }
 }
 
 fn method(at: &str, table: &Table, origins: &mut Origins<'_>) -> Result<MethodChoice, KeyError> {

@@ -124,6 +124,16 @@ fn resolved_settings_resolve_to_themselves() {
 }
 
 #[test]
+fn resolved_settings_are_easy_to_read() {
+    let text = read(&["optimizer.kind=adam", "method=[{name=\"fedntd\"}, {name=\"fedprox\", mu=1e-5}]"]).resolved("");
+    assert!(text.contains("\neps = 1e-8\n") && text.contains("\nlr = 0.001\n"), "{text}");
+    assert!(text.contains("\n[[method]]\nname = \"fedntd\"\nbeta = "), "{text}");
+    assert!(text.contains("\n[[method]]\nname = \"fedprox\"\nmu = 1e-5\n"), "{text}");
+    let text = read(&["method.name=fedntd"]).resolved("");
+    assert!(text.contains("\nweight-decay = 1e-5\n") && text.contains("\n[method]\nname = \"fedntd\"\n"), "{text}");
+}
+
+#[test]
 fn the_example_states_the_defaults() {
     let text = include_str!("../../../../examples/quickstart.toml");
     let example = Document::parse("quickstart.toml".to_string(), PathBuf::new(), text).unwrap();
@@ -160,7 +170,10 @@ fn wrong_values_are_named_with_what_is_expected() {
             &["data.name=mnist", "data.augmentation=moon"],
             "the recipe is for cifar10, cifar100, tiny-imagenet, not for mnist",
         ),
-        (&["data.name=cifar10", "data.size=[8, 8]"], "data.size: not a key of data.name = \"cifar10\""),
+        (
+            &["data.name=cifar10", "data.size=[8, 8]"],
+            "data.size: not a key of data.name = \"cifar10\"; it goes with folder, cinic10, tiny-imagenet",
+        ),
         (&["data.normalisation={mean=[0.1], std=[0.0]}"], "data.normalisation.std = [0.0]: expected"),
         (&["data.normalisation={mean=[0.1]}"], "data.normalisation.std is missing"),
         (&["model.stem=cifar"], "model.stem: not a key of model.name = \"simple-cnn\""),
@@ -174,6 +187,19 @@ fn wrong_values_are_named_with_what_is_expected() {
         let text = refused(sets);
         assert!(text.contains(message), "{sets:?}: {text}");
     }
+}
+
+#[test]
+fn a_default_that_does_not_fit_is_called_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = dir.path().join("t.csv");
+    fs::write(&table, "label,x\n0,1\n1,2\n0,3\n1,4\n0,5\n1,6\n").unwrap();
+    let train = format!("data.train={}", table.display());
+    let sets = ["data.name=csv", &train, "model.name=logistic", "partition.kind=iid"];
+    let refused = |sets: &[&str]| Study::load(&document(sets)).err().unwrap().to_string();
+    assert!(refused(&sets).contains("partition.clients = 20 (the default): expected 1 to "), "{}", refused(&sets));
+    let given = refused(&[&sets[..], &["partition.clients=20"]].concat());
+    assert!(given.contains("partition.clients = 20: expected 1 to "), "{given}");
 }
 
 /// If the command line chooses another kind, the file's keys for the old one are ignored, with a note.

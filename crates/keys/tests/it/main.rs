@@ -160,7 +160,7 @@ fn a_key_may_depend_on_another() {
     assert_eq!(section("volume = \"11\"").unwrap().0.times, None);
     assert_eq!(section("volume = \"11\"\ntimes = 1").unwrap().0.times, Some(1));
     assert_eq!(message("times = 4"), "part.times = 4: expected an odd number");
-    assert_eq!(message("echo = 2"), "part.echo: not a key of part.volume = \"soft\"");
+    assert_eq!(message("echo = 2"), "part.echo: not a key of part.volume = \"soft\"; it goes with very-loud, 11");
 }
 
 /// The check of a table runs wherever the table is.
