@@ -50,7 +50,7 @@ impl Overrides {
         if !is_file {
             let own = DataSource::own();
             if !own.contains(&what) {
-                find_among(what, &[&SetName::NAMES[..], &own].concat())?;
+                find_or(what, &own)?;
             }
             document.put(&["data", "name"], what.into(), option)?;
         }
@@ -91,15 +91,18 @@ pub(crate) fn settings(document: &Document, printer: &Printer) -> Result<Setting
 
 /// The catalogue entry with this name; the error suggests the nearest one.
 pub(crate) fn find(name: &str) -> Result<&'static CatalogueEntry> {
-    find_among(name, &SetName::NAMES)
+    find_or(name, &[])
 }
 
-fn find_among(name: &str, names: &[&str]) -> Result<&'static CatalogueEntry> {
+/// As [`find`], where the user's own data may be named too.
+fn find_or(name: &str, own: &[&str]) -> Result<&'static CatalogueEntry> {
+    let names = [&SetName::NAMES[..], own].concat();
     let begins: Vec<&str> = names.iter().filter(|known| known.starts_with(&format!("{name}-"))).copied().collect();
-    catalogue::find(name).map_err(|error| match nearest(name, names) {
-        _ if !begins.is_empty() => anyhow!("{error}; did you mean one of {}?", begins.join(", ")),
-        Some(guess) => anyhow!("{error}; did you mean '{guess}'?"),
-        None => anyhow!("{error}"),
+    let own = if own.is_empty() { String::new() } else { format!(", or {} for your own data", own.join(", ")) };
+    catalogue::find(name).map_err(|error| match nearest(name, &names) {
+        _ if !begins.is_empty() => anyhow!("{error}{own}; did you mean one of {}?", begins.join(", ")),
+        Some(guess) => anyhow!("{error}{own}; did you mean '{guess}'?"),
+        None => anyhow!("{error}{own}"),
     })
 }
 

@@ -127,10 +127,10 @@ fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
     fact("Published", entry.reference)?;
     fact("Needs", &in_words(&needs))?;
     let sends = match travel.leaves.len() {
-        0 => "only its weights".to_string(),
-        _ => format!("its weights and {}, nothing else", travel.leaves.join(", ")),
+        0 => "only the client's weights".to_string(),
+        _ => format!("the client's weights and {}, nothing else", travel.leaves.join(", ")),
     };
-    fact("A client", &format!("sends {sends}"))?;
+    fact("Sends", &sends)?;
     fact(
         "Traffic",
         &format!(
