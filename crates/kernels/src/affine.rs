@@ -7,9 +7,7 @@
 
 use std::ops::Range;
 
-use pulp::Simd;
-
-use crate::simd::{Isa, Kernel, fma, load, store};
+use crate::simd::{Isa, Kernel, LANES, Simd, load, store};
 
 /// Inputs that a tile sums before reducing its lanes; the rows of a tile then fit into the L1 cache.
 const FORWARD_INPUTS: usize = 1024;
@@ -107,43 +105,43 @@ impl AffineForward<'_> {
         inputs: &Range<usize>,
     ) {
         let DenseSizes { inputs: row, outputs, .. } = self.sizes;
-        let (lanes, count) = (S::F32_LANES, inputs.len());
-        let whole = count / lanes * lanes;
-        let mut sum = [[simd.splat_f32s(0.0); O]; N];
+        let count = inputs.len();
+        let whole = count / LANES * LANES;
+        let mut sum = [[simd.splat(0.0); O]; N];
         // SAFETY: the rows of this tile exist, and `k` stays inside `inputs`.
         unsafe {
             let x = self.x.as_ptr().add(sample * row + inputs.start);
             let w = self.w.as_ptr().add(output * row + inputs.start);
             let mut k = 0;
             while k < whole {
-                let mut v = [simd.splat_f32s(0.0); O];
+                let mut v = [simd.splat(0.0); O];
                 for o in 0..O {
                     v[o] = load::<S>(w.add(o * row + k));
                 }
                 for n in 0..N {
                     let x = load::<S>(x.add(n * row + k));
                     for o in 0..O {
-                        sum[n][o] = fma(simd, x, v[o], sum[n][o]);
+                        sum[n][o] = simd.fma(x, v[o], sum[n][o]);
                     }
                 }
-                k += lanes;
+                k += LANES;
             }
             if whole < count {
-                let mut v = [simd.splat_f32s(0.0); O];
+                let mut v = [simd.splat(0.0); O];
                 for o in 0..O {
                     v[o] = part::<S>(simd, w.add(o * row + whole), count - whole);
                 }
                 for n in 0..N {
                     let x = part::<S>(simd, x.add(n * row + whole), count - whole);
                     for o in 0..O {
-                        sum[n][o] = fma(simd, x, v[o], sum[n][o]);
+                        sum[n][o] = simd.fma(x, v[o], sum[n][o]);
                     }
                 }
             }
             let y = self.y.as_mut_ptr().add(sample * outputs + output);
             for n in 0..N {
                 for o in 0..O {
-                    *y.add(n * outputs + o) += simd.reduce_sum_f32s(sum[n][o]);
+                    *y.add(n * outputs + o) += simd.sum(sum[n][o]);
                 }
             }
         }
@@ -245,17 +243,16 @@ impl Outer<'_> {
         columns: &Range<usize>,
         depth: &Range<usize>,
     ) {
-        let lanes = S::F32_LANES;
         let mut done = 0;
         // SAFETY: the columns of each tile lie inside the block.
         unsafe {
-            while done + 2 * lanes <= columns.len() {
+            while done + 2 * LANES <= columns.len() {
                 let right = Factor { x: &right.x[done..], ..right };
-                self.tile::<S, R, 2>(simd, right, (row, columns.start + done), depth, lanes);
-                done += 2 * lanes;
+                self.tile::<S, R, 2>(simd, right, (row, columns.start + done), depth, LANES);
+                done += 2 * LANES;
             }
             while done < columns.len() {
-                let (right, valid) = (Factor { x: &right.x[done..], ..right }, lanes.min(columns.len() - done));
+                let (right, valid) = (Factor { x: &right.x[done..], ..right }, LANES.min(columns.len() - done));
                 self.tile::<S, R, 1>(simd, right, (row, columns.start + done), depth, valid);
                 done += valid;
             }
@@ -272,22 +269,21 @@ impl Outer<'_> {
         depth: &Range<usize>,
         valid: usize,
     ) {
-        let lanes = S::F32_LANES;
-        let (left, whole) = (self.left, valid == lanes);
-        let mut sum = [[simd.splat_f32s(0.0); V]; R];
+        let (left, whole) = (self.left, valid == LANES);
+        let mut sum = [[simd.splat(0.0); V]; R];
         // SAFETY: rows, columns and depth lie inside the matrices; the last vector reads and writes `valid` lanes.
         unsafe {
             let mut a = left.x.as_ptr().add(row * left.row + depth.start * left.step);
             let mut b = right.x.as_ptr();
             for _ in depth.clone() {
-                let mut v = [simd.splat_f32s(0.0); V];
+                let mut v = [simd.splat(0.0); V];
                 for i in 0..V {
-                    v[i] = if V > 1 || whole { load::<S>(b.add(i * lanes)) } else { part::<S>(simd, b, valid) };
+                    v[i] = if V > 1 || whole { load::<S>(b.add(i * LANES)) } else { part::<S>(simd, b, valid) };
                 }
                 for r in 0..R {
-                    let a = simd.splat_f32s(*a.add(r * left.row));
+                    let a = simd.splat(*a.add(r * left.row));
                     for i in 0..V {
-                        sum[r][i] = fma(simd, a, v[i], sum[r][i]);
+                        sum[r][i] = simd.fma(a, v[i], sum[r][i]);
                     }
                 }
                 a = a.wrapping_add(left.step);
@@ -296,13 +292,13 @@ impl Outer<'_> {
             let to = self.to.as_mut_ptr().add(row * self.columns + column);
             for r in 0..R {
                 for i in 0..V {
-                    let to = to.add(r * self.columns + i * lanes);
+                    let to = to.add(r * self.columns + i * LANES);
                     if V > 1 || whole {
-                        store::<S>(to, simd.add_f32s(load::<S>(to), sum[r][i]));
+                        store::<S>(to, simd.add(load::<S>(to), sum[r][i]));
                     } else {
                         let to = std::slice::from_raw_parts_mut(to, valid);
-                        let old = simd.partial_load_f32s(to);
-                        simd.partial_store_f32s(to, simd.add_f32s(old, sum[r][i]));
+                        let old = simd.load_part(to);
+                        simd.store_part(to, simd.add(old, sum[r][i]));
                     }
                 }
             }
@@ -315,7 +311,7 @@ impl Outer<'_> {
 /// # Safety
 /// `p` must be valid for reading `valid` floats.
 #[inline(always)]
-unsafe fn part<S: Simd>(simd: S, p: *const f32, valid: usize) -> S::f32s {
+unsafe fn part<S: Simd>(simd: S, p: *const f32, valid: usize) -> S::Vector {
     // SAFETY: the caller's contract.
-    simd.partial_load_f32s(unsafe { std::slice::from_raw_parts(p, valid) })
+    simd.load_part(unsafe { std::slice::from_raw_parts(p, valid) })
 }

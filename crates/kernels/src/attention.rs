@@ -128,7 +128,7 @@ pub fn forward(
     for h in 0..heads {
         let p = &mut probabilities[h * area..(h + 1) * area];
         let (a, b) = (head(q, h, size), head(k, h, size).transposed());
-        Product { c: p, step: tokens, add: false, scale: shape.scale(), a, b }.run((queries, tokens, size));
+        Product { c: p, step: tokens, add: false, scale: shape.scale(), a, b }.run(isa, (queries, tokens, size));
         softmax(isa, p, tokens);
         let kept = match drop {
             None => &*p,
@@ -138,7 +138,8 @@ pub fn forward(
             }
         };
         let (a, b) = (square(kept, tokens), head(v, h, size));
-        Product { c: &mut context[h * size..], step: width, add: false, scale: 1.0, a, b }.run((queries, size, tokens));
+        Product { c: &mut context[h * size..], step: width, add: false, scale: 1.0, a, b }
+            .run(isa, (queries, size, tokens));
     }
 }
 
@@ -155,7 +156,7 @@ pub fn backward(isa: Isa, inputs: &AttentionInputs<'_>, gradient: AttentionGradi
         let p = &probabilities[h * area..(h + 1) * area];
         let d_out = head(TokenRows { data: d_context, step: shape.width() }, h, size);
         let b = head(v, h, size).transposed();
-        Product { c: d_p, step: tokens, add: false, scale: 1.0, a: d_out, b }.run((queries, tokens, size));
+        Product { c: d_p, step: tokens, add: false, scale: 1.0, a: d_out, b }.run(isa, (queries, tokens, size));
         let kept = match drop {
             None => p,
             Some(drop) => {
@@ -169,12 +170,13 @@ pub fn backward(isa: Isa, inputs: &AttentionInputs<'_>, gradient: AttentionGradi
         };
         let mut to_tokens = |from: usize, scale: f32, a: Matrix<'_>, b: Matrix<'_>| {
             let c = &mut d_kv.data[from + h * size..];
-            Product { c, step: d_kv.step, add: false, scale, a: a.transposed(), b }.run((tokens, size, queries));
+            Product { c, step: d_kv.step, add: false, scale, a: a.transposed(), b }.run(isa, (tokens, size, queries));
         };
         to_tokens(values, 1.0, square(kept, tokens), d_out);
         softmax_backward(isa, d_p, p, tokens);
         let (a, b, scale) = (square(d_p, tokens), head(k, h, size), shape.scale());
-        Product { c: &mut d_q.data[h * size..], step: d_q.step, add: false, scale, a, b }.run((queries, size, tokens));
+        Product { c: &mut d_q.data[h * size..], step: d_q.step, add: false, scale, a, b }
+            .run(isa, (queries, size, tokens));
         to_tokens(0, scale, a, head(q, h, size));
     }
 }

@@ -2,17 +2,15 @@
 
 use std::marker::PhantomData;
 
-use pulp::Simd;
-
 use crate::lines::{Lines, SourceLines, TargetLines, clear_border, masked, relu};
 use crate::plane::{Planes, PlanesMut};
-use crate::simd::{Isa, Kernel, load, store};
+use crate::simd::{Isa, Kernel, LANES, Simd, load, store};
 
 pub use crate::optimise::{adam_step, axpy, sgd_step, squared_norm};
 
 /// A function of two vectors.
 trait Combination {
-    fn apply<S: Simd>(simd: S, a: S::f32s, b: S::f32s) -> S::f32s;
+    fn apply<S: Simd>(simd: S, a: S::Vector, b: S::Vector) -> S::Vector;
 }
 
 macro_rules! combination {
@@ -21,14 +19,14 @@ macro_rules! combination {
 
         impl Combination for $name {
             #[inline(always)]
-            fn apply<S: Simd>($simd: S, $a: S::f32s, $b: S::f32s) -> S::f32s {
+            fn apply<S: Simd>($simd: S, $a: S::Vector, $b: S::Vector) -> S::Vector {
                 $value
             }
         }
     };
 }
-combination!(Add, |simd, a, b| simd.add_f32s(a, b));
-combination!(AddRelu, |simd, a, b| relu(simd, simd.add_f32s(a, b)));
+combination!(Add, |simd, a, b| simd.add(a, b));
+combination!(AddRelu, |simd, a, b| relu(simd, simd.add(a, b)));
 combination!(Mask, |simd, a, b| masked(simd, a, b));
 combination!(Relu, |simd, a, _| relu(simd, a));
 
@@ -50,7 +48,7 @@ impl<C: Combination> Kernel for Combine<C> {
                 unsafe {
                     let y = self.y.line(plane, line);
                     let (a, b) = (self.a.line(plane, line), self.b.line(plane, line));
-                    for at in (0..self.lines.pixels * S::F32_LANES).step_by(S::F32_LANES) {
+                    for at in (0..self.lines.pixels * LANES).step_by(LANES) {
                         store::<S>(y.add(at), C::apply(simd, load::<S>(a.add(at)), load::<S>(b.add(at))));
                     }
                 }
@@ -76,15 +74,15 @@ pub fn add_forward(isa: Isa, y: PlanesMut<'_>, a: Planes<'_>, b: Planes<'_>, cou
 }
 
 fn combine<C: Combination>(isa: Isa, y: PlanesMut<'_>, a: Planes<'_>, b: Planes<'_>, count: usize) {
-    let (lanes, lines) = (isa.lanes(), Lines::of(&[y.plane, a.plane, b.plane]));
-    let (a, b) = (SourceLines::new(a, count, lanes), SourceLines::new(b, count, lanes));
-    isa.run(Combine::<C> { y: TargetLines::new(y, count, lanes), a, b, lines, count, function: PhantomData });
+    let lines = Lines::of(&[y.plane, a.plane, b.plane]);
+    let (a, b) = (SourceLines::new(a, count), SourceLines::new(b, count));
+    isa.run(Combine::<C> { y: TargetLines::new(y, count), a, b, lines, count, function: PhantomData });
 }
 
 /// d_x += d_y for `count` planes, without the borders.
 pub fn add_to(isa: Isa, d_x: PlanesMut<'_>, d_y: Planes<'_>, count: usize) {
     let lines = Lines::of(&[d_x.plane, d_y.plane]);
-    let (y, b) = (TargetLines::new(d_x, count, isa.lanes()), SourceLines::new(d_y, count, isa.lanes()));
+    let (y, b) = (TargetLines::new(d_x, count), SourceLines::new(d_y, count));
     let a = SourceLines { x: y.x, steps: y.steps };
     isa.run(Combine::<Add> { y, a, b, lines, count, function: PhantomData });
 }

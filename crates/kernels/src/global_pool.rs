@@ -1,15 +1,13 @@
 //! Global average pooling.
 
-use pulp::Simd;
-
 use crate::lines::{Lines, SourceLines, TargetLines, clear_border, four};
 use crate::plane::{Planes, PlanesMut};
-use crate::simd::{Isa, Kernel, load, store};
+use crate::simd::{Isa, Kernel, LANES, Simd, load, store};
 
 /// y `[group][channel][lane]` = the average over the pixels of each of `count` planes.
 pub fn global_forward(isa: Isa, y: &mut [f32], x: Planes<'_>, count: usize) {
     let lines = Lines::of(&[x.plane]);
-    isa.run(GlobalForward { y: &mut y[..count * isa.lanes()], x: SourceLines::new(x, count, isa.lanes()), lines });
+    isa.run(GlobalForward { y: &mut y[..count * LANES], x: SourceLines::new(x, count), lines });
 }
 
 struct GlobalForward<'a> {
@@ -21,10 +19,9 @@ struct GlobalForward<'a> {
 impl Kernel for GlobalForward<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let lanes = S::F32_LANES;
-        let share = simd.splat_f32s(1.0 / (self.lines.count * self.lines.pixels) as f32);
-        for (plane, y) in self.y.chunks_exact_mut(lanes).enumerate() {
-            let mut sum = [simd.splat_f32s(0.0); 4];
+        let share = simd.splat(1.0 / (self.lines.count * self.lines.pixels) as f32);
+        for (plane, y) in self.y.chunks_exact_mut(LANES).enumerate() {
+            let mut sum = [simd.splat(0.0); 4];
             for line in 0..self.lines.count {
                 // SAFETY: `SourceLines` checked the buffer.
                 unsafe {
@@ -32,18 +29,18 @@ impl Kernel for GlobalForward<'_> {
                     let mut pixel = 0;
                     while pixel + 4 <= self.lines.pixels {
                         for (i, sum) in sum.iter_mut().enumerate() {
-                            *sum = simd.add_f32s(*sum, load::<S>(x.add((pixel + i) * lanes)));
+                            *sum = simd.add(*sum, load::<S>(x.add((pixel + i) * LANES)));
                         }
                         pixel += 4;
                     }
                     while pixel < self.lines.pixels {
-                        sum[0] = simd.add_f32s(sum[0], load::<S>(x.add(pixel * lanes)));
+                        sum[0] = simd.add(sum[0], load::<S>(x.add(pixel * LANES)));
                         pixel += 1;
                     }
                 }
             }
             // SAFETY: a chunk is one vector.
-            unsafe { store::<S>(y.as_mut_ptr(), simd.mul_f32s(four(simd, sum), share)) };
+            unsafe { store::<S>(y.as_mut_ptr(), simd.mul(four(simd, sum), share)) };
         }
     }
 }
@@ -51,8 +48,8 @@ impl Kernel for GlobalForward<'_> {
 /// d_x = d_y `[group][channel][lane]` / pixels, for `count` planes. Clears the border of d_x.
 pub fn global_backward(isa: Isa, mut d_x: PlanesMut<'_>, d_y: &[f32], count: usize) {
     clear_border(isa, &mut d_x, count);
-    let (d_y, lines) = (&d_y[..count * isa.lanes()], Lines::of(&[d_x.plane]));
-    isa.run(GlobalBackward { d_x: TargetLines::new(d_x, count, isa.lanes()), d_y, lines });
+    let (d_y, lines) = (&d_y[..count * LANES], Lines::of(&[d_x.plane]));
+    isa.run(GlobalBackward { d_x: TargetLines::new(d_x, count), d_y, lines });
 }
 
 struct GlobalBackward<'a> {
@@ -64,16 +61,15 @@ struct GlobalBackward<'a> {
 impl Kernel for GlobalBackward<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let lanes = S::F32_LANES;
-        let share = simd.splat_f32s(1.0 / (self.lines.count * self.lines.pixels) as f32);
-        for (plane, d_y) in self.d_y.chunks_exact(lanes).enumerate() {
+        let share = simd.splat(1.0 / (self.lines.count * self.lines.pixels) as f32);
+        for (plane, d_y) in self.d_y.chunks_exact(LANES).enumerate() {
             // SAFETY: `TargetLines` checked the buffer, and a chunk is one vector.
             unsafe {
-                let d = simd.mul_f32s(load::<S>(d_y.as_ptr()), share);
+                let d = simd.mul(load::<S>(d_y.as_ptr()), share);
                 for line in 0..self.lines.count {
                     let d_x = self.d_x.line(plane, line);
                     for pixel in 0..self.lines.pixels {
-                        store::<S>(d_x.add(pixel * lanes), d);
+                        store::<S>(d_x.add(pixel * LANES), d);
                     }
                 }
             }

@@ -1,10 +1,8 @@
 //! Group normalisation over `[group][channel][row][column][lane]`, with statistics per sample.
 
-use pulp::Simd;
-
-use crate::lines::moments;
+use crate::lines::{moments, relu};
 use crate::norm::{GradientLines, NormGradient, Normalise, NormaliseLines};
-use crate::simd::{Isa, Kernel, fma, load, store};
+use crate::simd::{Isa, Kernel, LANES, Simd, load, store};
 
 /// Added to the variance.
 pub const EPSILON: f32 = 1e-5;
@@ -28,16 +26,16 @@ impl GroupNorm {
 
     /// Length in floats of the statistics for this many sample groups: `[group][group of channels][2][lane]`.
     #[must_use]
-    pub fn stats(self, groups: usize, lanes: usize) -> usize {
-        groups * self.groups_of_channels * 2 * lanes
+    pub fn stats(self, groups: usize) -> usize {
+        groups * self.groups_of_channels * 2 * LANES
     }
 }
 
 /// Normalises each sample separately. `stats` `[group][group of channels][2][lane]` receives the mean and the
 /// reciprocal standard deviation.
 pub fn forward(isa: Isa, pass: Normalise<'_>, stats: &mut [f32], norm: GroupNorm, groups: usize) {
-    let pass = pass.lines(isa, groups * norm.channels, norm.channels);
-    isa.run(GroupForward { pass, stats: &mut stats[..norm.stats(groups, isa.lanes())], width: norm.width() });
+    let pass = pass.lines(groups * norm.channels, norm.channels);
+    isa.run(GroupForward { pass, stats: &mut stats[..norm.stats(groups)], width: norm.width() });
 }
 
 struct GroupForward<'a> {
@@ -50,23 +48,23 @@ impl Kernel for GroupForward<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let NormaliseLines { x, lines, gamma, .. } = self.pass;
-        let share = simd.splat_f32s(1.0 / (self.width * lines.count * lines.pixels) as f32);
-        for (index, stats) in self.stats.chunks_exact_mut(2 * S::F32_LANES).enumerate() {
+        let share = simd.splat(1.0 / (self.width * lines.count * lines.pixels) as f32);
+        for (index, stats) in self.stats.chunks_exact_mut(2 * LANES).enumerate() {
             let first = index * self.width;
             // SAFETY: `Normalise::lines` checked the buffers; statistics are two vectors.
             unsafe {
                 let shift = load::<S>(x.line(first, 0));
-                let (mut sum, mut squares) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
+                let (mut sum, mut squares) = (simd.splat(0.0), simd.splat(0.0));
                 for plane in first..first + self.width {
                     let (s, q) = moments(simd, x, plane, lines, shift);
-                    sum = simd.add_f32s(sum, s);
-                    squares = simd.add_f32s(squares, q);
+                    sum = simd.add(sum, s);
+                    squares = simd.add(squares, q);
                 }
                 let (mean, rstd) = finish(simd, sum, squares, share, shift);
                 store::<S>(stats.as_mut_ptr(), mean);
-                store::<S>(stats.as_mut_ptr().add(S::F32_LANES), rstd);
+                store::<S>(stats.as_mut_ptr().add(LANES), rstd);
                 for plane in first..first + self.width {
-                    let scale = simd.mul_f32s(simd.splat_f32s(gamma[plane % gamma.len()]), rstd);
+                    let scale = simd.mul(simd.splat(gamma[plane % gamma.len()]), rstd);
                     self.pass.apply(simd, plane, mean, scale);
                 }
             }
@@ -76,18 +74,24 @@ impl Kernel for GroupForward<'_> {
 
 /// Mean and reciprocal standard deviation from the sums of x - shift and of its square.
 #[inline(always)]
-fn finish<S: Simd>(simd: S, sum: S::f32s, squares: S::f32s, share: S::f32s, shift: S::f32s) -> (S::f32s, S::f32s) {
-    let mean = simd.mul_f32s(sum, share);
-    let variance = simd.sub_f32s(simd.mul_f32s(squares, share), simd.mul_f32s(mean, mean));
-    let variance = simd.max_f32s(variance, simd.splat_f32s(0.0));
-    let deviation = simd.sqrt_f32s(simd.add_f32s(variance, simd.splat_f32s(EPSILON)));
-    (simd.add_f32s(mean, shift), simd.div_f32s(simd.splat_f32s(1.0), deviation))
+fn finish<S: Simd>(
+    simd: S,
+    sum: S::Vector,
+    squares: S::Vector,
+    share: S::Vector,
+    shift: S::Vector,
+) -> (S::Vector, S::Vector) {
+    let mean = simd.mul(sum, share);
+    let variance = simd.sub(simd.mul(squares, share), simd.mul(mean, mean));
+    let variance = relu(simd, variance);
+    let deviation = simd.sqrt(simd.add(variance, simd.splat(EPSILON)));
+    (simd.add(mean, shift), simd.div(simd.splat(1.0), deviation))
 }
 
 /// The gradients through the statistics `stats`.
 pub fn backward(isa: Isa, gradient: NormGradient<'_>, stats: &[f32], norm: GroupNorm, groups: usize) {
     let gradient = gradient.lines(isa, groups * norm.channels, norm.channels);
-    isa.run(GroupBackward { gradient, stats: &stats[..norm.stats(groups, isa.lanes())], width: norm.width() });
+    isa.run(GroupBackward { gradient, stats: &stats[..norm.stats(groups)], width: norm.width() });
 }
 
 struct GroupBackward<'a> {
@@ -101,28 +105,28 @@ impl Kernel for GroupBackward<'_> {
     fn run<S: Simd>(self, simd: S) {
         let gradient = self.gradient;
         let (lines, channels) = (gradient.lines, gradient.gamma.len());
-        let share = simd.splat_f32s(-1.0 / (self.width * lines.count * lines.pixels) as f32);
-        for (index, stats) in self.stats.chunks_exact(2 * S::F32_LANES).enumerate() {
+        let share = simd.splat(-1.0 / (self.width * lines.count * lines.pixels) as f32);
+        for (index, stats) in self.stats.chunks_exact(2 * LANES).enumerate() {
             let first = index * self.width;
             // SAFETY: `NormGradient::lines` checked the buffers; statistics are two vectors.
             unsafe {
-                let (mean, rstd) = (load::<S>(stats.as_ptr()), load::<S>(stats.as_ptr().add(S::F32_LANES)));
-                let (mut sum, mut products) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
+                let (mean, rstd) = (load::<S>(stats.as_ptr()), load::<S>(stats.as_ptr().add(LANES)));
+                let (mut sum, mut products) = (simd.splat(0.0), simd.splat(0.0));
                 for plane in first..first + self.width {
                     let (s, p) = gradient.sums(simd, plane, mean);
-                    let p = simd.mul_f32s(p, rstd);
+                    let p = simd.mul(p, rstd);
                     let channel = plane % channels;
-                    gradient.d_beta[channel] += simd.reduce_sum_f32s(s);
-                    gradient.d_gamma[channel] += simd.reduce_sum_f32s(p);
-                    let gamma = simd.splat_f32s(gradient.gamma[channel]);
-                    sum = fma(simd, s, gamma, sum);
-                    products = fma(simd, p, gamma, products);
+                    gradient.d_beta[channel] += simd.sum(s);
+                    gradient.d_gamma[channel] += simd.sum(p);
+                    let gamma = simd.splat(gradient.gamma[channel]);
+                    sum = simd.fma(s, gamma, sum);
+                    products = simd.fma(p, gamma, products);
                 }
-                let share = simd.mul_f32s(rstd, share);
-                let slope = simd.mul_f32s(simd.mul_f32s(products, rstd), share);
-                let shift = simd.mul_f32s(sum, share);
+                let share = simd.mul(rstd, share);
+                let slope = simd.mul(simd.mul(products, rstd), share);
+                let shift = simd.mul(sum, share);
                 for plane in first..first + self.width {
-                    let scale = simd.mul_f32s(simd.splat_f32s(gradient.gamma[plane % channels]), rstd);
+                    let scale = simd.mul(simd.splat(gradient.gamma[plane % channels]), rstd);
                     gradient.write(simd, plane, (mean, scale, slope, shift));
                 }
             }

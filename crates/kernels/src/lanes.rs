@@ -1,10 +1,8 @@
 //! Conversion between rows of samples and `[group][channel][row][column][lane]`.
 
-use pulp::Simd;
-
 use crate::lines::{Lines, Steps, check};
 use crate::plane::{Plane, Planes, PlanesMut};
-use crate::simd::{Isa, Kernel};
+use crate::simd::{Isa, Kernel, LANES, Simd};
 
 /// A selection of byte images. A value is `pixel * scale[channel] + shift[channel]`.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +19,7 @@ pub struct ByteImages<'a> {
 pub fn gather_u8(isa: Isa, x: PlanesMut<'_>, images: ByteImages<'_>) {
     let channels = images.scale.len();
     assert_eq!(images.shift.len(), channels);
-    check(x.data, x.plane, images.indices.len().div_ceil(isa.lanes()) * channels, isa.lanes());
+    check(x.data, x.plane, images.indices.len().div_ceil(LANES) * channels);
     isa.run(GatherBytes { x: x.data, plane: x.plane, images });
 }
 
@@ -34,21 +32,9 @@ struct GatherBytes<'a> {
 impl Kernel for GatherBytes<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        match S::F32_LANES {
-            4 => self.groups::<4>(),
-            8 => self.groups::<8>(),
-            16 => self.groups::<16>(),
-            lanes => unreachable!("no vector has {lanes} lanes"),
-        }
-    }
-}
-
-impl GatherBytes<'_> {
-    #[inline(always)]
-    fn groups<const LANES: usize>(self) {
         let Self { x, plane, images } = self;
         let channels = images.scale.len();
-        let (pixels, steps) = (plane.pixels(), Steps::new(plane, LANES));
+        let (pixels, steps) = (plane.pixels(), Steps::new(plane));
         for (group, indices) in images.indices.chunks(LANES).enumerate() {
             // Missing lanes read the first image, times zero.
             let picked: [&[u8]; LANES] = std::array::from_fn(|lane| {
@@ -78,13 +64,7 @@ impl GatherBytes<'_> {
 /// # Safety
 /// Each line must hold `width` bytes, and `to` must hold `width` pixels.
 #[inline(always)]
-unsafe fn gather_line<const LANES: usize>(
-    to: *mut f32,
-    line: [*const u8; LANES],
-    width: usize,
-    scale: [f32; LANES],
-    shift: [f32; LANES],
-) {
+unsafe fn gather_line(to: *mut f32, line: [*const u8; LANES], width: usize, scale: [f32; LANES], shift: [f32; LANES]) {
     const WORD: usize = size_of::<u32>();
     let mut column = 0;
     while column < width {
@@ -133,7 +113,7 @@ pub fn gather_u8_rows(rows: &mut [f32], images: ByteImages<'_>, pixels_per_chann
 ///
 /// Lanes past the last sample become zero; the border is left unchanged.
 pub fn from_rows(isa: Isa, PlanesMut { data: x, plane }: PlanesMut<'_>, channels: usize, rows: &[f32], samples: usize) {
-    check(x, plane, samples.div_ceil(isa.lanes()) * channels, isa.lanes());
+    check(x, plane, samples.div_ceil(LANES) * channels);
     let rows = &rows[..samples * channels * plane.pixels()];
     isa.run(FromRows { x, plane, channels, rows, samples });
 }
@@ -149,21 +129,21 @@ struct FromRows<'a> {
 impl Kernel for FromRows<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let (plane, lanes) = (self.plane, S::F32_LANES);
+        let plane = self.plane;
         let features = self.channels * plane.pixels();
-        let (lines, steps) = (Lines::of(&[plane]), Steps::new(plane, lanes));
-        for group in 0..self.samples.div_ceil(lanes) {
-            let valid = lanes.min(self.samples - group * lanes);
+        let (lines, steps) = (Lines::of(&[plane]), Steps::new(plane));
+        for group in 0..self.samples.div_ceil(LANES) {
+            let valid = LANES.min(self.samples - group * LANES);
             for index in 0..self.channels * lines.count {
                 let to = steps.at(group * self.channels + index / lines.count, index % lines.count);
-                let to = &mut self.x[to..to + lines.pixels * lanes];
-                if valid < lanes {
+                let to = &mut self.x[to..to + lines.pixels * LANES];
+                if valid < LANES {
                     to.fill(0.0);
                 }
-                let from = &self.rows[group * lanes * features + index * lines.pixels..];
+                let from = &self.rows[group * LANES * features + index * lines.pixels..];
                 assert!(from.len() >= (valid - 1) * features + lines.pixels);
                 // SAFETY: `to` holds `pixels` pixels of `lanes` lanes, and `from` the lines of `valid` samples.
-                unsafe { transpose((to.as_mut_ptr(), lanes), (from.as_ptr(), features), (valid, lines.pixels)) };
+                unsafe { transpose((to.as_mut_ptr(), LANES), (from.as_ptr(), features), (valid, lines.pixels)) };
             }
         }
     }
@@ -205,7 +185,7 @@ unsafe fn transpose(
 
 /// rows `[sample][channel][row][column]` = x `[group][channel][row][column][lane]`.
 pub fn to_rows(isa: Isa, rows: &mut [f32], Planes { data: x, plane }: Planes<'_>, channels: usize, samples: usize) {
-    check(x, plane, samples.div_ceil(isa.lanes()) * channels, isa.lanes());
+    check(x, plane, samples.div_ceil(LANES) * channels);
     let rows = &mut rows[..samples * channels * plane.pixels()];
     isa.run(ToRows { rows, x, plane, channels, samples });
 }
@@ -221,18 +201,18 @@ struct ToRows<'a> {
 impl Kernel for ToRows<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let (plane, lanes) = (self.plane, S::F32_LANES);
+        let plane = self.plane;
         let features = self.channels * plane.pixels();
-        let (lines, steps) = (Lines::of(&[plane]), Steps::new(plane, lanes));
-        for group in 0..self.samples.div_ceil(lanes) {
-            let valid = lanes.min(self.samples - group * lanes);
+        let (lines, steps) = (Lines::of(&[plane]), Steps::new(plane));
+        for group in 0..self.samples.div_ceil(LANES) {
+            let valid = LANES.min(self.samples - group * LANES);
             for index in 0..self.channels * lines.count {
                 let from = steps.at(group * self.channels + index / lines.count, index % lines.count);
-                let from = &self.x[from..from + lines.pixels * lanes];
-                let to = &mut self.rows[group * lanes * features + index * lines.pixels..];
+                let from = &self.x[from..from + lines.pixels * LANES];
+                let to = &mut self.rows[group * LANES * features + index * lines.pixels..];
                 assert!(to.len() >= (valid - 1) * features + lines.pixels);
                 // SAFETY: `from` holds `pixels` pixels of `lanes` lanes, and `to` the lines of `valid` samples.
-                unsafe { transpose((to.as_mut_ptr(), features), (from.as_ptr(), lanes), (lines.pixels, valid)) };
+                unsafe { transpose((to.as_mut_ptr(), features), (from.as_ptr(), LANES), (lines.pixels, valid)) };
             }
         }
     }

@@ -1,9 +1,7 @@
 //! Iteration over the pixels of planes with different borders.
 
-use pulp::Simd;
-
 use crate::plane::{Plane, Planes, PlanesMut};
-use crate::simd::{Isa, Kernel, fma, load, store};
+use crate::simd::{Isa, Kernel, LANES, Simd, load, store};
 
 /// Runs of pixels that are contiguous in every plane of a kernel.
 #[derive(Clone, Copy)]
@@ -39,8 +37,8 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    pub(crate) fn new(plane: Plane, lanes: usize) -> Self {
-        Self { base: plane.origin() * lanes, plane: plane.area() * lanes, line: plane.row() * lanes }
+    pub(crate) fn new(plane: Plane) -> Self {
+        Self { base: plane.origin() * LANES, plane: plane.area() * LANES, line: plane.row() * LANES }
     }
 
     /// The offset of line `line` of plane `plane`.
@@ -51,13 +49,13 @@ impl Steps {
 }
 
 /// Panics if `x` is too short for `planes` planes.
-pub(crate) fn check(x: &[f32], plane: Plane, planes: usize, lanes: usize) {
-    assert!(x.len() >= planes * plane.area() * lanes, "buffer of {} floats too small for {planes} {plane:?}", x.len());
+pub(crate) fn check(x: &[f32], plane: Plane, planes: usize) {
+    assert!(x.len() >= planes * plane.area() * LANES, "buffer of {} floats too small for {planes} {plane:?}", x.len());
 }
 
 /// Zeroes the border of `count` planes with vector stores: the runs are too short for `fill`.
 pub fn clear_border(isa: Isa, to: &mut PlanesMut<'_>, count: usize) {
-    check(to.data, to.plane, count, isa.lanes());
+    check(to.data, to.plane, count);
     if to.plane.halo > 0 {
         isa.run(ClearBorder { x: to.data, plane: to.plane, count });
     }
@@ -73,8 +71,8 @@ impl Kernel for ClearBorder<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Self { x, plane, count } = self;
-        let zero = simd.splat_f32s(0.0);
-        let (lanes, area) = (S::F32_LANES, plane.area());
+        let zero = simd.splat(0.0);
+        let area = plane.area();
         for index in 0..count {
             // A run ends where a row's interior starts: the rows above, then both edges together, then the rows below.
             let mut start = 0;
@@ -82,7 +80,7 @@ impl Kernel for ClearBorder<'_> {
                 let end = if row < plane.height { plane.origin() + row * plane.row() } else { area };
                 for pixel in start..end {
                     // SAFETY: `clear_border` checked that the planes exist, and a run stays inside its plane.
-                    unsafe { store::<S>(x.as_mut_ptr().add((index * area + pixel) * lanes), zero) };
+                    unsafe { store::<S>(x.as_mut_ptr().add((index * area + pixel) * LANES), zero) };
                 }
                 start = end + plane.width;
             }
@@ -105,9 +103,9 @@ pub(crate) struct TargetLines {
 }
 
 impl SourceLines {
-    pub(crate) fn new(from: Planes<'_>, count: usize, lanes: usize) -> Self {
-        check(from.data, from.plane, count, lanes);
-        Self { x: from.data.as_ptr(), steps: Steps::new(from.plane, lanes) }
+    pub(crate) fn new(from: Planes<'_>, count: usize) -> Self {
+        check(from.data, from.plane, count);
+        Self { x: from.data.as_ptr(), steps: Steps::new(from.plane) }
     }
 
     /// # Safety
@@ -120,9 +118,9 @@ impl SourceLines {
 }
 
 impl TargetLines {
-    pub(crate) fn new(to: PlanesMut<'_>, count: usize, lanes: usize) -> Self {
-        check(to.data, to.plane, count, lanes);
-        Self { x: to.data.as_mut_ptr(), steps: Steps::new(to.plane, lanes) }
+    pub(crate) fn new(to: PlanesMut<'_>, count: usize) -> Self {
+        check(to.data, to.plane, count);
+        Self { x: to.data.as_mut_ptr(), steps: Steps::new(to.plane) }
     }
 
     /// # Safety
@@ -136,21 +134,21 @@ impl TargetLines {
 
 /// max(x, 0); NaN stays NaN.
 #[inline(always)]
-pub(crate) fn relu<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
-    let zero = simd.splat_f32s(0.0);
-    simd.select_f32s(simd.less_than_f32s(x, zero), zero, x)
+pub(crate) fn relu<S: Simd>(simd: S, x: S::Vector) -> S::Vector {
+    let zero = simd.splat(0.0);
+    simd.select(simd.less(x, zero), zero, x)
 }
 
 /// `d` where y > 0, else 0.
 #[inline(always)]
-pub(crate) fn masked<S: Simd>(simd: S, d: S::f32s, y: S::f32s) -> S::f32s {
-    let zero = simd.splat_f32s(0.0);
-    simd.select_f32s(simd.greater_than_f32s(y, zero), d, zero)
+pub(crate) fn masked<S: Simd>(simd: S, d: S::Vector, y: S::Vector) -> S::Vector {
+    let zero = simd.splat(0.0);
+    simd.select(simd.less(zero, y), d, zero)
 }
 
 /// The first `valid` lanes of `x`, and zero in the others.
 #[inline(always)]
-pub(crate) fn first_lanes<S: Simd>(simd: S, x: S::f32s, valid: usize) -> S::f32s {
+pub(crate) fn first_lanes<S: Simd>(simd: S, x: S::Vector, valid: usize) -> S::Vector {
     const WIDEST: usize = 64;
     static STEP: [f32; 2 * WIDEST] = {
         let mut step = [0.0; 2 * WIDEST];
@@ -161,7 +159,7 @@ pub(crate) fn first_lanes<S: Simd>(simd: S, x: S::f32s, valid: usize) -> S::f32s
         }
         step
     };
-    let from = &STEP[WIDEST - valid..][..S::F32_LANES];
+    let from = &STEP[WIDEST - valid..][..LANES];
     // SAFETY: the slice is one vector long.
     let mask = unsafe { load::<S>(from.as_ptr()) };
     masked(simd, x, mask)
@@ -177,11 +175,10 @@ pub(crate) unsafe fn moments<S: Simd>(
     x: SourceLines,
     plane: usize,
     lines: Lines,
-    shift: S::f32s,
-) -> (S::f32s, S::f32s) {
+    shift: S::Vector,
+) -> (S::Vector, S::Vector) {
     const UNROLL: usize = 4;
-    let lanes = S::F32_LANES;
-    let zero = simd.splat_f32s(0.0);
+    let zero = simd.splat(0.0);
     let (mut sum, mut squares) = ([zero; UNROLL], [zero; UNROLL]);
     for line in 0..lines.count {
         // SAFETY: the caller's contract; `pixel` stays inside the line.
@@ -190,16 +187,16 @@ pub(crate) unsafe fn moments<S: Simd>(
             let mut pixel = 0;
             while pixel + UNROLL <= lines.pixels {
                 for i in 0..UNROLL {
-                    let d = simd.sub_f32s(load::<S>(x.add((pixel + i) * lanes)), shift);
-                    sum[i] = simd.add_f32s(sum[i], d);
-                    squares[i] = fma(simd, d, d, squares[i]);
+                    let d = simd.sub(load::<S>(x.add((pixel + i) * LANES)), shift);
+                    sum[i] = simd.add(sum[i], d);
+                    squares[i] = simd.fma(d, d, squares[i]);
                 }
                 pixel += UNROLL;
             }
             while pixel < lines.pixels {
-                let d = simd.sub_f32s(load::<S>(x.add(pixel * lanes)), shift);
-                sum[0] = simd.add_f32s(sum[0], d);
-                squares[0] = fma(simd, d, d, squares[0]);
+                let d = simd.sub(load::<S>(x.add(pixel * LANES)), shift);
+                sum[0] = simd.add(sum[0], d);
+                squares[0] = simd.fma(d, d, squares[0]);
                 pixel += 1;
             }
         }
@@ -208,6 +205,6 @@ pub(crate) unsafe fn moments<S: Simd>(
 }
 
 #[inline(always)]
-pub(crate) fn four<S: Simd>(simd: S, v: [S::f32s; 4]) -> S::f32s {
-    simd.add_f32s(simd.add_f32s(v[0], v[1]), simd.add_f32s(v[2], v[3]))
+pub(crate) fn four<S: Simd>(simd: S, v: [S::Vector; 4]) -> S::Vector {
+    simd.add(simd.add(v[0], v[1]), simd.add(v[2], v[3]))
 }

@@ -3,10 +3,8 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use pulp::Simd;
-
 use crate::pool::Window;
-use crate::simd::{Isa, Kernel, fma};
+use crate::simd::{Isa, Kernel, LANES, Simd};
 use crate::{Buffer, Conv, Plane};
 
 /// Multiply-adds per chain and run; a run takes a few milliseconds on a slow core.
@@ -33,7 +31,7 @@ pub fn peak(instruction_set: &str, seconds: f64) -> Option<CorePeak> {
         isa.run(Chains { a: black_box(0.999), b: black_box(0.001), done: &mut done });
         black_box(done).0 as f64
     };
-    Some(CorePeak { gflops: best(seconds, run), lanes: isa.lanes() })
+    Some(CorePeak { gflops: best(seconds, run), lanes: LANES })
 }
 
 /// GFLOP/s of the fastest of repeated runs, each of which returns its number of operations.
@@ -59,22 +57,17 @@ struct Chains<'a> {
 impl Kernel for Chains<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        if S::REGISTER_COUNT >= 32 { self.chains::<S, 24>(simd) } else { self.chains::<S, 12>(simd) }
-    }
-}
-
-impl Chains<'_> {
-    #[inline(always)]
-    fn chains<S: Simd, const N: usize>(self, simd: S) {
-        let (a, b) = (simd.splat_f32s(self.a), simd.splat_f32s(self.b));
-        let mut v: [S::f32s; N] = std::array::from_fn(|i| simd.splat_f32s(i as f32));
+        // As many chains as sixteen registers hold, and enough to hide the latency of a multiply-add.
+        const CHAINS: usize = 12;
+        let (a, b) = (simd.splat(self.a), simd.splat(self.b));
+        let mut v: [S::Vector; CHAINS] = std::array::from_fn(|i| simd.splat(i as f32));
         for _ in 0..STEPS {
             for v in &mut v {
-                *v = fma(simd, *v, a, b);
+                *v = simd.fma(*v, a, b);
             }
         }
-        let sum = v.iter().fold(0.0, |sum, v| sum + simd.reduce_sum_f32s(*v));
-        *self.done = (STEPS * N * S::F32_LANES * 2, sum);
+        let sum = v.iter().fold(0.0, |sum, v| sum + simd.sum(*v));
+        *self.done = (STEPS * CHAINS * LANES * 2, sum);
     }
 }
 
@@ -130,17 +123,17 @@ impl ConvShape {
         let (side, (from, to)) = (self.side, self.channels);
         let input = Plane { height: side, width: side, halo: self.window.pad };
         let conv = Conv::new(isa, self.channels, self.window, input, 0)?;
-        let (lanes, groups) = (isa.lanes(), SAMPLES / isa.lanes());
+        let groups = SAMPLES / LANES;
         let filled = |len: usize, value: f32| {
             let mut buffer = Buffer::zeros(len);
             buffer.fill(value);
             buffer
         };
-        let x = filled(groups * from * input.area() * lanes, 0.5);
+        let x = filled(groups * from * input.area() * LANES, 0.5);
         let w = filled(conv.weights(), 0.1);
-        let d_y = filled(groups * to * conv.output_gradient().area() * lanes, 0.1);
-        let mut y = Buffer::zeros(groups * to * conv.output().area() * lanes);
-        let mut d_x = Buffer::zeros(groups * from * side * side * lanes);
+        let d_y = filled(groups * to * conv.output_gradient().area() * LANES, 0.1);
+        let mut y = Buffer::zeros(groups * to * conv.output().area() * LANES);
+        let mut d_x = Buffer::zeros(groups * from * side * side * LANES);
         let mut d_w = vec![0.0; w.len()];
         let (mut forward, mut backward) = (Buffer::zeros(conv.packed()), Buffer::zeros(conv.packed()));
         let (mut scratch, mut sums) = (Buffer::zeros(conv.scratch()), Buffer::zeros(conv.sums()));

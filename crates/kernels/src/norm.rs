@@ -1,10 +1,8 @@
 //! Inputs and outputs of normalisations, and the loops they share.
 
-use pulp::Simd;
-
 use crate::lines::{Lines, SourceLines, TargetLines, clear_border, four, masked, relu};
 use crate::plane::{Planes, PlanesMut};
-use crate::simd::{Isa, fma, load, store};
+use crate::simd::{Isa, LANES, Simd, load, store};
 
 /// y = relu?(gamma * normalised x + beta).
 #[derive(Debug)]
@@ -30,12 +28,12 @@ pub(crate) struct NormaliseLines<'a> {
 }
 
 impl<'a> Normalise<'a> {
-    pub(crate) fn lines(self, isa: Isa, planes: usize, channels: usize) -> NormaliseLines<'a> {
+    pub(crate) fn lines(self, planes: usize, channels: usize) -> NormaliseLines<'a> {
         let Self { y, x, gamma, beta, relu } = self;
         NormaliseLines {
             lines: Lines::of(&[y.plane, x.plane]),
-            y: TargetLines::new(y, planes, isa.lanes()),
-            x: SourceLines::new(x, planes, isa.lanes()),
+            y: TargetLines::new(y, planes),
+            x: SourceLines::new(x, planes),
             gamma: &gamma[..channels],
             beta: &beta[..channels],
             relu,
@@ -49,7 +47,7 @@ impl NormaliseLines<'_> {
     /// # Safety
     /// The plane must be in range.
     #[inline(always)]
-    pub(crate) unsafe fn apply<S: Simd>(&self, simd: S, plane: usize, mean: S::f32s, scale: S::f32s) {
+    pub(crate) unsafe fn apply<S: Simd>(&self, simd: S, plane: usize, mean: S::Vector, scale: S::Vector) {
         // SAFETY: the caller's contract.
         unsafe {
             if self.relu {
@@ -61,17 +59,17 @@ impl NormaliseLines<'_> {
     }
 
     #[inline(always)]
-    unsafe fn apply_with<S: Simd, const RELU: bool>(&self, simd: S, plane: usize, mean: S::f32s, scale: S::f32s) {
-        let (lanes, lines) = (S::F32_LANES, self.lines);
-        let shift = simd.splat_f32s(self.beta[plane % self.beta.len()]);
+    unsafe fn apply_with<S: Simd, const RELU: bool>(&self, simd: S, plane: usize, mean: S::Vector, scale: S::Vector) {
+        let lines = self.lines;
+        let shift = simd.splat(self.beta[plane % self.beta.len()]);
         for line in 0..lines.count {
             // SAFETY: the caller's contract; `pixel` stays inside the line.
             unsafe {
                 let (y, x) = (self.y.line(plane, line), self.x.line(plane, line));
                 for pixel in 0..lines.pixels {
-                    let v = simd.sub_f32s(load::<S>(x.add(pixel * lanes)), mean);
-                    let v = fma(simd, v, scale, shift);
-                    store::<S>(y.add(pixel * lanes), if RELU { relu(simd, v) } else { v });
+                    let v = simd.sub(load::<S>(x.add(pixel * LANES)), mean);
+                    let v = simd.fma(v, scale, shift);
+                    store::<S>(y.add(pixel * LANES), if RELU { relu(simd, v) } else { v });
                 }
             }
         }
@@ -112,10 +110,10 @@ impl<'a> NormGradient<'a> {
     pub(crate) fn lines(self, isa: Isa, planes: usize, channels: usize) -> GradientLines<'a> {
         let Self { mut d_x, d_gamma, d_beta, d_y, relu_output, x, gamma } = self;
         clear_border(isa, &mut d_x, planes);
-        let source = |from| SourceLines::new(from, planes, isa.lanes());
+        let source = |from| SourceLines::new(from, planes);
         GradientLines {
             lines: Lines::of(&[d_x.plane, d_y.plane, relu_output.unwrap_or(x).plane, x.plane]),
-            d_x: TargetLines::new(d_x, planes, isa.lanes()),
+            d_x: TargetLines::new(d_x, planes),
             d_y: source(d_y),
             y: relu_output.map(source),
             x: source(x),
@@ -133,10 +131,10 @@ impl GradientLines<'_> {
     /// # Safety
     /// The plane must be in range.
     #[inline(always)]
-    pub(crate) unsafe fn sums<S: Simd>(&self, simd: S, plane: usize, mean: S::f32s) -> (S::f32s, S::f32s) {
+    pub(crate) unsafe fn sums<S: Simd>(&self, simd: S, plane: usize, mean: S::Vector) -> (S::Vector, S::Vector) {
         const UNROLL: usize = 4;
-        let (lanes, lines) = (S::F32_LANES, self.lines);
-        let zero = simd.splat_f32s(0.0);
+        let lines = self.lines;
+        let zero = simd.splat(0.0);
         let (mut sum, mut products) = ([zero; UNROLL], [zero; UNROLL]);
         for line in 0..lines.count {
             // SAFETY: the caller's contract; `pixel` stays inside the line.
@@ -148,13 +146,13 @@ impl GradientLines<'_> {
                     let step = if pixel + UNROLL <= lines.pixels { UNROLL } else { 1 };
                     for i in 0..UNROLL {
                         if i < step {
-                            let at = (pixel + i) * lanes;
+                            let at = (pixel + i) * LANES;
                             let mut d = load::<S>(d_y.add(at));
                             if let Some(y) = y {
                                 d = masked(simd, d, load::<S>(y.add(at)));
                             }
-                            sum[i] = simd.add_f32s(sum[i], d);
-                            products[i] = fma(simd, d, simd.sub_f32s(load::<S>(x.add(at)), mean), products[i]);
+                            sum[i] = simd.add(sum[i], d);
+                            products[i] = simd.fma(d, simd.sub(load::<S>(x.add(at)), mean), products[i]);
                         }
                     }
                     pixel += step;
@@ -173,21 +171,21 @@ impl GradientLines<'_> {
         &self,
         simd: S,
         plane: usize,
-        (mean, scale, slope, shift): (S::f32s, S::f32s, S::f32s, S::f32s),
+        (mean, scale, slope, shift): (S::Vector, S::Vector, S::Vector, S::Vector),
     ) {
-        let (lanes, lines) = (S::F32_LANES, self.lines);
+        let lines = self.lines;
         for line in 0..lines.count {
             // SAFETY: the caller's contract; `pixel` stays inside the line.
             unsafe {
                 let (d_x, d_y) = (self.d_x.line(plane, line), self.d_y.line(plane, line));
                 let (y, x) = (self.y.map(|y| y.line(plane, line)), self.x.line(plane, line));
-                for at in (0..lines.pixels * lanes).step_by(lanes) {
+                for at in (0..lines.pixels * LANES).step_by(LANES) {
                     let mut d = load::<S>(d_y.add(at));
                     if let Some(y) = y {
                         d = masked(simd, d, load::<S>(y.add(at)));
                     }
-                    let v = fma(simd, simd.sub_f32s(load::<S>(x.add(at)), mean), slope, shift);
-                    store::<S>(d_x.add(at), fma(simd, d, scale, v));
+                    let v = simd.fma(simd.sub(load::<S>(x.add(at)), mean), slope, shift);
+                    store::<S>(d_x.add(at), simd.fma(d, scale, v));
                 }
             }
         }

@@ -98,8 +98,8 @@ pub fn adam_step(isa: Isa, AdamStep { w, m, v, g, lr, betas, eps, weight_decay, 
     assert!(t >= 1, "step {t}: steps count from 1");
     assert!(w.len() == g.len() && w.len() == m.len() && w.len() == v.len());
     let (beta1, beta2) = betas;
-    let step = (f64::from(lr) / (1.0 - f64::from(beta1).powi(t))) as f32;
-    let root_scale = (1.0 - f64::from(beta2).powi(t)).sqrt().recip() as f32;
+    let step = (f64::from(lr) / (1.0 - libm::pow(beta1.into(), t.into()))) as f32;
+    let root_scale = (1.0 - libm::pow(beta2.into(), t.into())).sqrt().recip() as f32;
     isa.run(Loops(
         #[inline(always)]
         move || {

@@ -1,10 +1,8 @@
 //! Maximum and average pooling over `[group][channel][row][column][lane]`.
 
-use pulp::Simd;
-
 use crate::lines::{check, clear_border};
 use crate::plane::{Planes, PlanesMut};
-use crate::simd::{Isa, Kernel, load, store};
+use crate::simd::{Isa, Kernel, LANES, Simd, load, store};
 use crate::window::{PoolSide, WindowTaps};
 
 pub use crate::global_pool::{global_backward, global_forward};
@@ -25,11 +23,11 @@ pub struct MaxPool<'a> {
 }
 
 pub fn max_forward(isa: Isa, pool: MaxPool<'_>) {
-    let (lanes, MaxPool { y, choice, x, count, window, .. }) = (isa.lanes(), &pool);
+    let MaxPool { y, choice, x, count, window, .. } = &pool;
     window.check(x.plane, y.plane);
-    check(y.data, y.plane, *count, lanes);
-    check(choice, y.plane.with_halo(0), *count, lanes);
-    check(x.data, x.plane, *count, lanes);
+    check(y.data, y.plane, *count);
+    check(choice, y.plane.with_halo(0), *count);
+    check(x.data, x.plane, *count);
     isa.run(pool);
 }
 
@@ -50,9 +48,9 @@ impl MaxPool<'_> {
     /// time.
     #[inline(always)]
     fn sweep<S: Simd, const K: usize, const TILE: usize>(self, simd: S) {
-        let (lanes, window) = (S::F32_LANES, self.window);
-        let (from, to) = (PoolSide::new(self.x.plane, lanes), PoolSide::new(self.y.plane, lanes));
-        let zero = simd.splat_f32s(0.0);
+        let window = self.window;
+        let (from, to) = (PoolSide::new(self.x.plane), PoolSide::new(self.y.plane));
+        let zero = simd.splat(0.0);
         let mut choice = self.choice.as_mut_ptr();
         for plane in 0..self.count {
             for row in 0..to.plane.height {
@@ -61,7 +59,7 @@ impl MaxPool<'_> {
                     let columns = window.taps_in::<TILE>(column, from.plane.width);
                     // SAFETY: the planes were checked; taps lie inside the image; each choice has its own element.
                     unsafe {
-                        let corner = from.base + plane * from.area + rows.pixel * from.row + columns.pixel * lanes;
+                        let corner = from.base + plane * from.area + rows.pixel * from.row + columns.pixel * LANES;
                         let x = self.x.data.as_ptr().add(corner);
                         let (mut best, mut tap) = if K > 0 && rows.whole(K) && columns.whole(K) {
                             let whole = WindowTaps { first: 0, end: K, pixel: 0 };
@@ -70,14 +68,14 @@ impl MaxPool<'_> {
                             winner(simd, x, Taken { rows, columns, kernel: window.kernel, row_step: from.row })
                         };
                         if self.relu {
-                            let cut = simd.less_than_or_equal_f32s(best, zero);
-                            best = simd.select_f32s(cut, zero, best);
-                            tap = simd.select_f32s(cut, simd.splat_f32s(-1.0), tap);
+                            let cut = simd.or(simd.less(best, zero), simd.equal(best, zero));
+                            best = simd.select(cut, zero, best);
+                            tap = simd.select(cut, simd.splat(-1.0), tap);
                         }
-                        let y = to.base + plane * to.area + row * to.row + column * lanes;
+                        let y = to.base + plane * to.area + row * to.row + column * LANES;
                         store::<S>(self.y.data.as_mut_ptr().add(y), best);
                         store::<S>(choice, tap);
-                        choice = choice.add(lanes);
+                        choice = choice.add(LANES);
                     }
                 }
             }
@@ -101,20 +99,20 @@ unsafe fn winner<S: Simd>(
     simd: S,
     x: *const f32,
     Taken { rows, columns, kernel, row_step }: Taken,
-) -> (S::f32s, S::f32s) {
+) -> (S::Vector, S::Vector) {
     // SAFETY: the caller's taps lie inside the image.
     unsafe {
         let mut best = load::<S>(x);
-        let mut tap = simd.splat_f32s((rows.first * kernel + columns.first) as f32);
+        let mut tap = simd.splat((rows.first * kernel + columns.first) as f32);
         for row in rows.first..rows.end {
             let line = x.add((row - rows.first) * row_step);
             // The initial best is the first tap.
             for column in columns.first + usize::from(row == rows.first)..columns.end {
-                let v = load::<S>(line.add((column - columns.first) * S::F32_LANES));
+                let v = load::<S>(line.add((column - columns.first) * LANES));
                 // Later NaNs win too, as in PyTorch; only another NaN wins over a NaN.
-                let wins = simd.or_m32s(simd.greater_than_f32s(v, best), simd.not_m32s(simd.equal_f32s(v, v)));
-                best = simd.select_f32s(wins, v, best);
-                tap = simd.select_f32s(wins, simd.splat_f32s((row * kernel + column) as f32), tap);
+                let wins = simd.or(simd.less(best, v), simd.not(simd.equal(v, v)));
+                best = simd.select(wins, v, best);
+                tap = simd.select(wins, simd.splat((row * kernel + column) as f32), tap);
             }
         }
         (best, tap)
@@ -134,17 +132,17 @@ pub struct PoolGradient<'a> {
 }
 
 pub fn backward(isa: Isa, mut gradient: PoolGradient<'_>) {
-    let (lanes, PoolGradient { d_x, d_y, choice, count, window }) = (isa.lanes(), &mut gradient);
+    let PoolGradient { d_x, d_y, choice, count, window } = &mut gradient;
     window.check(d_x.plane, d_y.plane);
-    check(d_x.data, d_x.plane, *count, lanes);
-    check(d_y.data, d_y.plane, *count, lanes);
+    check(d_x.data, d_x.plane, *count);
+    check(d_y.data, d_y.plane, *count);
     if let Some(choice) = choice {
-        check(choice, d_y.plane.with_halo(0), *count, lanes);
+        check(choice, d_y.plane.with_halo(0), *count);
     }
     if window.tiles(d_x.plane) {
         clear_border(isa, d_x, *count);
     } else {
-        d_x.data[..*count * d_x.plane.area() * lanes].fill(0.0);
+        d_x.data[..*count * d_x.plane.area() * LANES].fill(0.0);
     }
     isa.run(gradient);
 }
@@ -154,9 +152,9 @@ impl PoolGradient<'_> {
     /// time.
     #[inline(always)]
     fn sweep<S: Simd, const K: usize, const TILE: usize, const CHOICE: bool, const ADD: bool>(self, simd: S) {
-        let (lanes, window) = (S::F32_LANES, self.window);
-        let (to, from) = (PoolSide::new(self.d_x.plane, lanes), PoolSide::new(self.d_y.plane, lanes));
-        let share = simd.splat_f32s(1.0 / (window.kernel * window.kernel) as f32);
+        let window = self.window;
+        let (to, from) = (PoolSide::new(self.d_x.plane), PoolSide::new(self.d_y.plane));
+        let share = simd.splat(1.0 / (window.kernel * window.kernel) as f32);
         let mut choice = self.choice.unwrap_or_default().as_ptr();
         for plane in 0..self.count {
             for row in 0..from.plane.height {
@@ -165,16 +163,16 @@ impl PoolGradient<'_> {
                     let columns = window.taps_in::<TILE>(column, to.plane.width);
                     // SAFETY: the planes were checked; taps lie inside the image; each choice has its own element.
                     unsafe {
-                        let d_y = from.base + plane * from.area + row * from.row + column * lanes;
+                        let d_y = from.base + plane * from.area + row * from.row + column * LANES;
                         let d = load::<S>(self.d_y.data.as_ptr().add(d_y));
                         let (d, tap) = if CHOICE {
                             let tap = load::<S>(choice);
-                            choice = choice.add(lanes);
+                            choice = choice.add(LANES);
                             (d, tap)
                         } else {
-                            (simd.mul_f32s(d, share), d)
+                            (simd.mul(d, share), d)
                         };
-                        let corner = to.base + plane * to.area + rows.pixel * to.row + columns.pixel * lanes;
+                        let corner = to.base + plane * to.area + rows.pixel * to.row + columns.pixel * LANES;
                         let d_x = self.d_x.data.as_mut_ptr().add(corner);
                         if K > 0 && rows.whole(K) && columns.whole(K) {
                             let whole = WindowTaps { first: 0, end: K, pixel: 0 };
@@ -215,20 +213,20 @@ unsafe fn spread<S: Simd, const CHOICE: bool, const ADD: bool>(
     simd: S,
     d_x: *mut f32,
     Taken { rows, columns, kernel, row_step }: Taken,
-    d: S::f32s,
-    tap: S::f32s,
+    d: S::Vector,
+    tap: S::Vector,
 ) {
     for row in rows.first..rows.end {
         for column in columns.first..columns.end {
             // SAFETY: the caller's taps lie inside the image.
             unsafe {
-                let to = d_x.add((row - rows.first) * row_step + (column - columns.first) * S::F32_LANES);
+                let to = d_x.add((row - rows.first) * row_step + (column - columns.first) * LANES);
                 let mut v = d;
                 if CHOICE {
-                    let own = simd.splat_f32s((row * kernel + column) as f32);
-                    v = simd.select_f32s(simd.equal_f32s(tap, own), d, simd.splat_f32s(0.0));
+                    let own = simd.splat((row * kernel + column) as f32);
+                    v = simd.select(simd.equal(tap, own), d, simd.splat(0.0));
                 }
-                store::<S>(to, if ADD { simd.add_f32s(load::<S>(to), v) } else { v });
+                store::<S>(to, if ADD { simd.add(load::<S>(to), v) } else { v });
             }
         }
     }
@@ -237,8 +235,8 @@ unsafe fn spread<S: Simd, const CHOICE: bool, const ADD: bool>(
 /// y = the average over each window of x, for `count` planes. Padding counts as zeros.
 pub fn average_forward(isa: Isa, y: PlanesMut<'_>, x: Planes<'_>, count: usize, window: Window) {
     window.check(x.plane, y.plane);
-    check(y.data, y.plane, count, isa.lanes());
-    check(x.data, x.plane, count, isa.lanes());
+    check(y.data, y.plane, count);
+    check(x.data, x.plane, count);
     isa.run(AverageForward { y, x, count, window });
 }
 
@@ -264,9 +262,9 @@ impl AverageForward<'_> {
     /// All windows. `K` is the kernel size, or 0 if not known at compile time.
     #[inline(always)]
     fn sweep<S: Simd, const K: usize>(self, simd: S) {
-        let (lanes, window) = (S::F32_LANES, self.window);
-        let (from, to) = (PoolSide::new(self.x.plane, lanes), PoolSide::new(self.y.plane, lanes));
-        let share = simd.splat_f32s(1.0 / (window.kernel * window.kernel) as f32);
+        let window = self.window;
+        let (from, to) = (PoolSide::new(self.x.plane), PoolSide::new(self.y.plane));
+        let share = simd.splat(1.0 / (window.kernel * window.kernel) as f32);
         for plane in 0..self.count {
             for row in 0..to.plane.height {
                 let rows = window.taps(row, from.plane.height);
@@ -274,15 +272,15 @@ impl AverageForward<'_> {
                     let columns = window.taps(column, from.plane.width);
                     // SAFETY: the planes were checked, and taps lie inside the image.
                     unsafe {
-                        let corner = from.base + plane * from.area + rows.pixel * from.row + columns.pixel * lanes;
+                        let corner = from.base + plane * from.area + rows.pixel * from.row + columns.pixel * LANES;
                         let x = self.x.data.as_ptr().add(corner);
                         let sum = if K > 0 && rows.whole(K) && columns.whole(K) {
                             total(simd, x, from.row, K, K)
                         } else {
                             total(simd, x, from.row, rows.end - rows.first, columns.end - columns.first)
                         };
-                        let y = to.base + plane * to.area + row * to.row + column * lanes;
-                        store::<S>(self.y.data.as_mut_ptr().add(y), simd.mul_f32s(sum, share));
+                        let y = to.base + plane * to.area + row * to.row + column * LANES;
+                        store::<S>(self.y.data.as_mut_ptr().add(y), simd.mul(sum, share));
                     }
                 }
             }
@@ -292,12 +290,12 @@ impl AverageForward<'_> {
 
 /// The sum over some rows and columns. `x` points to the first pixel.
 #[inline(always)]
-unsafe fn total<S: Simd>(simd: S, x: *const f32, row_step: usize, rows: usize, columns: usize) -> S::f32s {
-    let mut sum = simd.splat_f32s(0.0);
+unsafe fn total<S: Simd>(simd: S, x: *const f32, row_step: usize, rows: usize, columns: usize) -> S::Vector {
+    let mut sum = simd.splat(0.0);
     for row in 0..rows {
         for column in 0..columns {
             // SAFETY: the caller's pixels lie inside the image.
-            sum = simd.add_f32s(sum, unsafe { load::<S>(x.add(row * row_step + column * S::F32_LANES)) });
+            sum = simd.add(sum, unsafe { load::<S>(x.add(row * row_step + column * LANES)) });
         }
     }
     sum

@@ -1,5 +1,7 @@
 //! Softmax and its cross entropy on rows `[sample][class]`.
 
+use crate::function::exp;
+
 /// The weighted mean loss over `z` `[sample][class]`: `weight * mean(-log softmax(z)[label])`.
 ///
 /// d_z += weight * (softmax(z) - onehot) / samples.
@@ -15,13 +17,13 @@ pub fn cross_entropy(z: &[f32], labels: &[u16], classes: usize, weight: f32, d_z
         let label = usize::from(label);
         assert!(label < classes, "label {label} of {classes} classes");
         let top = maximum(z);
-        let sum: f32 = z.iter().map(|v| (v - top).exp()).sum();
+        let sum: f32 = z.iter().map(|v| exp(v - top)).sum();
         let scale = share / sum;
         for (d_z, v) in d_z.iter_mut().zip(z) {
-            *d_z += scale * (v - top).exp();
+            *d_z += scale * exp(v - top);
         }
         d_z[label] -= share;
-        loss += f64::from(sum.ln() - (z[label] - top));
+        loss += f64::from(libm::logf(sum) - (z[label] - top));
     }
     (f64::from(weight) * loss / samples as f64) as f32
 }
@@ -33,7 +35,7 @@ pub fn softmax_rows(p: &mut [f32], z: &[f32], classes: usize, temperature: f32) 
         let top = maximum(z);
         let mut sum = 0.0;
         for (p, v) in p.iter_mut().zip(z) {
-            *p = ((v - top) / temperature).exp();
+            *p = exp((v - top) / temperature);
             sum += *p;
         }
         p.iter_mut().for_each(|p| *p /= sum);
@@ -48,9 +50,9 @@ pub fn log_softmax_rows(out: &mut [f32], z: &[f32], classes: usize, temperature:
         let mut sum = 0.0;
         for (out, v) in out.iter_mut().zip(z) {
             *out = (v - top) / temperature;
-            sum += out.exp();
+            sum += exp(*out);
         }
-        let log = sum.ln();
+        let log = libm::logf(sum);
         out.iter_mut().for_each(|v| *v -= log);
     }
 }

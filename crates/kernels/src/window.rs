@@ -1,6 +1,7 @@
 //! Geometry of pooling windows.
 
 use crate::plane::Plane;
+use crate::simd::LANES;
 
 /// A square window that slides over an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +84,7 @@ pub(crate) struct PoolSide {
 }
 
 impl PoolSide {
-    pub(crate) fn new(plane: Plane, lanes: usize) -> Self {
-        Self { plane, base: plane.origin() * lanes, area: plane.area() * lanes, row: plane.row() * lanes }
+    pub(crate) fn new(plane: Plane) -> Self {
+        Self { plane, base: plane.origin() * LANES, area: plane.area() * LANES, row: plane.row() * LANES }
     }
 }

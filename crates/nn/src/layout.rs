@@ -2,9 +2,24 @@
 
 use std::ops::{Deref, DerefMut, Range};
 
+use sha2::{Digest, Sha256};
+
 /// All parameters of one model, flat. The model's [`Layout`] has their names and shapes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params(pub Vec<f32>);
+
+impl Params {
+    /// SHA-256 of all bits, in hexadecimal: equal if and only if every weight is.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        let mut hasher = Sha256::new();
+        for some in self.0.chunks(1 << 12) {
+            let bytes: Vec<u8> = some.iter().flat_map(|weight| weight.to_le_bytes()).collect();
+            hasher.update(&bytes);
+        }
+        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
 
 impl Deref for Params {
     type Target = [f32];

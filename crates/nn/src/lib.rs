@@ -3,6 +3,8 @@
 //! A model is data: an [`Architecture`] from the [`zoo`] is compiled once into a [`Model`], and each worker runs it in
 //! its own [`Session`]. An [`Engine`] does the arithmetic; nothing outside this crate knows how.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests compare with the platform's functions"))]
+
 mod architecture;
 mod batch;
 mod card;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use rand::{Rng, RngExt};
-use rand_distr::{Distribution, StandardNormal};
 
 use crate::architecture::{Architecture, InputShape};
 use crate::engine::{Engine, Program, Session};
@@ -153,9 +152,9 @@ impl Model {
             match tensor.init {
                 Init::Constant(value) => part.fill(value),
                 Init::Normal { std } => {
-                    for value in part {
-                        let drawn: f32 = StandardNormal.sample(rng);
-                        *value = std * drawn;
+                    for pair in part.chunks_mut(2) {
+                        let drawn = normal_pair(rng);
+                        pair.iter_mut().zip(drawn).for_each(|(value, drawn)| *value = std * drawn);
                     }
                 }
                 Init::Uniform { fan_in } => {
@@ -184,5 +183,17 @@ impl Model {
         grad: Option<&mut [f32]>,
     ) {
         self.program.head_backward(params, features, d_logits, d_features, grad);
+    }
+}
+
+/// Two independent standard normal numbers, by Marsaglia's polar method.
+fn normal_pair(rng: &mut impl Rng) -> [f32; 2] {
+    loop {
+        let [x, y] = [0; 2].map(|_| 2.0 * rng.random::<f64>() - 1.0);
+        let square = x * x + y * y;
+        if square > 0.0 && square < 1.0 {
+            let factor = (-2.0 * libm::log(square) / square).sqrt();
+            return [x, y].map(|side| (side * factor) as f32);
+        }
     }
 }

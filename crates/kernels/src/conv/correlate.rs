@@ -3,10 +3,8 @@
 
 use std::ops::Range;
 
-use pulp::Simd;
-
 use super::pass::{Pass, blocks};
-use crate::simd::{Isa, Kernel, fma, load, store};
+use crate::simd::{Kernel, Simd, load, store};
 
 /// Bytes of input per block, chosen to stay in the L2 cache.
 const SOURCE_BYTES: usize = 200_000;
@@ -103,32 +101,20 @@ struct Tile<'a> {
     start: Start<'a>,
 }
 
-/// Width in pixels of a tile with this many channels.
-pub(super) fn tile_width(isa: Isa, channels: usize) -> usize {
-    match (isa.has_many_registers(), channels <= 3, channels <= 4) {
-        (true, _, true) => 6,
-        (true, _, false) => 4,
-        (false, true, _) => 3,
-        (false, false, _) => 2,
-    }
+/// Width in pixels of a tile with this many channels: ten or twelve sums fit into sixteen registers. It is the same on
+/// every processor, because a tile multiplies the zeros of the border where one of its pixels needs a tap and others do not.
+pub(super) const fn tile_width(channels: usize) -> usize {
+    if channels <= 3 { 3 } else { 2 }
 }
 
-/// Some rows of one block of target channels over some source channels, with tiles as wide as the registers allow (see
-/// [`tile_width`]).
+/// Some rows of one block of target channels over some source channels.
 #[inline(always)]
 unsafe fn sweep<S: Simd, const OC: usize>(simd: S, pass: &Pass, at: Tile<'_>, rows: Range<usize>) {
     // SAFETY: the caller's contract.
     unsafe {
-        if S::REGISTER_COUNT >= 32 {
-            if OC <= 4 {
-                sweep_rows::<S, OC, 6>(simd, pass, at, rows);
-            } else {
-                sweep_rows::<S, OC, 4>(simd, pass, at, rows);
-            }
-        } else if OC <= 3 {
-            sweep_rows::<S, OC, 3>(simd, pass, at, rows);
-        } else {
-            sweep_rows::<S, OC, 2>(simd, pass, at, rows);
+        match tile_width(OC) {
+            3 => sweep_rows::<S, OC, 3>(simd, pass, at, rows),
+            _ => sweep_rows::<S, OC, 2>(simd, pass, at, rows),
         }
     }
 }
@@ -178,12 +164,12 @@ unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
 ) {
     // SAFETY: the caller's pixel has PX neighbours, and every tap of a pixel lies inside the source with its border.
     unsafe {
-        let mut sum = [[simd.splat_f32s(0.0); PX]; OC];
+        let mut sum = [[simd.splat(0.0); PX]; OC];
         match start {
             Start::Zero => {}
             Start::Bias(bias) => {
                 for o in 0..OC {
-                    sum[o] = [simd.splat_f32s(bias[o]); PX];
+                    sum[o] = [simd.splat(bias[o]); PX];
                 }
             }
             Start::Target => {
@@ -200,11 +186,11 @@ unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
             // A single tap: loop over the channels only.
             for channel in 0..pass.source_channels {
                 let from = from.add(channel * pass.source.channel);
-                let x: [S::f32s; PX] = std::array::from_fn(|p| load::<S>(from.add(p * pixel)));
+                let x: [S::Vector; PX] = std::array::from_fn(|p| load::<S>(from.add(p * pixel)));
                 for o in 0..OC {
-                    let w = simd.splat_f32s(*weights.add(channel * OC + o));
+                    let w = simd.splat(*weights.add(channel * OC + o));
                     for p in 0..PX {
-                        sum[o][p] = fma(simd, w, x[p], sum[o][p]);
+                        sum[o][p] = simd.fma(w, x[p], sum[o][p]);
                     }
                 }
             }
@@ -218,11 +204,11 @@ unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
                 let mut from = from.offset(row as isize * row_offset);
                 let mut weights = weights.add(row * tap_columns * OC);
                 for _ in column_taps.clone() {
-                    let x: [S::f32s; PX] = std::array::from_fn(|p| load::<S>(from.add(p * pixel)));
+                    let x: [S::Vector; PX] = std::array::from_fn(|p| load::<S>(from.add(p * pixel)));
                     for o in 0..OC {
-                        let w = simd.splat_f32s(*weights.add(o));
+                        let w = simd.splat(*weights.add(o));
                         for p in 0..PX {
-                            sum[o][p] = fma(simd, w, x[p], sum[o][p]);
+                            sum[o][p] = simd.fma(w, x[p], sum[o][p]);
                         }
                     }
                     from = from.offset(column_offset);
@@ -235,7 +221,11 @@ unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
 }
 
 #[inline(always)]
-unsafe fn finish_tile<S: Simd, const OC: usize, const PX: usize>(pass: &Pass, to: *mut f32, sum: &[[S::f32s; PX]; OC]) {
+unsafe fn finish_tile<S: Simd, const OC: usize, const PX: usize>(
+    pass: &Pass,
+    to: *mut f32,
+    sum: &[[S::Vector; PX]; OC],
+) {
     for o in 0..OC {
         for p in 0..PX {
             // SAFETY: the caller's pixel has PX neighbours in OC channels.

@@ -15,7 +15,7 @@ mod weight;
 mod winograd;
 
 use crate::plane::Plane;
-use crate::simd::Isa;
+use crate::simd::{Isa, LANES};
 use crate::window::Window;
 use correlate::{Correlate, Start, tile_width};
 use pass::{Pass, Tap, Taps, Walk, blocks, covered, pack, phase_range, walk};
@@ -64,15 +64,14 @@ impl Conv {
         if in_channels == 0 || out_channels == 0 || input.halo < pad {
             return None;
         }
-        let lanes = isa.lanes();
         let output = Plane { height, width, halo: output_halo };
         // A tile skips taps that none of its pixels needs; the remaining ones reach past the edge by less than its
         // width.
-        let reach = blocks(in_channels, 6).map(|block| tile_width(isa, block) - 1).max().unwrap_or(0);
+        let reach = blocks(in_channels, 6).map(|block| tile_width(block) - 1).max().unwrap_or(0);
         let multiply_adds = in_channels * out_channels * kernel * kernel * output.pixels();
         let patches = |channels, target, source_rows| {
             let task = PatchTask { channels, kernel, target, source_rows, multiply_adds };
-            if stride == 1 { Winograd::fastest(task, lanes) } else { None }
+            if stride == 1 { Winograd::fastest(task) } else { None }
         };
         let border = kernel.checked_sub(1 + pad);
         let backward_patches = border
@@ -85,11 +84,11 @@ impl Conv {
         let output_gradient = output.with_halo(halo);
         let corner = input.origin() - pad * (input.row() + 1);
         let source = Walk {
-            base: corner * lanes,
-            group: in_channels * input.area() * lanes,
-            channel: input.area() * lanes,
-            row: stride * input.row() * lanes,
-            pixel: stride * lanes,
+            base: corner * LANES,
+            group: in_channels * input.area() * LANES,
+            channel: input.area() * LANES,
+            row: stride * input.row() * LANES,
+            pixel: stride * LANES,
         };
         let taps = |limit: usize, offset: usize| Taps {
             count: kernel,
@@ -99,13 +98,13 @@ impl Conv {
             sign: 1,
             first: -(pad as isize),
             limit: limit as isize,
-            offset: (offset * lanes) as isize,
+            offset: (offset * LANES) as isize,
         };
         let forward = Pass {
             row_taps: taps(input.height, input.row()),
             column_taps: taps(input.width, 1),
             source,
-            target: walk(output, out_channels, lanes),
+            target: walk(output, out_channels),
             source_channels: in_channels,
             target_channels: out_channels,
             rows: height,
@@ -123,7 +122,7 @@ impl Conv {
             output_gradient,
             taps: (0..kernel * kernel)
                 .map(|tap| Tap {
-                    offset: (tap / kernel * input.row() + tap % kernel) * lanes,
+                    offset: (tap / kernel * input.row() + tap % kernel) * LANES,
                     rows: covered(tap / kernel, stride, pad, input.height, height),
                     columns: covered(tap % kernel, stride, pad, input.width, width),
                 })
@@ -147,7 +146,7 @@ impl Conv {
         self.backward.clear();
         self.backward_patches = None;
         self.output_gradient.halo = 0;
-        if (self.output_gradient.area() * self.isa.lanes() * size_of::<f32>()).is_multiple_of(PAGE_BYTES) {
+        if (self.output_gradient.area() * LANES * size_of::<f32>()).is_multiple_of(PAGE_BYTES) {
             // Channels spaced by a multiple of a page would compete for a few sets of the L1 cache.
             self.output_gradient.halo = 1;
         }
@@ -166,7 +165,7 @@ impl Conv {
 
     /// The correlation that gives the input gradient at rows and columns of one phase (remainder modulo the stride).
     fn phase(&self, row_phase: usize, column_phase: usize, target: Plane) -> Option<Pass> {
-        let (s, pad, lanes) = (self.stride, self.pad, self.isa.lanes());
+        let (s, pad) = (self.stride, self.pad);
         let rows = phase_range(row_phase, s, pad, self.input.height);
         let columns = phase_range(column_phase, s, pad, self.input.width);
         if rows.is_empty() || columns.is_empty() {
@@ -181,16 +180,16 @@ impl Conv {
             sign: -1,
             first: first as isize,
             limit: limit as isize,
-            offset: -((offset * lanes) as isize),
+            offset: -((offset * LANES) as isize),
         };
         let row_taps = taps(row_phase, rows.start, gradient.height, gradient.row());
         let column_taps = taps(column_phase, columns.start, gradient.width, 1);
         let first_row = rows.start * s + row_phase - pad;
         let first_column = columns.start * s + column_phase - pad;
-        let mut source = walk(gradient, self.out_channels, lanes);
-        source.base += (rows.start * gradient.row() + columns.start) * lanes;
-        let mut to = walk(target, self.in_channels, lanes);
-        to.base += (first_row * target.row() + first_column) * lanes;
+        let mut source = walk(gradient, self.out_channels);
+        source.base += (rows.start * gradient.row() + columns.start) * LANES;
+        let mut to = walk(target, self.in_channels);
+        to.base += (first_row * target.row() + first_column) * LANES;
         to.row *= s;
         to.pixel *= s;
         Some(Pass {
@@ -327,7 +326,7 @@ impl Conv {
         scratch: &mut [f32],
     ) {
         assert!(packed.len() >= self.packed() && scratch.len() >= self.scratch());
-        assert!(d_y.len() >= groups * self.out_channels * self.output_gradient.area() * self.isa.lanes());
+        assert!(d_y.len() >= groups * self.out_channels * self.output_gradient.area() * LANES);
         let start = if add { Start::Target } else { Start::Zero };
         if let (Some(shape), Some(pass)) = (&self.backward_patches, self.backward.first()) {
             assert!(d_x.len() >= groups * pass.target.group);
@@ -372,7 +371,7 @@ impl Conv {
         let Some(shape) = &self.patches else {
             return self.isa.run(WeightGradient { conv: self, d_w, d_b, x, d_y, groups });
         };
-        let gradient = walk(self.output_gradient, self.out_channels, self.isa.lanes());
+        let gradient = walk(self.output_gradient, self.out_channels);
         let from = self.forward.source;
         winograd::PatchWeightGradient { shape, sums, x, from, d_y, gradient, groups, scratch }.run(self.isa);
         if let Some(d_b) = d_b {
@@ -392,15 +391,14 @@ impl Conv {
 
     /// The output gradient, starting at the first border pixel that Winograd patches read.
     fn gradient_corner(&self) -> Walk {
-        let mut walk = walk(self.output_gradient, self.out_channels, self.isa.lanes());
+        let mut walk = walk(self.output_gradient, self.out_channels);
         walk.base -= (self.kernel - 1 - self.pad) * (walk.row + walk.pixel);
         walk
     }
 
     fn check(&self, x: &[f32], y: &[f32], groups: usize, y_plane: Plane) {
-        let lanes = self.isa.lanes();
-        assert!(x.len() >= groups * self.in_channels * self.input.area() * lanes, "input buffer too small");
-        assert!(y.len() >= groups * self.out_channels * y_plane.area() * lanes, "output buffer too small");
+        assert!(x.len() >= groups * self.in_channels * self.input.area() * LANES, "input buffer too small");
+        assert!(y.len() >= groups * self.out_channels * y_plane.area() * LANES, "output buffer too small");
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::plane::Plane;
+use crate::simd::LANES;
 
 /// One tap of the kernel: its offset, and the outputs for which it reads inside the input.
 #[derive(Clone, Debug)]
@@ -72,13 +73,13 @@ impl Pass {
     }
 }
 
-pub(super) fn walk(plane: Plane, channels: usize, lanes: usize) -> Walk {
+pub(super) fn walk(plane: Plane, channels: usize) -> Walk {
     Walk {
-        base: plane.origin() * lanes,
-        group: channels * plane.area() * lanes,
-        channel: plane.area() * lanes,
-        row: plane.row() * lanes,
-        pixel: lanes,
+        base: plane.origin() * LANES,
+        group: channels * plane.area() * LANES,
+        channel: plane.area() * LANES,
+        row: plane.row() * LANES,
+        pixel: LANES,
     }
 }
 

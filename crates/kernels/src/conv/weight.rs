@@ -3,13 +3,11 @@
 
 use std::ops::Range;
 
-use pulp::Simd;
-
 use super::Conv;
 use super::pass::{blocks, walk};
 use crate::lines::four;
 use crate::plane::Plane;
-use crate::simd::{Kernel, fma, load};
+use crate::simd::{Kernel, LANES, Simd, load};
 
 /// Pixels that a tile sums before reducing its lanes; its operands then fit into the L1 cache.
 const SUM_PIXELS: usize = 128;
@@ -169,7 +167,7 @@ unsafe fn tile<S: Simd, const OC: usize, const TAPS: usize>(
         for o in 0..OC {
             for t in 0..TAPS {
                 let weight = ((first + o) * of.conv.in_channels + at[t].0) * per_channel + at[t].1;
-                *d_w.add(weight) += simd.reduce_sum_f32s(sum[o][t]);
+                *d_w.add(weight) += simd.sum(sum[o][t]);
             }
         }
     }
@@ -183,10 +181,10 @@ unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
     at: [(usize, usize); TAPS],
     first: usize,
     region: &Region,
-) -> [[S::f32s; TAPS]; OC] {
+) -> [[S::Vector; TAPS]; OC] {
     let conv = of.conv;
     let (plane, source) = (conv.output_gradient, conv.forward.source);
-    let gradient = walk(plane, conv.out_channels, S::F32_LANES);
+    let gradient = walk(plane, conv.out_channels);
     // Only output pixels for which at least one tap reads inside the input.
     let (mut rows, mut columns) = (plane.height..0, plane.width..0);
     let mut offsets = [0; TAPS];
@@ -197,7 +195,7 @@ unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
         offsets[i] = source.base + channel * source.channel + tap.offset;
     }
     let rows = rows.start.max(region.rows.start)..rows.end.min(region.rows.end);
-    let mut sum = [[simd.splat_f32s(0.0); TAPS]; OC];
+    let mut sum = [[simd.splat(0.0); TAPS]; OC];
     // SAFETY: rows and columns lie inside the output, and every tap of an output pixel lies inside the input's border.
     unsafe {
         let x = offsets.map(|offset| of.x.as_ptr().add(offset));
@@ -209,23 +207,23 @@ unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
                 for _ in columns.clone() {
                     // The shorter side of the tile stays in registers.
                     if TAPS <= OC {
-                        let v: [S::f32s; TAPS] = std::array::from_fn(|t| load::<S>(x[t].add(at)));
+                        let v: [S::Vector; TAPS] = std::array::from_fn(|t| load::<S>(x[t].add(at)));
                         for o in 0..OC {
                             let g = load::<S>(d.add(o * gradient.channel));
                             for t in 0..TAPS {
-                                sum[o][t] = fma(simd, g, v[t], sum[o][t]);
+                                sum[o][t] = simd.fma(g, v[t], sum[o][t]);
                             }
                         }
                     } else {
-                        let g: [S::f32s; OC] = std::array::from_fn(|o| load::<S>(d.add(o * gradient.channel)));
+                        let g: [S::Vector; OC] = std::array::from_fn(|o| load::<S>(d.add(o * gradient.channel)));
                         for t in 0..TAPS {
                             let v = load::<S>(x[t].add(at));
                             for o in 0..OC {
-                                sum[o][t] = fma(simd, g[o], v, sum[o][t]);
+                                sum[o][t] = simd.fma(g[o], v, sum[o][t]);
                             }
                         }
                     }
-                    d = d.add(S::F32_LANES);
+                    d = d.add(LANES);
                     at += source.pixel;
                 }
             }
@@ -237,25 +235,22 @@ unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
 /// Adds the sums of `d_y` over a region while it is in the cache.
 #[inline(always)]
 fn bias_sums<S: Simd>(simd: S, d_b: &mut [f32], d_y: &[f32], plane: Plane, region: &Region) {
-    let walk = walk(plane, d_b.len(), S::F32_LANES);
+    let walk = walk(plane, d_b.len());
     for group in region.groups.clone() {
         for (channel, d_b) in d_b.iter_mut().enumerate() {
             // Four accumulators, so that additions do not wait for one another.
-            let mut sums = [simd.splat_f32s(0.0); 4];
+            let mut sums = [simd.splat(0.0); 4];
             for row in region.rows.clone() {
                 let start = group * walk.group + channel * walk.channel + walk.base + row * walk.row;
-                let line = &d_y[start..start + plane.width * S::F32_LANES];
-                let (fours, rest) = S::as_simd_f32s(line).0.as_chunks::<4>();
-                for four in fours {
-                    for (sum, &v) in sums.iter_mut().zip(four) {
-                        *sum = simd.add_f32s(*sum, v);
+                let line = &d_y[start..start + plane.width * LANES];
+                for pixels in line.chunks(4 * LANES) {
+                    for (sum, pixel) in sums.iter_mut().zip(pixels.as_chunks::<LANES>().0) {
+                        // SAFETY: a pixel is one vector.
+                        *sum = simd.add(*sum, unsafe { load::<S>(pixel.as_ptr()) });
                     }
                 }
-                for (sum, &v) in sums.iter_mut().zip(rest) {
-                    *sum = simd.add_f32s(*sum, v);
-                }
             }
-            *d_b += simd.reduce_sum_f32s(four(simd, sums));
+            *d_b += simd.sum(four(simd, sums));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Shared by the property tests: random data, planes and comparisons.
 
-use fedelity_kernels::{Isa, Plane, Planes, PlanesMut};
+use fedelity_kernels::{LANES, Plane, Planes, PlanesMut};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -44,21 +44,21 @@ pub(crate) fn double(x: &[f32]) -> Vec<f64> {
 pub(crate) const CANARY: f32 = 1234.5;
 
 /// A buffer in lanes whose border must not be read.
-pub(crate) fn laid(x: &[f64], shape: Shape, halo: usize, isa: Isa) -> (Vec<f32>, Plane) {
+pub(crate) fn laid(x: &[f64], shape: Shape, halo: usize) -> (Vec<f32>, Plane) {
     let plane = shape.plane().with_halo(halo);
-    (to_lanes(x, shape, plane, isa.lanes(), CANARY, 3.25), plane)
+    (to_lanes(x, shape, plane, LANES, CANARY, 3.25), plane)
 }
 
 /// A gradient in lanes: zero where there is no sample.
-pub(crate) fn laid_gradient(x: &[f64], shape: Shape, halo: usize, isa: Isa) -> (Vec<f32>, Plane) {
+pub(crate) fn laid_gradient(x: &[f64], shape: Shape, halo: usize) -> (Vec<f32>, Plane) {
     let plane = shape.plane().with_halo(halo);
-    (to_lanes(x, shape, plane, isa.lanes(), CANARY, 0.0), plane)
+    (to_lanes(x, shape, plane, LANES, CANARY, 0.0), plane)
 }
 
 /// A buffer to be written, full of canaries.
-pub(crate) fn blank(shape: Shape, halo: usize, isa: Isa) -> (Vec<f32>, Plane) {
+pub(crate) fn blank(shape: Shape, halo: usize) -> (Vec<f32>, Plane) {
     let plane = shape.plane().with_halo(halo);
-    let len = groups(shape, isa) * shape.channels * plane.area() * isa.lanes();
+    let len = groups(shape) * shape.channels * plane.area() * LANES;
     (vec![CANARY; len], plane)
 }
 
@@ -71,12 +71,27 @@ pub(crate) fn planes_mut((data, plane): &mut (Vec<f32>, Plane)) -> PlanesMut<'_>
 }
 
 /// Planes of a buffer.
-pub(crate) fn count(shape: Shape, isa: Isa) -> usize {
-    groups(shape, isa) * shape.channels
+pub(crate) fn count(shape: Shape) -> usize {
+    groups(shape) * shape.channels
 }
 
-pub(crate) fn groups(shape: Shape, isa: Isa) -> usize {
-    shape.samples.div_ceil(isa.lanes())
+pub(crate) fn groups(shape: Shape) -> usize {
+    shape.samples.div_ceil(LANES)
+}
+
+/// What the first instruction set returned. The others must return the same bits.
+#[derive(Default)]
+pub(crate) struct SameBits(Vec<(&'static str, Vec<u32>)>);
+
+impl SameBits {
+    pub(crate) fn check(&mut self, found: &[f32], what: &'static str) -> Result<(), TestCaseError> {
+        let bits: Vec<u32> = found.iter().map(|v| v.to_bits()).collect();
+        match self.0.iter().find(|(known, _)| *known == what) {
+            Some((_, first)) => prop_assert!(*first == bits, "{what}: instruction sets differ"),
+            None => self.0.push((what, bits)),
+        }
+        Ok(())
+    }
 }
 
 /// Compares plain data, relative to the largest expected entry.
@@ -93,20 +108,18 @@ pub(crate) fn close(found: &[f64], expected: &[f64], what: &str) -> Result<(), T
 pub(crate) fn close_lanes(
     (found, plane): &(Vec<f32>, Plane),
     shape: Shape,
-    isa: Isa,
     expected: &[f64],
     border: f32,
     what: &str,
 ) -> Result<(), TestCaseError> {
-    close(&from_lanes(found, shape, *plane, isa.lanes()), expected, what)?;
-    border_is(found, *plane, isa, border, what)
+    close(&from_lanes(found, shape, *plane, LANES), expected, what)?;
+    border_is(found, *plane, border, what)
 }
 
 /// Checks every border pixel.
-pub(crate) fn border_is(x: &[f32], plane: Plane, isa: Isa, border: f32, what: &str) -> Result<(), TestCaseError> {
-    let lanes = isa.lanes();
+pub(crate) fn border_is(x: &[f32], plane: Plane, border: f32, what: &str) -> Result<(), TestCaseError> {
     for (at, v) in x.iter().enumerate() {
-        let pixel = at / lanes % plane.area();
+        let pixel = at / LANES % plane.area();
         let (row, column) = (pixel / plane.row(), pixel % plane.row());
         let inside = (plane.halo..plane.halo + plane.height).contains(&row)
             && (plane.halo..plane.halo + plane.width).contains(&column);
@@ -116,15 +129,9 @@ pub(crate) fn border_is(x: &[f32], plane: Plane, isa: Isa, border: f32, what: &s
 }
 
 /// Checks that lanes past the last sample hold exact zeros.
-pub(crate) fn missing_are_zero(
-    (x, plane): &(Vec<f32>, Plane),
-    shape: Shape,
-    isa: Isa,
-    what: &str,
-) -> Result<(), TestCaseError> {
-    let lanes = isa.lanes();
-    let full = Shape { samples: groups(shape, isa) * lanes, ..shape };
-    let all = from_lanes(x, full, *plane, lanes);
+pub(crate) fn missing_are_zero((x, plane): &(Vec<f32>, Plane), shape: Shape, what: &str) -> Result<(), TestCaseError> {
+    let full = Shape { samples: groups(shape) * LANES, ..shape };
+    let all = from_lanes(x, full, *plane, LANES);
     for (i, v) in all[shape.len()..].iter().enumerate() {
         prop_assert!(*v == 0.0, "{what}: a missing lane holds {v} at {i}");
     }

@@ -1,5 +1,7 @@
 //! Every kernel against its plain version, on every instruction set of the machine.
 
+#![allow(clippy::disallowed_methods, reason = "tests compare with the platform's functions")]
+
 mod common;
 mod conv;
 mod norm;

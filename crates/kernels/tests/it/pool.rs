@@ -1,7 +1,7 @@
 //! Pooling against its plain version.
 
 use fedelity_kernels::pool::{self, MaxPool, PoolGradient, Window};
-use fedelity_kernels::{Isa, Plane, Planes, PlanesMut};
+use fedelity_kernels::{Isa, LANES, Plane, Planes, PlanesMut};
 use proptest::prelude::*;
 
 use crate::common::*;
@@ -33,22 +33,25 @@ proptest! {
         let d_y = random.vector(output.len());
         let (y, choice) = reference::max_pool(&x, shape, window, relu);
         let d_x = reference::max_pool_backward(&d_y, &choice, shape);
+        let mut same = SameBits::default();
         for isa in Isa::available() {
-            let count = count(shape, isa);
-            let (x, mut found) = (laid(&x, shape, halos.0, isa), blank(output, halos.1, isa));
-            let mut taps = blank(output, 0, isa).0;
+            let count = count(shape);
+            let (x, mut found) = (laid(&x, shape, halos.0), blank(output, halos.1));
+            let mut taps = blank(output, 0).0;
             let (y_lanes, x) = (planes_mut(&mut found), planes(&x));
             pool::max_forward(isa, MaxPool { y: y_lanes, choice: &mut taps, x, count, window, relu });
-            close_lanes(&found, output, isa, &y, CANARY, "maximum")?;
-            let cut = reference::from_lanes(&taps, output, output.plane(), isa.lanes());
+            close_lanes(&found, output, &y, CANARY, "maximum")?;
+            same.check(&found.0, "maximum")?;
+            let cut = reference::from_lanes(&taps, output, output.plane(), LANES);
             for (tap, choice) in cut.iter().zip(&choice) {
                 prop_assert_eq!(*tap < 0.0, choice.is_none(), "relu cuts off what is not positive");
             }
-            let (d_y, mut found) = (laid_gradient(&d_y, output, halos.2, isa), blank(shape, halos.3, isa));
+            let (d_y, mut found) = (laid_gradient(&d_y, output, halos.2), blank(shape, halos.3));
             let (d_x_lanes, d_y, choice) = (planes_mut(&mut found), planes(&d_y), Some(&taps[..]));
             pool::backward(isa, PoolGradient { d_x: d_x_lanes, d_y, choice, count, window });
-            close_lanes(&found, shape, isa, &d_x, 0.0, "gradient of the maximum")?;
-            missing_are_zero(&found, shape, isa, "gradient of the maximum")?;
+            close_lanes(&found, shape, &d_x, 0.0, "gradient of the maximum")?;
+            same.check(&found.0, "gradient of the maximum")?;
+            missing_are_zero(&found, shape, "gradient of the maximum")?;
         }
     }
 
@@ -62,16 +65,19 @@ proptest! {
         let d_y = random.vector(output.len());
         let y = reference::average_pool(&x, shape, window);
         let d_x = reference::average_pool_backward(&d_y, shape, window);
+        let mut same = SameBits::default();
         for isa in Isa::available() {
-            let count = count(shape, isa);
-            let (x, mut found) = (laid(&x, shape, halos.0, isa), blank(output, halos.1, isa));
+            let count = count(shape);
+            let (x, mut found) = (laid(&x, shape, halos.0), blank(output, halos.1));
             pool::average_forward(isa, planes_mut(&mut found), planes(&x), count, window);
-            close_lanes(&found, output, isa, &y, CANARY, "average")?;
-            let (d_y, mut found) = (laid_gradient(&d_y, output, halos.2, isa), blank(shape, halos.3, isa));
+            close_lanes(&found, output, &y, CANARY, "average")?;
+            same.check(&found.0, "average")?;
+            let (d_y, mut found) = (laid_gradient(&d_y, output, halos.2), blank(shape, halos.3));
             let (d_x_lanes, d_y) = (planes_mut(&mut found), planes(&d_y));
             pool::backward(isa, PoolGradient { d_x: d_x_lanes, d_y, choice: None, count, window });
-            close_lanes(&found, shape, isa, &d_x, 0.0, "gradient of the average")?;
-            missing_are_zero(&found, shape, isa, "gradient of the average")?;
+            close_lanes(&found, shape, &d_x, 0.0, "gradient of the average")?;
+            same.check(&found.0, "gradient of the average")?;
+            missing_are_zero(&found, shape, "gradient of the average")?;
         }
     }
 
@@ -84,15 +90,18 @@ proptest! {
         let pixels = shape.height * shape.width;
         let d_x: Vec<f64> = (0..shape.len()).map(|i| d_y[i / pixels] / pixels as f64).collect();
         let small = shape.with(shape.channels, (1, 1));
+        let mut same = SameBits::default();
         for isa in Isa::available() {
-            let count = count(shape, isa);
-            let (x, mut found) = (laid(&x, shape, halos.0, isa), blank(small, 0, isa));
+            let count = count(shape);
+            let (x, mut found) = (laid(&x, shape, halos.0), blank(small, 0));
             pool::global_forward(isa, &mut found.0, planes(&x), count);
-            close_lanes(&found, small, isa, &y, CANARY, "global average")?;
-            let (d_y, mut found) = (laid_gradient(&d_y, small, 0, isa).0, blank(shape, halos.1, isa));
+            close_lanes(&found, small, &y, CANARY, "global average")?;
+            same.check(&found.0, "global average")?;
+            let (d_y, mut found) = (laid_gradient(&d_y, small, 0).0, blank(shape, halos.1));
             pool::global_backward(isa, planes_mut(&mut found), &d_y, count);
-            close_lanes(&found, shape, isa, &d_x, 0.0, "gradient of the global average")?;
-            missing_are_zero(&found, shape, isa, "gradient of the global average")?;
+            close_lanes(&found, shape, &d_x, 0.0, "gradient of the global average")?;
+            same.check(&found.0, "gradient of the global average")?;
+            missing_are_zero(&found, shape, "gradient of the global average")?;
         }
     }
 }
@@ -100,7 +109,7 @@ proptest! {
 #[test]
 fn the_first_of_equals_wins_and_nan_passes() {
     for isa in Isa::available() {
-        let lanes = isa.lanes();
+        let lanes = LANES;
         let (x_plane, y_plane) = (Plane::bare(2, 4), Plane::bare(1, 2));
         let window = Window { kernel: 2, stride: 2, pad: 0 };
         let values = [1.0, 7.0, f32::NAN, 5.0, 7.0, 7.0, 9.0, 2.0];

@@ -2,7 +2,7 @@
 
 use fedelity_kernels::affine::DenseSizes;
 use fedelity_kernels::lanes::ByteImages;
-use fedelity_kernels::{Isa, Planes, PlanesMut, affine, dense, dropout, elementwise, lanes, softmax};
+use fedelity_kernels::{Isa, LANES, Planes, PlanesMut, affine, dense, dropout, elementwise, lanes, softmax};
 use proptest::prelude::*;
 
 use crate::common::*;
@@ -15,9 +15,9 @@ proptest! {
     fn rows_to_lanes_and_back(shape in shapes(3000), halo in 0usize..=2, seed in any::<u64>()) {
         let x = Random::new(seed).vector(shape.len());
         for isa in Isa::available() {
-            let mut found = blank(shape, halo, isa);
+            let mut found = blank(shape, halo);
             lanes::from_rows(isa, planes_mut(&mut found), shape.channels, &single(&x), shape.samples);
-            let expected = reference::to_lanes(&x, shape, found.1, isa.lanes(), CANARY, 0.0);
+            let expected = reference::to_lanes(&x, shape, found.1, LANES, CANARY, 0.0);
             prop_assert_eq!(&found.0, &expected);
             let mut rows = vec![CANARY; x.len()];
             lanes::to_rows(isa, &mut rows, planes(&found), shape.channels, shape.samples);
@@ -45,9 +45,9 @@ proptest! {
         lanes::gather_u8_rows(&mut rows, picked, pixels);
         prop_assert_eq!(&double(&rows), &expected);
         for isa in Isa::available() {
-            let mut found = blank(shape, halo, isa);
+            let mut found = blank(shape, halo);
             lanes::gather_u8(isa, planes_mut(&mut found), picked);
-            prop_assert_eq!(&found.0, &reference::to_lanes(&expected, shape, found.1, isa.lanes(), CANARY, 0.0));
+            prop_assert_eq!(&found.0, &reference::to_lanes(&expected, shape, found.1, LANES, CANARY, 0.0));
         }
     }
 
@@ -63,24 +63,29 @@ proptest! {
         let relu_sum = if relu { reference::relu(&sum) } else { sum.clone() };
         let rectified = reference::relu(&a);
         let masked = reference::relu_backward(&b, &rectified);
+        let mut same = SameBits::default();
         for isa in Isa::available() {
-            let count = count(shape, isa);
-            let a_lanes = laid_gradient(&a, shape, halos[0], isa);
-            let b_lanes = laid_gradient(&b, shape, halos[1], isa);
-            let mut y = blank(shape, halos[2], isa);
+            let count = count(shape);
+            let a_lanes = laid_gradient(&a, shape, halos[0]);
+            let b_lanes = laid_gradient(&b, shape, halos[1]);
+            let mut y = blank(shape, halos[2]);
             elementwise::relu_forward(isa, planes_mut(&mut y), planes(&a_lanes), count);
-            close_lanes(&y, shape, isa, &rectified, CANARY, "relu")?;
-            let y = laid(&rectified, shape, halos[2], isa);
-            let mut d_x = blank(shape, halos[0], isa);
+            close_lanes(&y, shape, &rectified, CANARY, "relu")?;
+            same.check(&y.0, "relu")?;
+            let y = laid(&rectified, shape, halos[2]);
+            let mut d_x = blank(shape, halos[0]);
             elementwise::relu_backward(isa, planes_mut(&mut d_x), planes(&b_lanes), planes(&y), count);
-            close_lanes(&d_x, shape, isa, &masked, 0.0, "gradient of relu")?;
-            missing_are_zero(&d_x, shape, isa, "gradient of relu")?;
-            let mut y = blank(shape, halos[2], isa);
+            close_lanes(&d_x, shape, &masked, 0.0, "gradient of relu")?;
+            same.check(&d_x.0, "gradient of relu")?;
+            missing_are_zero(&d_x, shape, "gradient of relu")?;
+            let mut y = blank(shape, halos[2]);
             elementwise::add_forward(isa, planes_mut(&mut y), planes(&a_lanes), planes(&b_lanes), count, relu);
-            close_lanes(&y, shape, isa, &relu_sum, CANARY, "sum")?;
+            close_lanes(&y, shape, &relu_sum, CANARY, "sum")?;
+            same.check(&y.0, "sum")?;
             let mut y = a_lanes.clone();
             elementwise::add_to(isa, planes_mut(&mut y), planes(&b_lanes), count);
-            close_lanes(&y, shape, isa, &sum, CANARY, "sum in place")?;
+            close_lanes(&y, shape, &sum, CANARY, "sum in place")?;
+            same.check(&y.0, "sum in place")?;
         }
         let mut y = single(&a);
         elementwise::relu_rows(&mut y);
@@ -111,32 +116,44 @@ proptest! {
 
         let (x, w, b, d_y) = (single(&x), single(&w), single(&b), single(&d_y));
         let sizes = DenseSizes { samples: n, inputs, outputs };
-        let mut found = vec![CANARY; n * outputs];
-        dense::forward(&mut found, &x, &w, &b, sizes);
-        close(&double(&found), &y, "output")?;
-        let mut found = single(&old);
-        dense::input_gradient(&mut found, &d_y, &w, sizes, add);
-        close(&double(&found), &d_x, "input gradient")?;
-        let mut found = single(&old_w);
-        dense::weight_gradient(&mut found, &d_y, &x, sizes);
-        close(&double(&found), &d_w, "weight gradient")?;
         let mut found = b.clone();
         dense::bias_gradient(&mut found, &d_y, n, outputs);
         close(&double(&found), &d_b, "bias gradient")?;
+        let mut same = SameBits::default();
         for isa in Isa::available() {
             let mut found = vec![CANARY; n * outputs];
             affine::forward(isa, &mut found, &x, &w, &b, sizes);
             close(&double(&found), &y, "output")?;
+            same.check(&found, "output")?;
             // A sample's outputs do not depend on the batch.
             let mut alone = vec![CANARY; outputs];
-            affine::forward(isa, &mut alone, &x[(n - 1) * inputs..], &w, &b, DenseSizes { samples: 1, ..sizes });
+            let (last, one) = (&x[(n - 1) * inputs..], DenseSizes { samples: 1, ..sizes });
+            affine::forward(isa, &mut alone, last, &w, &b, one);
             prop_assert_eq!(&found[(n - 1) * outputs..], &alone[..]);
+            let mut found = vec![CANARY; n * outputs];
+            dense::forward(isa, &mut found, &x, &w, &b, sizes);
+            close(&double(&found), &y, "output of a product")?;
+            same.check(&found, "output of a product")?;
+            dense::forward(isa, &mut alone, last, &w, &b, one);
+            prop_assert_eq!(&found[(n - 1) * outputs..], &alone[..]);
+
             let mut found = single(&old);
             affine::input_gradient(isa, &mut found, &d_y, &w, sizes, add);
             close(&double(&found), &d_x, "input gradient")?;
+            same.check(&found, "input gradient")?;
+            let mut found = single(&old);
+            dense::input_gradient(isa, &mut found, &d_y, &w, sizes, add);
+            close(&double(&found), &d_x, "input gradient of a product")?;
+            same.check(&found, "input gradient of a product")?;
+
             let mut found = single(&old_w);
             affine::weight_gradient(isa, &mut found, &d_y, &x, sizes);
             close(&double(&found), &d_w, "weight gradient")?;
+            same.check(&found, "weight gradient")?;
+            let mut found = single(&old_w);
+            dense::weight_gradient(isa, &mut found, &d_y, &x, sizes);
+            close(&double(&found), &d_w, "weight gradient of a product")?;
+            same.check(&found, "weight gradient of a product")?;
         }
     }
 
@@ -206,8 +223,8 @@ fn dropout_depends_on_the_key_and_keeps_all_at_zero() {
 #[test]
 fn nan_passes_through_relu() {
     for isa in Isa::available() {
-        let shape = Shape { samples: isa.lanes(), channels: 1, height: 1, width: 1 };
-        let (x, mut y) = (vec![f32::NAN; isa.lanes()], vec![0.0; isa.lanes()]);
+        let shape = Shape { samples: LANES, channels: 1, height: 1, width: 1 };
+        let (x, mut y) = (vec![f32::NAN; LANES], vec![0.0; LANES]);
         let plane = shape.plane();
         elementwise::relu_forward(isa, PlanesMut { data: &mut y, plane }, Planes { data: &x, plane }, 1);
         assert!(y.iter().all(|v| v.is_nan()));
@@ -218,7 +235,7 @@ fn nan_passes_through_relu() {
 
 #[test]
 fn dense_layers_larger_than_a_block() {
-    let (n, inputs, outputs) = (5, 1100, 140);
+    let (n, inputs, outputs) = (101, 1100, 402);
     let mut random = Random::new(1);
     let (x, w, d_y) = (random.vector(n * inputs), random.vector(outputs * inputs), random.vector(n * outputs));
     let y = reference::product((n, outputs, inputs), |i, k| x[i * inputs + k], |k, j| w[j * inputs + k]);
@@ -226,15 +243,27 @@ fn dense_layers_larger_than_a_block() {
     let d_w = reference::product((outputs, inputs, n), |i, k| d_y[k * outputs + i], |k, j| x[k * inputs + j]);
     let (x, w, d_y) = (single(&x), single(&w), single(&d_y));
     let sizes = DenseSizes { samples: n, inputs, outputs };
+    let (bias, mut same) = (vec![0.0; outputs], SameBits::default());
     for isa in Isa::available() {
+        let mut check = |found: &[f32], expected: &[f64], what| {
+            close(&double(found), expected, what).unwrap();
+            same.check(found, what).unwrap();
+        };
         let mut found = vec![CANARY; n * outputs];
-        affine::forward(isa, &mut found, &x, &w, &vec![0.0; outputs], sizes);
-        close(&double(&found), &y, "output").unwrap();
+        affine::forward(isa, &mut found, &x, &w, &bias, sizes);
+        check(&found, &y, "output");
+        dense::forward(isa, &mut found, &x, &w, &bias, sizes);
+        check(&found, &y, "output of a product");
         let mut found = vec![CANARY; n * inputs];
         affine::input_gradient(isa, &mut found, &d_y, &w, sizes, false);
-        close(&double(&found), &d_x, "input gradient").unwrap();
+        check(&found, &d_x, "input gradient");
+        dense::input_gradient(isa, &mut found, &d_y, &w, sizes, false);
+        check(&found, &d_x, "input gradient of a product");
         let mut found = vec![0.0; outputs * inputs];
         affine::weight_gradient(isa, &mut found, &d_y, &x, sizes);
-        close(&double(&found), &d_w, "weight gradient").unwrap();
+        check(&found, &d_w, "weight gradient");
+        let mut found = vec![0.0; outputs * inputs];
+        dense::weight_gradient(isa, &mut found, &d_y, &x, sizes);
+        check(&found, &d_w, "weight gradient of a product");
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use fedelity_kernels::group_norm::GroupNorm;
 use fedelity_kernels::pool::Window;
-use fedelity_kernels::{Conv, Isa, Plane};
+use fedelity_kernels::{Conv, Isa, LANES, Plane};
 
 use crate::architecture::{Architecture, InputShape, Layer, Node};
 use crate::cpu::memory::Slots;
@@ -289,7 +289,7 @@ impl<'a> Builder<'a> {
         };
         let head = Node::named(self.arch.head.clone(), Layer::Dense { out: self.arch.classes });
         self.dense(&head, features, self.arch.classes, false);
-        let lanes = self.isa.lanes();
+        let lanes = LANES;
         let mut values: Vec<Value> = self
             .shapes
             .iter()

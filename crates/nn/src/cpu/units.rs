@@ -1,6 +1,6 @@
 //! Activations of convolution units: a unit is an output channel, its activation the mean over all pixels.
 
-use fedelity_kernels::{Buffer, Isa, Plane, Planes, PlanesMut, elementwise, lanes, pool};
+use fedelity_kernels::{Buffer, Isa, LANES, Plane, Planes, PlanesMut, elementwise, lanes, pool};
 
 use crate::cpu::plan::{CpuPlan, Op, Value, ValueId};
 
@@ -53,13 +53,13 @@ impl Units {
     /// Records a value of the samples starting at `first`, if it is the output of a convolution.
     pub(crate) fn see(&mut self, isa: Isa, id: ValueId, value: &Value, x: &[f32], first: usize, samples: usize) {
         let Some(layer) = self.layers.iter_mut().find(|layer| layer.value == id) else { return };
-        let (channels, groups) = (layer.channels, samples.div_ceil(isa.lanes()));
+        let (channels, groups) = (layer.channels, samples.div_ceil(LANES));
         let bare = Plane::bare(value.plane.height, value.plane.width);
         let [positive, means] = &mut self.work;
         let (count, x) = (groups * channels, Planes { data: x, plane: value.plane });
-        fit(means, count * isa.lanes());
+        fit(means, count * LANES);
         if layer.relu {
-            fit(positive, count * bare.area() * isa.lanes());
+            fit(positive, count * bare.area() * LANES);
             elementwise::relu_forward(isa, PlanesMut { data: positive, plane: bare }, x, count);
             pool::global_forward(isa, means, Planes { data: positive, plane: bare }, count);
         } else {

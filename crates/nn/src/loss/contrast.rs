@@ -37,7 +37,7 @@ pub fn contrast(
         if length < SHORTEST {
             continue;
         }
-        let pull = share / tau / (1.0 + (-gap).exp());
+        let pull = share / tau / (1.0 + libm::exp(-gap));
         let along = (cos_p - cos_g) / (length * length);
         for (((d_z, &z), &g), &p) in d_z.iter_mut().zip(z).zip(g).zip(p) {
             let across = f64::from(p) * scale_p - f64::from(g) * scale_g;

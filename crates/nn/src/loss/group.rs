@@ -114,7 +114,7 @@ pub fn group_distillation(
         else {
             continue;
         };
-        let not_true = from.not_true.exp();
+        let not_true = libm::exp(from.not_true);
         let (a_true, a_rich, a_few) =
             (how.alpha_true.of(not_true), how.alpha_rich.of(not_true), how.alpha_few.of(not_true));
         let twice = if how.exact { a_rich.min(a_few) } else { 0.0 };
@@ -123,9 +123,10 @@ pub fn group_distillation(
         let (split_rich, split_few) = (part(from.rich, to.rich), part(from.few, to.few));
         let mut value = a_true * true_class + (a_rich - twice) * split_few + (a_few - twice) * split_rich;
 
-        let excess_true = to.is_true.exp() - from.is_true.exp();
-        let excess_others = to.not_true.exp() - not_true;
-        let (excess_rich, excess_few) = (to.rich.exp() - from.rich.exp(), to.few.exp() - from.few.exp());
+        let excess_true = libm::exp(to.is_true) - libm::exp(from.is_true);
+        let excess_others = libm::exp(to.not_true) - not_true;
+        let (excess_rich, excess_few) =
+            (libm::exp(to.rich) - libm::exp(from.rich), libm::exp(to.few) - libm::exp(from.few));
         d_z[label] += (share * a_true * excess_true) as f32;
         for (class, ((d_z, &v), &t)) in d_z.iter_mut().zip(z).zip(teacher).enumerate() {
             if class == label {
@@ -151,6 +152,6 @@ pub fn group_distillation(
 
 /// p log(p / q) from the logarithms; 0 where p is 0.
 fn part(log_p: f64, log_q: f64) -> f64 {
-    let p = log_p.exp();
+    let p = libm::exp(log_p);
     if p == 0.0 { 0.0 } else { p * (log_p - log_q) }
 }

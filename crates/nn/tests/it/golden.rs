@@ -111,11 +111,6 @@ fn golden_trajectories_of_plain_training() {
         file["cases"].as_array().unwrap().iter().filter(|case| case["method"] == "fedavg").collect();
     assert!(cases.len() >= 3, "the file lacks fedavg cases");
     for case in cases {
-        // Sixteen portable lanes are slow: test them with the small network only.
-        for engine in
-            engines().iter().filter(|engine| case["model"] == "simple-cnn" || engine.name() != "portable-wide")
-        {
-            follow(case, engine);
-        }
+        engines().iter().for_each(|engine| follow(case, engine));
     }
 }

@@ -16,7 +16,7 @@ mod weights;
 
 use super::correlate::Start;
 use super::pass::Walk;
-use crate::simd::Isa;
+use crate::simd::{Isa, LANES};
 use patch::Patch;
 use patches::{GradientPatches, InputPatches, OutputPatches, SKEW, Strip};
 use product::{GatherProducts, Multiply};
@@ -128,7 +128,6 @@ pub(super) struct Winograd {
     width: usize,
     /// The range of source rows outside the border: first, and one past the last.
     inside: (usize, usize),
-    lanes: usize,
     /// Source and target channels.
     sources: usize,
     targets: usize,
@@ -136,14 +135,14 @@ pub(super) struct Winograd {
 
 impl Winograd {
     /// The fastest form, if one is faster than the direct sum.
-    pub(super) fn fastest(task: PatchTask, lanes: usize) -> Option<Self> {
+    pub(super) fn fastest(task: PatchTask) -> Option<Self> {
         let fitting = PatchForm::ALL.into_iter().filter(|form| form.fits(task.kernel, task.target));
-        let found = fitting.map(|form| Self::new(form, task, lanes)).filter(|found| found.weights() <= MAX_WEIGHTS);
+        let found = fitting.map(|form| Self::new(form, task)).filter(|found| found.weights() <= MAX_WEIGHTS);
         let fastest = found.min_by_key(Self::work)?;
         (task.multiply_adds as f64 >= GAIN * fastest.work() as f64).then_some(fastest)
     }
 
-    fn new(form: PatchForm, task: PatchTask, lanes: usize) -> Self {
+    fn new(form: PatchForm, task: PatchTask) -> Self {
         let Sides { outputs, taps, .. } = form.sides();
         let (height, width) = task.target;
         let (rows, columns) = (height / outputs.0, width.div_ceil(outputs.1));
@@ -151,7 +150,7 @@ impl Winograd {
         // Border rows can be skipped only if kernel rows remain to be summed over.
         let inside = if taps > 1 { (above, above + source) } else { (0, usize::MAX) };
         let (sources, targets) = task.channels;
-        Self { form, rows, columns, width, inside, lanes, sources, targets }
+        Self { form, rows, columns, width, inside, sources, targets }
     }
 
     /// Approximate number of multiply-adds.
@@ -184,12 +183,12 @@ impl Winograd {
     pub(super) fn scratch(&self) -> usize {
         let rows = self.strip_rows(STRIP_BYTES).max(self.strip_rows(GRADIENT_BYTES));
         let patches = (self.sources * (rows + self.taps() - 1) + self.targets * rows) * self.columns;
-        self.parts() * (patches * self.lanes + 2 * SKEW)
+        self.parts() * (patches * LANES + 2 * SKEW)
     }
 
     /// Rows of patches per strip. With square patches, a strip may span several groups.
     fn strip_rows(&self, bytes: usize) -> usize {
-        let patch = self.parts() * (self.sources + self.targets) * self.lanes * size_of::<f32>();
+        let patch = self.parts() * (self.sources + self.targets) * LANES * size_of::<f32>();
         let rows = (bytes / patch).max(STRIP_PATCHES).div_ceil(self.columns).max(1);
         if self.taps() == 1 { rows } else { self.rows.div_ceil(self.rows.div_ceil(rows)) }
     }
@@ -265,7 +264,7 @@ mod tests {
         let made = side + 2 * pad + 1 - kernel;
         let multiply_adds = channels.0 * channels.1 * kernel * kernel * made * made;
         let task = PatchTask { channels, kernel, target: (made, made), source_rows: (pad, side), multiply_adds };
-        Winograd::fastest(task, 8).map(|found| found.form)
+        Winograd::fastest(task).map(|found| found.form)
     }
 
     #[test]

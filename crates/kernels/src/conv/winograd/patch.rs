@@ -1,12 +1,10 @@
 //! Transforms of one patch, along rows and columns.
 #![allow(clippy::needless_range_loop, reason = "patches are indexed in registers")]
 
+use crate::simd::Simd;
 use std::marker::PhantomData;
 
-use pulp::Simd;
-
 use super::scheme::{FourOfFive, FourOfThree, Plain, Scheme, TwoOfFive, TwoOfThree};
-use crate::simd::is_portable;
 
 /// Number of weights transformed together.
 pub(super) const WIDE: usize = 8;
@@ -31,13 +29,13 @@ pub(super) trait Patch {
     const WEIGHTS: (usize, usize);
 
     /// B' d B.
-    fn inputs<S: Simd>(simd: S, d: impl Fn(usize, usize) -> S::f32s, part: impl FnMut(usize, S::f32s));
+    fn inputs<S: Simd>(simd: S, d: impl Fn(usize, usize) -> S::Vector, part: impl FnMut(usize, S::Vector));
 
     /// A dy A'.
-    fn gradients<S: Simd>(simd: S, d: impl Fn(usize, usize) -> S::f32s, part: impl FnMut(usize, S::f32s));
+    fn gradients<S: Simd>(simd: S, d: impl Fn(usize, usize) -> S::Vector, part: impl FnMut(usize, S::Vector));
 
     /// A' m A.
-    fn outputs<S: Simd>(simd: S, part: impl Fn(usize) -> S::f32s, y: impl FnMut(usize, usize, S::f32s));
+    fn outputs<S: Simd>(simd: S, part: impl Fn(usize) -> S::Vector, y: impl FnMut(usize, usize, S::Vector));
 
     /// G g G'.
     fn weights(g: impl Fn(usize, usize) -> Wide, part: impl FnMut(usize, Wide));
@@ -74,7 +72,7 @@ impl<
     const WEIGHTS: (usize, usize) = (C, K);
 
     #[inline(always)]
-    fn inputs<S: Simd>(simd: S, d: impl Fn(usize, usize) -> S::f32s, mut part: impl FnMut(usize, S::f32s)) {
+    fn inputs<S: Simd>(simd: S, d: impl Fn(usize, usize) -> S::Vector, mut part: impl FnMut(usize, S::Vector)) {
         transform::<S, A, A, P, P>(
             simd,
             d,
@@ -88,7 +86,7 @@ impl<
     }
 
     #[inline(always)]
-    fn gradients<S: Simd>(simd: S, d: impl Fn(usize, usize) -> S::f32s, mut part: impl FnMut(usize, S::f32s)) {
+    fn gradients<S: Simd>(simd: S, d: impl Fn(usize, usize) -> S::Vector, mut part: impl FnMut(usize, S::Vector)) {
         transform::<S, B, A, M, P>(
             simd,
             d,
@@ -102,7 +100,7 @@ impl<
     }
 
     #[inline(always)]
-    fn outputs<S: Simd>(simd: S, part: impl Fn(usize) -> S::f32s, y: impl FnMut(usize, usize, S::f32s)) {
+    fn outputs<S: Simd>(simd: S, part: impl Fn(usize) -> S::Vector, y: impl FnMut(usize, usize, S::Vector)) {
         transform::<S, A, B, P, M>(
             simd,
             #[inline(always)]
@@ -157,12 +155,12 @@ impl<
 #[inline(always)]
 fn transform<S: Simd, const A: usize, const B: usize, const I: usize, const O: usize>(
     simd: S,
-    read: impl Fn(usize, usize) -> S::f32s,
-    down: impl Fn([S::f32s; A]) -> [S::f32s; B] + Copy,
-    across: impl Fn([S::f32s; I]) -> [S::f32s; O] + Copy,
-    mut write: impl FnMut(usize, usize, S::f32s),
+    read: impl Fn(usize, usize) -> S::Vector,
+    down: impl Fn([S::Vector; A]) -> [S::Vector; B] + Copy,
+    across: impl Fn([S::Vector; I]) -> [S::Vector; O] + Copy,
+    mut write: impl FnMut(usize, usize, S::Vector),
 ) {
-    let zero = simd.splat_f32s(0.0);
+    let zero = simd.splat(0.0);
     let mut half = [[zero; I]; B];
     for c in 0..I {
         let mut side = [zero; A];
@@ -189,7 +187,7 @@ fn call<S: Simd, A, B>(transform: impl Fn(A) -> B, side: A) -> B {
     fn apart<A, B>(transform: impl Fn(A) -> B, side: A) -> B {
         transform(side)
     }
-    if is_portable::<S>() { apart(transform, side) } else { transform(side) }
+    if S::PLAIN { apart(transform, side) } else { transform(side) }
 }
 
 #[inline(always)]

@@ -1,12 +1,10 @@
 //! Conversion from planes to transformed patches and back. Patches are stored as `[part][channel][patch]`.
 
-use pulp::Simd;
-
 use super::super::correlate::Start;
 use super::super::pass::Walk;
 use super::patch::Patch;
 use super::{Winograd, with_patch};
-use crate::simd::{Kernel, load, store};
+use crate::simd::{Kernel, LANES, Simd, load, store};
 
 /// Padding in floats between the parts, so that they do not compete for a few cache sets.
 pub(super) const SKEW: usize = 16;
@@ -54,7 +52,7 @@ impl<'a> Strip<'a> {
     /// Floats from one part to the next.
     #[inline(always)]
     pub(super) fn step(&self) -> usize {
-        self.channels * self.patches() * self.shape.lanes + SKEW
+        self.channels * self.patches() * LANES + SKEW
     }
 
     /// All rows of patches, spaced `apart` pixels vertically.
@@ -62,7 +60,7 @@ impl<'a> Strip<'a> {
     fn lines(&self, apart: usize) -> impl Iterator<Item = PatchLine> + use<> {
         let (first, rows, walk, inside) = (self.first, self.rows, self.walk, self.inside);
         let (all, several) = (self.shape.rows, self.shape.taps() == 1);
-        let patches = self.shape.columns * self.shape.lanes;
+        let patches = self.shape.columns * LANES;
         (0..self.channels * rows).map(move |line| {
             let (channel, row) = (line / rows, line % rows);
             let group = if several { first + row } else { first } / all;
@@ -104,24 +102,24 @@ impl InputPatches<'_> {
     fn transform<P: Patch, S: Simd>(self, simd: S) {
         let Self { strip, v, source } = self;
         let (v, source) = (v.as_mut_ptr(), source.as_ptr());
-        let (lanes, step) = (S::F32_LANES, strip.step());
+        let step = strip.step();
         for line in strip.lines(P::OUTPUTS.0) {
             for column in 0..strip.shape.columns {
                 let (at, _) = strip.place(column, P::OUTPUTS);
                 // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
                 unsafe {
-                    let from = source.add(line.pixel + at * lanes);
-                    let to = v.add(line.patch + column * lanes);
+                    let from = source.add(line.pixel + at * LANES);
+                    let to = v.add(line.patch + column * LANES);
                     if P::OUTPUTS.0 == 1 && line.is_border {
                         for part in 0..P::INPUTS.1 {
-                            store::<S>(to.add(part * step), simd.splat_f32s(0.0));
+                            store::<S>(to.add(part * step), simd.splat(0.0));
                         }
                         continue;
                     }
                     P::inputs(
                         simd,
                         #[inline(always)]
-                        |r, c| load::<S>(from.add(r * strip.walk.row + c * lanes)),
+                        |r, c| load::<S>(from.add(r * strip.walk.row + c * LANES)),
                         #[inline(always)]
                         |part, value| store::<S>(to.add(part * step), value),
                     );
@@ -150,23 +148,23 @@ impl GradientPatches<'_> {
     fn transform<P: Patch, S: Simd>(self, simd: S) {
         let Self { strip, u, gradient } = self;
         let (u, gradient) = (u.as_mut_ptr(), gradient.as_ptr());
-        let (lanes, step) = (S::F32_LANES, strip.step());
+        let step = strip.step();
         for line in strip.lines(P::OUTPUTS.0) {
             for column in 0..strip.shape.columns {
                 let (at, before) = strip.place(column, P::OUTPUTS);
                 // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
                 unsafe {
-                    let from = gradient.add(line.pixel + at * lanes);
-                    let to = u.add(line.patch + column * lanes);
+                    let from = gradient.add(line.pixel + at * LANES);
+                    let to = u.add(line.patch + column * LANES);
                     P::gradients(
                         simd,
                         // Each gradient counts once, in the patch it belongs to.
                         #[inline(always)]
                         |r, c| {
                             if c < before {
-                                simd.splat_f32s(0.0)
+                                simd.splat(0.0)
                             } else {
-                                load::<S>(from.add(r * strip.walk.row + c * lanes))
+                                load::<S>(from.add(r * strip.walk.row + c * LANES))
                             }
                         },
                         #[inline(always)]
@@ -198,16 +196,16 @@ impl OutputPatches<'_> {
     fn transform<P: Patch, S: Simd>(self, simd: S) {
         let Self { strip, target, m, start } = self;
         let (target, m) = (target.as_mut_ptr(), m.as_ptr());
-        let (lanes, step) = (S::F32_LANES, strip.step());
+        let step = strip.step();
         for line in strip.lines(P::OUTPUTS.0) {
             let bias = if let Start::Bias(bias) = start { bias[line.channel] } else { 0.0 };
-            let bias = simd.splat_f32s(bias);
+            let bias = simd.splat(bias);
             for column in 0..strip.shape.columns {
                 let (at, before) = strip.place(column, P::OUTPUTS);
                 // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
                 unsafe {
-                    let y = target.add(line.pixel + at * lanes);
-                    let m = m.add(line.patch + column * lanes);
+                    let y = target.add(line.pixel + at * LANES);
+                    let m = m.add(line.patch + column * LANES);
                     P::outputs(
                         simd,
                         #[inline(always)]
@@ -217,11 +215,11 @@ impl OutputPatches<'_> {
                             if c < before {
                                 return;
                             }
-                            let y = y.add(r * strip.walk.row + c * lanes);
+                            let y = y.add(r * strip.walk.row + c * LANES);
                             let value = match start {
                                 Start::Zero => value,
-                                Start::Bias(_) => simd.add_f32s(value, bias),
-                                Start::Target => simd.add_f32s(value, load::<S>(y)),
+                                Start::Bias(_) => simd.add(value, bias),
+                                Start::Target => simd.add(value, load::<S>(y)),
                             };
                             store::<S>(y, value);
                         },

@@ -3,11 +3,9 @@
 
 use std::ops::Range;
 
-use pulp::Simd;
-
 use super::super::pass::blocks;
 use super::patches::Strip;
-use crate::simd::{Kernel, fma, load, store};
+use crate::simd::{Kernel, LANES, Simd, load, store};
 
 /// m `[part][target][patch]` = w * v `[part][source][patch]`. `w` is ordered by part, block of targets, tap, source,
 /// target within the block. Each further tap reads one row of patches further down.
@@ -38,7 +36,7 @@ impl Kernel for Multiply<'_> {
             for block in blocks(targets, 6) {
                 // SAFETY: the caller's buffers hold every part of its patches, sources and targets.
                 unsafe {
-                    let m = m.as_mut_ptr().add(part * after.step() + first * job.made * S::F32_LANES);
+                    let m = m.as_mut_ptr().add(part * after.step() + first * job.made * LANES);
                     let v = v.as_ptr().add(part * before.step());
                     let w = w.as_ptr().add((part * targets + first) * taps * sources);
                     let inside = if whole { None } else { Some(before.inside) };
@@ -92,12 +90,6 @@ unsafe fn product<S: Simd, const OC: usize>(
     let mut patch = 0;
     // SAFETY: the patches of each tile exist.
     unsafe {
-        if S::REGISTER_COUNT >= 32 {
-            while patch + 4 <= job.made {
-                product_tile::<S, OC, 4>(simd, (m, v, w), job, job.needed(inside, patch, 4), patch);
-                patch += 4;
-            }
-        }
         while patch + 2 <= job.made {
             product_tile::<S, OC, 2>(simd, (m, v, w), job, job.needed(inside, patch, 2), patch);
             patch += 2;
@@ -116,31 +108,30 @@ unsafe fn product_tile<S: Simd, const OC: usize, const PX: usize>(
     taps: Range<usize>,
     patch: usize,
 ) {
-    let lanes = S::F32_LANES;
-    let mut sum = [[simd.splat_f32s(0.0); PX]; OC];
+    let mut sum = [[simd.splat(0.0); PX]; OC];
     // SAFETY: the caller's patches exist in every source and target, as do those below that its taps need.
     unsafe {
         let mut w = w.add(taps.start * job.sources * OC);
         for tap in taps {
-            let mut v = v.add((patch + tap * job.columns) * lanes);
+            let mut v = v.add((patch + tap * job.columns) * LANES);
             for _ in 0..job.sources {
-                let mut x = [simd.splat_f32s(0.0); PX];
+                let mut x = [simd.splat(0.0); PX];
                 for p in 0..PX {
-                    x[p] = load::<S>(v.add(p * lanes));
+                    x[p] = load::<S>(v.add(p * LANES));
                 }
                 for o in 0..OC {
-                    let w = simd.splat_f32s(*w.add(o));
+                    let w = simd.splat(*w.add(o));
                     for p in 0..PX {
-                        sum[o][p] = fma(simd, w, x[p], sum[o][p]);
+                        sum[o][p] = simd.fma(w, x[p], sum[o][p]);
                     }
                 }
-                v = v.wrapping_add(job.read * lanes);
+                v = v.wrapping_add(job.read * LANES);
                 w = w.wrapping_add(OC);
             }
         }
         for o in 0..OC {
             for p in 0..PX {
-                store::<S>(m.add((o * job.made + patch + p) * lanes), sum[o][p]);
+                store::<S>(m.add((o * job.made + patch + p) * LANES), sum[o][p]);
             }
         }
     }
@@ -173,7 +164,7 @@ impl Kernel for GatherProducts<'_> {
                 // SAFETY: the caller's buffers hold every part of its patches, inputs and outputs.
                 unsafe {
                     let sums = sums.as_mut_ptr().add((part * outputs + first) * taps * sources);
-                    let u = u.as_ptr().add(part * after.step() + first * job.made * S::F32_LANES);
+                    let u = u.as_ptr().add(part * after.step() + first * job.made * LANES);
                     let v = v.as_ptr().add(part * before.step());
                     match block {
                         4 => scalars::<S, 4, 3>(simd, sums, u, v, job),
@@ -205,9 +196,9 @@ unsafe fn scalars<S: Simd, const OC: usize, const MOST: usize>(
         for block in blocks(inner.0, MOST) {
             // SAFETY: the taps and inputs of each tile exist.
             unsafe {
-                let v = v.add((i * outer.1 + first * inner.1) * S::F32_LANES);
+                let v = v.add((i * outer.1 + first * inner.1) * LANES);
                 let sums = sums.add(i * outer.2 + first * inner.2);
-                let steps = (inner.1 * S::F32_LANES, inner.2, job.taps * job.sources);
+                let steps = (inner.1 * LANES, inner.2, job.taps * job.sources);
                 match block {
                     4 => scalars_tile::<S, OC, 4>(simd, sums, u, v, job.made, steps),
                     3 => scalars_tile::<S, OC, 3>(simd, sums, u, v, job.made, steps),
@@ -230,35 +221,34 @@ unsafe fn scalars_tile<S: Simd, const OC: usize, const IC: usize>(
     patches: usize,
     steps: (usize, usize, usize),
 ) {
-    let lanes = S::F32_LANES;
-    let mut sum = [[simd.splat_f32s(0.0); IC]; OC];
+    let mut sum = [[simd.splat(0.0); IC]; OC];
     // SAFETY: the caller's channels hold `patches` patches.
     unsafe {
-        let (mut v, mut u, channel) = (v, u, patches * lanes);
+        let (mut v, mut u, channel) = (v, u, patches * LANES);
         for _ in 0..patches {
             // The shorter side of the tile stays in registers.
             if IC <= OC {
-                let x: [S::f32s; IC] = std::array::from_fn(|i| load::<S>(v.add(i * steps.0)));
+                let x: [S::Vector; IC] = std::array::from_fn(|i| load::<S>(v.add(i * steps.0)));
                 for o in 0..OC {
                     let g = load::<S>(u.add(o * channel));
                     for i in 0..IC {
-                        sum[o][i] = fma(simd, g, x[i], sum[o][i]);
+                        sum[o][i] = simd.fma(g, x[i], sum[o][i]);
                     }
                 }
             } else {
-                let g: [S::f32s; OC] = std::array::from_fn(|o| load::<S>(u.add(o * channel)));
+                let g: [S::Vector; OC] = std::array::from_fn(|o| load::<S>(u.add(o * channel)));
                 for i in 0..IC {
                     let x = load::<S>(v.add(i * steps.0));
                     for o in 0..OC {
-                        sum[o][i] = fma(simd, g[o], x, sum[o][i]);
+                        sum[o][i] = simd.fma(g[o], x, sum[o][i]);
                     }
                 }
             }
-            (v, u) = (v.add(lanes), u.add(lanes));
+            (v, u) = (v.add(LANES), u.add(LANES));
         }
         for o in 0..OC {
             for i in 0..IC {
-                *sums.add(o * steps.2 + i * steps.1) += simd.reduce_sum_f32s(sum[o][i]);
+                *sums.add(o * steps.2 + i * steps.1) += simd.sum(sum[o][i]);
             }
         }
     }

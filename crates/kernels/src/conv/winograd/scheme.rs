@@ -1,8 +1,6 @@
 //! The transforms along one axis.
 
-use pulp::Simd;
-
-use crate::simd::fma;
+use crate::simd::Simd;
 
 /// Computes M neighbouring outputs of a kernel of K taps from P = M + K - 1 inputs: y = A' [(G g) * (B' d)].
 pub(super) trait Scheme<const P: usize, const M: usize, const K: usize> {
@@ -10,13 +8,13 @@ pub(super) trait Scheme<const P: usize, const M: usize, const K: usize> {
     const WEIGHTS: [[f32; K]; P];
 
     /// B' d.
-    fn input<S: Simd>(simd: S, d: [S::f32s; P]) -> [S::f32s; P];
+    fn input<S: Simd>(simd: S, d: [S::Vector; P]) -> [S::Vector; P];
 
     /// A' m.
-    fn output<S: Simd>(simd: S, m: [S::f32s; P]) -> [S::f32s; M];
+    fn output<S: Simd>(simd: S, m: [S::Vector; P]) -> [S::Vector; M];
 
     /// A dy.
-    fn gradient<S: Simd>(simd: S, d: [S::f32s; M]) -> [S::f32s; P];
+    fn gradient<S: Simd>(simd: S, d: [S::Vector; M]) -> [S::Vector; P];
 }
 
 /// One output of one tap: leaves an axis untransformed.
@@ -26,17 +24,17 @@ impl Scheme<1, 1, 1> for Plain {
     const WEIGHTS: [[f32; 1]; 1] = [[1.0]];
 
     #[inline(always)]
-    fn input<S: Simd>(_: S, d: [S::f32s; 1]) -> [S::f32s; 1] {
+    fn input<S: Simd>(_: S, d: [S::Vector; 1]) -> [S::Vector; 1] {
         d
     }
 
     #[inline(always)]
-    fn output<S: Simd>(_: S, m: [S::f32s; 1]) -> [S::f32s; 1] {
+    fn output<S: Simd>(_: S, m: [S::Vector; 1]) -> [S::Vector; 1] {
         m
     }
 
     #[inline(always)]
-    fn gradient<S: Simd>(_: S, d: [S::f32s; 1]) -> [S::f32s; 1] {
+    fn gradient<S: Simd>(_: S, d: [S::Vector; 1]) -> [S::Vector; 1] {
         d
     }
 }
@@ -48,18 +46,18 @@ impl Scheme<4, 2, 3> for TwoOfThree {
     const WEIGHTS: [[f32; 3]; 4] = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]];
 
     #[inline(always)]
-    fn input<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; 4]) -> [S::f32s; 4] {
-        [simd.sub_f32s(a, c), simd.add_f32s(b, c), simd.sub_f32s(c, b), simd.sub_f32s(d, b)]
+    fn input<S: Simd>(simd: S, [a, b, c, d]: [S::Vector; 4]) -> [S::Vector; 4] {
+        [simd.sub(a, c), simd.add(b, c), simd.sub(c, b), simd.sub(d, b)]
     }
 
     #[inline(always)]
-    fn output<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; 4]) -> [S::f32s; 2] {
-        [simd.add_f32s(a, simd.add_f32s(b, c)), simd.add_f32s(simd.sub_f32s(b, c), d)]
+    fn output<S: Simd>(simd: S, [a, b, c, d]: [S::Vector; 4]) -> [S::Vector; 2] {
+        [simd.add(a, simd.add(b, c)), simd.add(simd.sub(b, c), d)]
     }
 
     #[inline(always)]
-    fn gradient<S: Simd>(simd: S, [a, b]: [S::f32s; 2]) -> [S::f32s; 4] {
-        [a, simd.add_f32s(a, b), simd.sub_f32s(a, b), b]
+    fn gradient<S: Simd>(simd: S, [a, b]: [S::Vector; 2]) -> [S::Vector; 4] {
+        [a, simd.add(a, b), simd.sub(a, b), b]
     }
 }
 
@@ -68,23 +66,23 @@ const HIGH: f32 = std::f32::consts::SQRT_2;
 
 /// y + factor * x.
 #[inline(always)]
-fn plus<S: Simd>(simd: S, factor: f32, x: S::f32s, y: S::f32s) -> S::f32s {
-    fma(simd, simd.splat_f32s(factor), x, y)
+fn plus<S: Simd>(simd: S, factor: f32, x: S::Vector, y: S::Vector) -> S::Vector {
+    simd.fma(simd.splat(factor), x, y)
 }
 
 /// B' d from the points 0, LOW, -LOW, HIGH, -HIGH and infinity. The usual 1 and 2 are two to four times less accurate;
 /// with these points the sums are about as accurate as those of the direct convolution.
 #[inline(always)]
-fn six_inputs<S: Simd>(simd: S, d: [S::f32s; 6]) -> [S::f32s; 6] {
+fn six_inputs<S: Simd>(simd: S, d: [S::Vector; 6]) -> [S::Vector; 6] {
     let (even, odd) = (plus(simd, -2.0, d[2], d[4]), plus(simd, -2.0, d[1], d[3]));
     let (even_2, odd_2) = (plus(simd, -0.5, d[2], d[4]), plus(simd, -0.5, d[1], d[3]));
     [
-        plus(simd, -2.5, d[2], simd.add_f32s(d[0], d[4])),
+        plus(simd, -2.5, d[2], simd.add(d[0], d[4])),
         plus(simd, LOW, odd, even),
         plus(simd, -LOW, odd, even),
         plus(simd, HIGH, odd_2, even_2),
         plus(simd, -HIGH, odd_2, even_2),
-        plus(simd, -2.5, d[3], simd.add_f32s(d[1], d[5])),
+        plus(simd, -2.5, d[3], simd.add(d[1], d[5])),
     ]
 }
 
@@ -116,25 +114,25 @@ impl Scheme<6, 4, 3> for FourOfThree {
     const WEIGHTS: [[f32; 3]; 6] = weights(&SIX);
 
     #[inline(always)]
-    fn input<S: Simd>(simd: S, d: [S::f32s; 6]) -> [S::f32s; 6] {
+    fn input<S: Simd>(simd: S, d: [S::Vector; 6]) -> [S::Vector; 6] {
         six_inputs(simd, d)
     }
 
     #[inline(always)]
-    fn output<S: Simd>(simd: S, m: [S::f32s; 6]) -> [S::f32s; 4] {
-        let (sum, sum_2) = (simd.add_f32s(m[1], m[2]), simd.add_f32s(m[3], m[4]));
-        let odd = simd.mul_f32s(simd.splat_f32s(LOW), simd.sub_f32s(m[1], m[2]));
-        let odd_2 = simd.mul_f32s(simd.splat_f32s(HIGH), simd.sub_f32s(m[3], m[4]));
+    fn output<S: Simd>(simd: S, m: [S::Vector; 6]) -> [S::Vector; 4] {
+        let (sum, sum_2) = (simd.add(m[1], m[2]), simd.add(m[3], m[4]));
+        let odd = simd.mul(simd.splat(LOW), simd.sub(m[1], m[2]));
+        let odd_2 = simd.mul(simd.splat(HIGH), simd.sub(m[3], m[4]));
         [
-            simd.add_f32s(m[0], simd.add_f32s(sum, sum_2)),
-            simd.add_f32s(odd, odd_2),
-            plus(simd, 0.5, sum, simd.add_f32s(sum_2, sum_2)),
+            simd.add(m[0], simd.add(sum, sum_2)),
+            simd.add(odd, odd_2),
+            plus(simd, 0.5, sum, simd.add(sum_2, sum_2)),
             plus(simd, 0.5, odd, plus(simd, 2.0, odd_2, m[5])),
         ]
     }
 
     #[inline(always)]
-    fn gradient<S: Simd>(simd: S, d: [S::f32s; 4]) -> [S::f32s; 6] {
+    fn gradient<S: Simd>(simd: S, d: [S::Vector; 4]) -> [S::Vector; 6] {
         let (even, odd) = (plus(simd, 0.5, d[2], d[0]), plus(simd, 0.5, d[3], d[1]));
         let (even_2, odd_2) = (plus(simd, 2.0, d[2], d[0]), plus(simd, 2.0, d[3], d[1]));
         [
@@ -155,19 +153,19 @@ impl Scheme<6, 2, 5> for TwoOfFive {
     const WEIGHTS: [[f32; 5]; 6] = weights(&SIX);
 
     #[inline(always)]
-    fn input<S: Simd>(simd: S, d: [S::f32s; 6]) -> [S::f32s; 6] {
+    fn input<S: Simd>(simd: S, d: [S::Vector; 6]) -> [S::Vector; 6] {
         six_inputs(simd, d)
     }
 
     #[inline(always)]
-    fn output<S: Simd>(simd: S, m: [S::f32s; 6]) -> [S::f32s; 2] {
-        let (sum, sum_2) = (simd.add_f32s(m[1], m[2]), simd.add_f32s(m[3], m[4]));
-        let (odd, odd_2) = (simd.sub_f32s(m[1], m[2]), simd.sub_f32s(m[3], m[4]));
-        [simd.add_f32s(m[0], simd.add_f32s(sum, sum_2)), plus(simd, LOW, odd, plus(simd, HIGH, odd_2, m[5]))]
+    fn output<S: Simd>(simd: S, m: [S::Vector; 6]) -> [S::Vector; 2] {
+        let (sum, sum_2) = (simd.add(m[1], m[2]), simd.add(m[3], m[4]));
+        let (odd, odd_2) = (simd.sub(m[1], m[2]), simd.sub(m[3], m[4]));
+        [simd.add(m[0], simd.add(sum, sum_2)), plus(simd, LOW, odd, plus(simd, HIGH, odd_2, m[5]))]
     }
 
     #[inline(always)]
-    fn gradient<S: Simd>(simd: S, [a, b]: [S::f32s; 2]) -> [S::f32s; 6] {
+    fn gradient<S: Simd>(simd: S, [a, b]: [S::Vector; 2]) -> [S::Vector; 6] {
         [a, plus(simd, LOW, b, a), plus(simd, -LOW, b, a), plus(simd, HIGH, b, a), plus(simd, -HIGH, b, a), b]
     }
 }
@@ -188,9 +186,9 @@ impl Scheme<8, 4, 5> for FourOfFive {
     ]);
 
     #[inline(always)]
-    fn input<S: Simd>(simd: S, d: [S::f32s; 8]) -> [S::f32s; 8] {
+    fn input<S: Simd>(simd: S, d: [S::Vector; 8]) -> [S::Vector; 8] {
         let (even, odd) =
-            (plus(simd, -4.25, d[4], simd.add_f32s(d[2], d[6])), plus(simd, -4.25, d[3], simd.add_f32s(d[1], d[5])));
+            (plus(simd, -4.25, d[4], simd.add(d[2], d[6])), plus(simd, -4.25, d[3], simd.add(d[1], d[5])));
         let (even_2, odd_2) = (
             plus(simd, -1.25, d[4], plus(simd, 0.25, d[2], d[6])),
             plus(simd, -1.25, d[3], plus(simd, 0.25, d[1], d[5])),
@@ -198,39 +196,39 @@ impl Scheme<8, 4, 5> for FourOfFive {
         let (even_3, odd_3) =
             (plus(simd, -5.0, d[4], plus(simd, 4.0, d[2], d[6])), plus(simd, -5.0, d[3], plus(simd, 4.0, d[1], d[5])));
         [
-            plus(simd, 5.25, simd.sub_f32s(d[2], d[4]), simd.sub_f32s(d[6], d[0])),
-            simd.add_f32s(even, odd),
-            simd.sub_f32s(even, odd),
+            plus(simd, 5.25, simd.sub(d[2], d[4]), simd.sub(d[6], d[0])),
+            simd.add(even, odd),
+            simd.sub(even, odd),
             plus(simd, 2.0, odd_2, even_2),
             plus(simd, -2.0, odd_2, even_2),
             plus(simd, 0.5, odd_3, even_3),
             plus(simd, -0.5, odd_3, even_3),
-            plus(simd, 5.25, simd.sub_f32s(d[3], d[5]), simd.sub_f32s(d[7], d[1])),
+            plus(simd, 5.25, simd.sub(d[3], d[5]), simd.sub(d[7], d[1])),
         ]
     }
 
     #[inline(always)]
-    fn output<S: Simd>(simd: S, m: [S::f32s; 8]) -> [S::f32s; 4] {
-        let (sum, odd) = (simd.add_f32s(m[1], m[2]), simd.sub_f32s(m[1], m[2]));
-        let (sum_2, odd_2) = (simd.add_f32s(m[3], m[4]), simd.sub_f32s(m[3], m[4]));
-        let (sum_3, odd_3) = (simd.add_f32s(m[5], m[6]), simd.sub_f32s(m[5], m[6]));
+    fn output<S: Simd>(simd: S, m: [S::Vector; 8]) -> [S::Vector; 4] {
+        let (sum, odd) = (simd.add(m[1], m[2]), simd.sub(m[1], m[2]));
+        let (sum_2, odd_2) = (simd.add(m[3], m[4]), simd.sub(m[3], m[4]));
+        let (sum_3, odd_3) = (simd.add(m[5], m[6]), simd.sub(m[5], m[6]));
         [
-            simd.add_f32s(simd.add_f32s(m[0], sum), simd.add_f32s(sum_2, sum_3)),
+            simd.add(simd.add(m[0], sum), simd.add(sum_2, sum_3)),
             plus(simd, 2.0, odd_2, plus(simd, 0.5, odd_3, odd)),
             plus(simd, 4.0, sum_2, plus(simd, 0.25, sum_3, sum)),
-            plus(simd, 8.0, odd_2, plus(simd, 0.125, odd_3, simd.add_f32s(odd, m[7]))),
+            plus(simd, 8.0, odd_2, plus(simd, 0.125, odd_3, simd.add(odd, m[7]))),
         ]
     }
 
     #[inline(always)]
-    fn gradient<S: Simd>(simd: S, d: [S::f32s; 4]) -> [S::f32s; 8] {
-        let (even, odd) = (simd.add_f32s(d[0], d[2]), simd.add_f32s(d[1], d[3]));
+    fn gradient<S: Simd>(simd: S, d: [S::Vector; 4]) -> [S::Vector; 8] {
+        let (even, odd) = (simd.add(d[0], d[2]), simd.add(d[1], d[3]));
         let (even_2, odd_2) = (plus(simd, 4.0, d[2], d[0]), plus(simd, 4.0, d[3], d[1]));
         let (even_3, odd_3) = (plus(simd, 0.25, d[2], d[0]), plus(simd, 0.25, d[3], d[1]));
         [
             d[0],
-            simd.add_f32s(even, odd),
-            simd.sub_f32s(even, odd),
+            simd.add(even, odd),
+            simd.sub(even, odd),
             plus(simd, 2.0, odd_2, even_2),
             plus(simd, -2.0, odd_2, even_2),
             plus(simd, 0.5, odd_3, even_3),
@@ -243,7 +241,7 @@ impl Scheme<8, 4, 5> for FourOfFive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::{Isa, Kernel};
+    use crate::simd::{Isa, Kernel, LANES};
 
     /// Runs every transform on scalars held in a vector's first lane.
     struct SchemeOutputs<'a, F, const P: usize, const M: usize, const K: usize> {
@@ -256,12 +254,12 @@ mod tests {
     impl<F: Scheme<P, M, K>, const P: usize, const M: usize, const K: usize> Kernel for SchemeOutputs<'_, F, P, M, K> {
         fn run<S: Simd>(self, simd: S) {
             let weights = F::WEIGHTS.map(|row| row.iter().zip(&self.weights).map(|(g, w)| g * w).sum::<f32>());
-            let inputs = F::input(simd, self.inputs.map(|d| simd.splat_f32s(d)));
+            let inputs = F::input(simd, self.inputs.map(|d| simd.splat(d)));
             let mut products = inputs;
             for (product, weight) in products.iter_mut().zip(weights) {
-                *product = simd.mul_f32s(*product, simd.splat_f32s(weight));
+                *product = simd.mul(*product, simd.splat(weight));
             }
-            *self.found = F::output(simd, products).map(|y| simd.reduce_sum_f32s(y) / S::F32_LANES as f32);
+            *self.found = F::output(simd, products).map(|y| simd.sum(y) / LANES as f32);
         }
     }
 

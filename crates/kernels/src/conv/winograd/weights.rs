@@ -1,11 +1,9 @@
 //! Transforms of the weights, and of the accumulated weight gradients back.
 
-use pulp::Simd;
-
 use super::super::pass::blocks;
 use super::patch::{Patch, WIDE};
 use super::{Winograd, with_patch};
-use crate::simd::Kernel;
+use crate::simd::{Kernel, Simd};
 
 /// packed = G g G' for every pair of channels, in the order the product reads: part, block of targets, tap, source,
 /// target within the block.

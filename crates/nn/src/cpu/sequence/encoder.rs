@@ -170,18 +170,18 @@ impl EncoderBuffers {
         let (d_down, d_up) = (&mut self.thin[..thin], &mut self.wide[..wide]);
         undrop(d_down, &d[..thin], pass.drop(block.dropout, place + 2));
         let weight = &params[block.down.weight.clone()];
-        dense::input_gradient(d_up, d_down, weight, block.down.sizes(rows), false);
+        dense::input_gradient(isa, d_up, d_down, weight, block.down.sizes(rows), false);
         let up = &mut tape.up[..wide];
         gelu::backward(isa, up, d_up);
-        linear_backward(&block.down, params, grad, (d_down, up), None, rows);
+        linear_backward(isa, &block.down, params, grad, (d_down, up), None, rows);
         let d_middle = Some((&mut d[..thin], true));
-        linear_backward(&block.up, params, grad, (d_up, &tape.middle[..thin]), d_middle, rows);
+        linear_backward(isa, &block.up, params, grad, (d_up, &tape.middle[..thin]), d_middle, rows);
 
         // The first half: attention.
         norm_backward(isa, &block.norm1, params, grad, &mut d[..thin], (&tape.sum1, &tape.stats1));
         undrop(d_down, &d[..thin], pass.drop(block.dropout, place + 1));
         let d_context = &mut self.d_context[..thin];
-        linear_backward(&block.out, params, grad, (d_down, &tape.context[..thin]), Some((d_context, false)), rows);
+        linear_backward(isa, &block.out, params, grad, (d_down, &tape.context[..thin]), Some((d_context, false)), rows);
         let (d_query, d_kv) = (&mut self.d_query[..thin], &mut self.d_key_value[..tokens * 2 * width]);
         let drop = pass.drop(block.attention_dropout, place);
         each_sample(block, packed, |s, shape, at, query_row, probabilities| {
@@ -200,20 +200,20 @@ impl EncoderBuffers {
         });
         let asked = if block.first_token { &tape.first[..thin] } else { x };
         if !wanted {
-            linear_backward(&block.query, params, grad, (d_query, asked), None, rows);
-            linear_backward(&block.key_value, params, grad, (d_kv, x), None, tokens);
+            linear_backward(isa, &block.query, params, grad, (d_query, asked), None, rows);
+            linear_backward(isa, &block.key_value, params, grad, (d_kv, x), None, tokens);
             return;
         }
-        linear_backward(&block.query, params, grad, (d_query, asked), Some((&mut d[..thin], true)), rows);
+        linear_backward(isa, &block.query, params, grad, (d_query, asked), Some((&mut d[..thin], true)), rows);
         if block.first_token {
             let d_x = &mut d_next[..tokens * width];
-            linear_backward(&block.key_value, params, grad, (d_kv, x), Some((d_x, false)), tokens);
+            linear_backward(isa, &block.key_value, params, grad, (d_kv, x), Some((d_x, false)), tokens);
             for (d, (at, _)) in d[..thin].chunks_exact(width).zip(packed.spans()) {
                 elementwise::axpy(isa, &mut d_x[at * width..(at + 1) * width], 1.0, d);
             }
             self.d.swap(0, 1);
         } else {
-            linear_backward(&block.key_value, params, grad, (d_kv, x), Some((&mut d[..thin], true)), tokens);
+            linear_backward(isa, &block.key_value, params, grad, (d_kv, x), Some((&mut d[..thin], true)), tokens);
         }
     }
 }

@@ -9,9 +9,6 @@ use fedelity_kernels::{Buffer, dense, elementwise, embedding};
 use super::plan::{EmbeddingPlan, Lstm};
 use super::{Packed, SequenceWeights, TokenPass, fit, linear_backward};
 
-/// Samples evaluated together: the product with the hidden states always has this many rows.
-pub(super) const EVALUATION_SAMPLES: usize = 64;
-
 /// Values saved by a forward pass. Rows are ordered by step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LstmBuffers {
@@ -64,12 +61,10 @@ impl LstmBuffers {
         let packed = pass.packed;
         self.sort(packed);
         let (tokens, n, h) = (self.ids.len(), self.order.len(), plan.hidden);
-        // The last step's product may read one block of rows past the end.
-        let room = tokens + EVALUATION_SAMPLES;
-        fit(&mut self.words, room, plan.width);
-        fit(&mut self.gates, room, 4 * h);
-        fit(&mut self.cells, room, h);
-        fit(&mut self.hidden, room, h);
+        fit(&mut self.words, tokens, plan.width);
+        fit(&mut self.gates, tokens, 4 * h);
+        fit(&mut self.cells, tokens, h);
+        fit(&mut self.hidden, tokens, h);
         fit(&mut self.zeros, n, h);
         fit(&mut self.sums, n, 4 * h);
         let words = &weights.of(table.frozen)[table.word.clone()];
@@ -90,12 +85,9 @@ impl LstmBuffers {
                 &self.zeros[..active * h]
             } else {
                 let last = self.steps[step - 1] * h;
-                let block = if pass.key.is_some() { active } else { EVALUATION_SAMPLES };
-                let old = &mut self.d_hidden;
-                fit(old, n, h);
-                old[..active * h].copy_from_slice(&old_hidden[last..last + active * h]);
-                dense::forward(&mut self.sums, old, w, b, recurrent.sizes(block));
-                elementwise::axpy(pass.isa, gates, 1.0, &self.sums[..active * 4 * h]);
+                let (sums, old) = (&mut self.sums[..active * 4 * h], &old_hidden[last..last + active * h]);
+                dense::forward(pass.isa, sums, old, w, b, recurrent.sizes(active));
+                elementwise::axpy(pass.isa, gates, 1.0, sums);
                 &old_cells[last..last + active * h]
             };
             let (cell, hidden) = (&mut cells[..active * h], &mut hidden[..active * h]);
@@ -144,16 +136,22 @@ impl LstmBuffers {
             dense::bias_gradient(&mut grad[recurrent.bias.clone()], gates, active, 4 * h);
             if let Some(last) = last {
                 let old = &self.hidden[last..last + active * h];
-                dense::weight_gradient(&mut grad[recurrent.weight.clone()], gates, old, recurrent.sizes(active));
+                dense::weight_gradient(
+                    pass.isa,
+                    &mut grad[recurrent.weight.clone()],
+                    gates,
+                    old,
+                    recurrent.sizes(active),
+                );
                 let w = &params[recurrent.weight.clone()];
-                dense::input_gradient(d_hidden, gates, w, recurrent.sizes(active), false);
+                dense::input_gradient(pass.isa, d_hidden, gates, w, recurrent.sizes(active), false);
             }
         }
         let (d_gates, words) = (&self.gates[..tokens * 4 * h], &mut self.words[..tokens * plan.width]);
-        linear_backward(&plan.input, params, grad, (d_gates, words), None, tokens);
+        linear_backward(pass.isa, &plan.input, params, grad, (d_gates, words), None, tokens);
         if !table.frozen {
             let weight = &params[plan.input.weight.clone()];
-            dense::input_gradient(words, d_gates, weight, plan.input.sizes(tokens), false);
+            dense::input_gradient(pass.isa, words, d_gates, weight, plan.input.sizes(tokens), false);
             embedding::scatter(&mut grad[table.word.clone()], words, self.ids.iter().copied(), plan.width);
         }
     }

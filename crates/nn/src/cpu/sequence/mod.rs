@@ -1,8 +1,8 @@
-//! Runs the token part of a model, from tokens to one row per sample, and its backward pass.
+//! Runs the token part of a model: tokens in, one row per sample out, and back.
 //!
-//! The tokens of all samples are concatenated as `[token][width]`, without padding. In evaluation mode matrix products
-//! always have the same number of rows and every other step works on one sample or one row, so a sample's outputs do
-//! not depend on its batch.
+//! The tokens of all samples stand one after the other, `[token][width]`, without padding. A row of a matrix product does
+//! not depend on the others and every other step works on one sample or one row, so a sample's outputs do not depend on
+//! its batch.
 
 mod embeddings;
 mod encoder;
@@ -17,12 +17,9 @@ pub(crate) use plan::{Body, SequencePlan, plan};
 
 use plan::{Affine, Linear};
 
-/// Row count of all matrix products in evaluation mode; the last rows are stale. A product may round differently for
-/// another number of rows, and a sample's outputs would then depend on its batch.
-const EVALUATION_ROWS: usize = 256;
-
-/// Tokens evaluated at once, so that memory does not grow with the length of the texts.
+/// Tokens and samples evaluated together, so that memory does not grow with the number and length of the texts.
 const EVALUATION_TOKENS: usize = 2048;
+const EVALUATION_SAMPLES: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Texts<'a> {
@@ -107,19 +104,13 @@ impl TokenPass<'_> {
 
     fn linear(&self, weights: &[f32], linear: &Linear, y: &mut [f32], x: &[f32], rows: usize) {
         let (w, b) = (&weights[linear.weight.clone()], &weights[linear.bias.clone()]);
-        let step = if self.key.is_some() { rows } else { EVALUATION_ROWS };
-        if rows == 0 {
-            return;
-        }
-        let parts = y.chunks_exact_mut(step * linear.outputs).zip(x.chunks_exact(step * linear.inputs));
-        for (y, x) in parts.take(rows.div_ceil(step)) {
-            dense::forward(y, x, w, b, linear.sizes(step));
-        }
+        dense::forward(self.isa, y, x, w, b, linear.sizes(rows));
     }
 }
 
 /// Adds the gradient of a dense layer's weights, and writes or adds that of its input to `d_x`.
 fn linear_backward(
+    isa: Isa,
     linear: &Linear,
     params: &[f32],
     grad: &mut [f32],
@@ -127,10 +118,10 @@ fn linear_backward(
     d_x: Option<(&mut [f32], bool)>,
     rows: usize,
 ) {
-    dense::weight_gradient(&mut grad[linear.weight.clone()], d_y, x, linear.sizes(rows));
+    dense::weight_gradient(isa, &mut grad[linear.weight.clone()], d_y, x, linear.sizes(rows));
     dense::bias_gradient(&mut grad[linear.bias.clone()], d_y, rows, linear.outputs);
     if let Some((d_x, add)) = d_x {
-        dense::input_gradient(d_x, d_y, &params[linear.weight.clone()], linear.sizes(rows), add);
+        dense::input_gradient(isa, d_x, d_y, &params[linear.weight.clone()], linear.sizes(rows), add);
     }
 }
 
@@ -139,9 +130,9 @@ fn affine_gradients<'a>(grad: &'a mut [f32], norm: &Affine) -> (&'a mut [f32], &
     grad[norm.gamma.start..norm.beta.end].split_at_mut(norm.gamma.len())
 }
 
-/// Grows a buffer to at least this many rows, rounded up to whole evaluation blocks. Never shrinks it.
+/// Grows a buffer to that many rows, if it is smaller.
 fn fit(buffer: &mut Buffer, rows: usize, width: usize) {
-    let len = rows.next_multiple_of(EVALUATION_ROWS) * width;
+    let len = rows * width;
     if buffer.len() < len {
         *buffer = Buffer::zeros(len);
     }
@@ -183,7 +174,7 @@ impl Sequence {
         let mut first = 0;
         while first < texts.indices.len() {
             let (mut last, mut tokens) = (first, 0);
-            while last < texts.indices.len() && last - first < lstm::EVALUATION_SAMPLES {
+            while last < texts.indices.len() && last - first < EVALUATION_SAMPLES {
                 tokens += texts.sample(texts.indices[last]).len();
                 if last > first && tokens > EVALUATION_TOKENS {
                     break;

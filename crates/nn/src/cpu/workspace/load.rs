@@ -1,7 +1,7 @@
 //! Loading of batches into the buffers, and sizing of the buffers.
 
 use fedelity_kernels::lanes::{self, ByteImages};
-use fedelity_kernels::{Buffer, PlanesMut};
+use fedelity_kernels::{Buffer, LANES, PlanesMut};
 
 use super::{Mode, Workspace};
 use crate::batch::Batch;
@@ -79,7 +79,7 @@ impl Workspace {
             return;
         }
         self.groups = groups;
-        let lanes = self.isa.lanes();
+        let lanes = LANES;
         for value in &self.plan.values {
             if let ValuePlace::Saved(i) = value.place {
                 self.saved[i] = Buffer::zeros(groups * value.channels * value.plane.area() * lanes);

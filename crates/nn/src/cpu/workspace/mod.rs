@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fedelity_kernels::affine::{self, DenseSizes};
-use fedelity_kernels::{Buffer, Conv, Isa, Planes, PlanesMut, clear_border, dropout, elementwise, lanes};
+use fedelity_kernels::{Buffer, Conv, Isa, LANES, Planes, PlanesMut, clear_border, dropout, elementwise, lanes};
 
 use crate::architecture::InputShape;
 use crate::batch::Batch;
@@ -158,7 +158,7 @@ impl Session for Workspace {
         }
         for chunk in self.chunks() {
             let value = &plan.values[exit];
-            let first = chunk.first * self.isa.lanes() * plan.row_width;
+            let first = chunk.first * LANES * plan.row_width;
             let rows = &self.d_rows[0][first..first + chunk.samples * plan.row_width];
             let d_exit = &mut self.slots[plan.exit_slot];
             let mut to = PlanesMut { data: d_exit, plane: value.gradient };
@@ -228,10 +228,10 @@ impl Workspace {
                 }
             }
             if matches!(mode, Mode::Training { .. }) {
-                self.reserve(n.div_ceil(self.isa.lanes()));
+                self.reserve(n.div_ceil(LANES));
                 self.load_image(batch, n);
                 for chunk in self.chunks() {
-                    self.spatial(&plan, &mut mode, chunk, chunk.first * self.isa.lanes());
+                    self.spatial(&plan, &mut mode, chunk, chunk.first * LANES);
                 }
             } else {
                 self.evaluate_images(&plan, &mut mode, batch);
@@ -269,7 +269,7 @@ impl Workspace {
 
     /// Nothing is saved for a backward pass, so the batch is processed in parts that reuse the same memory.
     fn evaluate_images(&mut self, plan: &CpuPlan, mode: &mut Mode<'_>, batch: &Batch<'_>) {
-        let lanes = self.isa.lanes();
+        let lanes = LANES;
         let groups = self.samples.div_ceil(lanes).min(plan.chunk).min(EVALUATION_GROUPS);
         self.reserve(groups);
         for first in (0..self.samples).step_by(groups * lanes) {
@@ -299,7 +299,7 @@ impl Workspace {
     }
 
     fn chunks(&self) -> impl Iterator<Item = Chunk> + use<> {
-        let (lanes, samples) = (self.isa.lanes(), self.samples);
+        let (lanes, samples) = (LANES, self.samples);
         let groups = samples.div_ceil(lanes);
         let step = groups.min(self.plan.chunk).max(1);
         (0..groups).step_by(step).map(move |first| {
@@ -311,7 +311,7 @@ impl Workspace {
     /// The buffer and range of a value's chunk.
     fn value(&self, id: ValueId, chunk: Chunk) -> (ValuePlace, Range<usize>) {
         let value = &self.plan.values[id];
-        let group = value.channels * value.plane.area() * self.isa.lanes();
+        let group = value.channels * value.plane.area() * LANES;
         match value.place {
             ValuePlace::Saved(_) => (value.place, chunk.first * group..(chunk.first + chunk.groups) * group),
             ValuePlace::Slot(_) => (value.place, 0..chunk.groups * group),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use fedelity_kernels::pool::{self, MaxPool, PoolGradient};
-use fedelity_kernels::{NormGradient, Normalise, Plane, Planes, PlanesMut, batch_norm, elementwise, group_norm};
+use fedelity_kernels::{LANES, NormGradient, Normalise, Plane, Planes, PlanesMut, batch_norm, elementwise, group_norm};
 
 use super::{Chunk, Mode, Workspace};
 use crate::cpu::plan::{Back, CpuPlan, GradientSlot, Norm, Op, ValueId};
@@ -120,7 +120,7 @@ impl Workspace {
                     elementwise::relu_backward(isa, d_x, d_out, view(y), count);
                 }
                 Op::Add { relu: false, .. } => {
-                    d_x.data[..count * dx_plane.area() * isa.lanes()].fill(0.0);
+                    d_x.data[..count * dx_plane.area() * LANES].fill(0.0);
                     elementwise::add_to(isa, d_x, d_out, count);
                 }
                 Op::MaxPool { window, choice, .. } => {

@@ -1,0 +1,113 @@
+//! Vectors of AVX2, which AVX-512 machines use too.
+
+use std::arch::x86_64::*;
+
+use super::{Kernel, LANES, Simd};
+
+/// Proof that the machine has AVX2 and FMA: only the functions below make one.
+#[derive(Clone, Copy)]
+struct Avx(());
+
+pub(super) fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("lzcnt")
+}
+
+pub(super) fn has_avx512() -> bool {
+    has_avx2()
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512cd")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+}
+
+/// # Safety
+/// Only where [`has_avx2`].
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt")]
+pub(super) unsafe fn run_avx2(kernel: impl Kernel) {
+    kernel.run(Avx(()));
+}
+
+/// # Safety
+/// Only where [`has_avx512`].
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]
+pub(super) unsafe fn run_avx512(kernel: impl Kernel) {
+    kernel.run(Avx(()));
+}
+
+/// Methods that are one instruction.
+macro_rules! instructions {
+    ($($name:ident($($x:ident),+) = $value:expr;)+) => {$(
+        #[inline(always)]
+        fn $name(self, $($x: __m256),+) -> __m256 {
+            // SAFETY: a value of this type is proof that the machine has the instruction.
+            unsafe { $value }
+        }
+    )+};
+}
+
+impl Simd for Avx {
+    const PLAIN: bool = false;
+
+    type Vector = __m256;
+    /// All bits of a lane are set, or none.
+    type Mask = __m256;
+
+    instructions! {
+        add(a, b) = _mm256_add_ps(a, b);
+        sub(a, b) = _mm256_sub_ps(a, b);
+        mul(a, b) = _mm256_mul_ps(a, b);
+        div(a, b) = _mm256_div_ps(a, b);
+        sqrt(a) = _mm256_sqrt_ps(a);
+        fma(a, b, c) = _mm256_fmadd_ps(a, b, c);
+        less(a, b) = _mm256_cmp_ps::<_CMP_LT_OQ>(a, b);
+        equal(a, b) = _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b);
+        or(a, b) = _mm256_or_ps(a, b);
+        not(a) = _mm256_xor_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(-1)));
+        select(mask, a, b) = _mm256_blendv_ps(b, a, mask);
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m256 {
+        // SAFETY: as for the other instructions.
+        unsafe { _mm256_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    fn sum(self, a: __m256) -> f32 {
+        // SAFETY: as for the other instructions.
+        unsafe {
+            let four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+        }
+    }
+
+    #[inline(always)]
+    fn load_part(self, from: &[f32]) -> __m256 {
+        // SAFETY: only the lanes of the slice are read.
+        unsafe { _mm256_maskload_ps(from.as_ptr(), first(from.len())) }
+    }
+
+    #[inline(always)]
+    fn store_part(self, to: &mut [f32], a: __m256) {
+        // SAFETY: only the lanes of the slice are written.
+        unsafe { _mm256_maskstore_ps(to.as_mut_ptr(), first(to.len()), a) }
+    }
+}
+
+/// A mask of the first `count` lanes.
+///
+/// # Safety
+/// The machine must have AVX2.
+#[inline(always)]
+unsafe fn first(count: usize) -> __m256i {
+    static STEP: [i32; 2 * LANES] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+    let from = &STEP[LANES - count..][..LANES];
+    // SAFETY: the slice is one vector long.
+    unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+}
