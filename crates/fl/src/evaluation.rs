@@ -43,8 +43,8 @@ impl Evaluation {
             let label = usize::from(label);
             let best = largest(logits);
             let top = f64::from(logits[best]);
-            let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - top).exp()).sum();
-            self.loss_sum += top + sum.ln() - f64::from(logits[label]);
+            let sum: f64 = logits.iter().map(|&logit| libm::exp(f64::from(logit) - top)).sum();
+            self.loss_sum += top + libm::log(sum) - f64::from(logits[label]);
             self.totals[label] += 1;
             self.correct[label] += u64::from(best == label && sum.is_finite());
         }

@@ -52,8 +52,7 @@ impl Training {
         if self.lr_decay == 1.0 {
             return self.lr;
         }
-        let round = i32::try_from(round).unwrap_or(i32::MAX);
-        (f64::from(self.lr) * f64::from(self.lr_decay).powi(round)) as f32
+        (f64::from(self.lr) * libm::pow(self.lr_decay.into(), round as f64)) as f32
     }
 
     /// Whether every number is in range.

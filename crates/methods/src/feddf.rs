@@ -119,7 +119,7 @@ impl Objective for Distillation<'_> {
 
     fn lr(&self, base: f32, step: usize) -> f32 {
         let done = step as f64 / self.method.steps as f64;
-        (f64::from(base) * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())) as f32
+        (f64::from(base) * 0.5 * (1.0 + libm::cos(std::f64::consts::PI * done))) as f32
     }
 
     fn stop(&mut self, params: &[f32], steps: usize, judge: &mut Judge<'_>) -> Result<bool> {

@@ -99,7 +99,7 @@ impl FedGen {
         if coefficient == 0.0 {
             return 0.0;
         }
-        (coefficient * self.decay.powf(round as f64)).max(LEAST) as f32
+        (coefficient * libm::pow(self.decay, round as f64)).max(LEAST) as f32
     }
 
     /// Trains the generator on the heads of this round's uploads.
@@ -121,7 +121,7 @@ impl FedGen {
         let mut first = state.get_sized("adam-first", shape.trainable())?.to_vec();
         let mut second = state.get_sized("adam-second", shape.trainable())?.to_vec();
         let before = state.get_sized("adam-steps", 1)?[0] as usize;
-        let lr = (self.lr * LR_DECAY.powf(server.round as f64)) as f32;
+        let lr = (self.lr * libm::pow(LR_DECAY, server.round as f64)) as f32;
         let mut rng = stream(server.seed, TRAINING, server.round as u64, SERVER, 0);
         let mut generator = Generator::new(shape);
         let mut grad = vec![0.0; shape.trainable()];
@@ -463,7 +463,7 @@ fn diversity(noise: &[f32], z: &[f32], samples: usize, weight: f32, d_z: &mut [f
             spread += 2.0 * far(a, b) * apart / pairs;
         }
     }
-    let value = weight * (-spread).exp();
+    let value = weight * libm::expf(-spread);
     for a in 0..samples {
         for b in 0..a {
             let share = -value * 2.0 * far(a, b) / (pairs * features as f32);

@@ -57,7 +57,7 @@ impl FedGkdVote {
     fn half_gammas(&self, losses: &[f64]) -> Vec<f32> {
         let beta = self.beta.number().unwrap_or(1.0 / self.buffer as f64);
         let best = losses.iter().copied().fold(f64::INFINITY, f64::min);
-        let share = |loss: &f64| if best.is_finite() { ((best - loss) / beta).exp().max(0.0) } else { 1.0 };
+        let share = |loss: &f64| if best.is_finite() { libm::exp((best - loss) / beta).max(0.0) } else { 1.0 };
         let total: f64 = losses.iter().map(share).sum();
         losses.iter().map(|loss| (self.lambda * share(loss) / total) as f32).collect()
     }

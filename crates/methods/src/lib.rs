@@ -4,6 +4,8 @@
 //! [`method`](macro@fedelity_keys::method), and the hooks of [`fedelity_fl::Method`] that it overrides. Code shared by
 //! several methods has its own files.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests compare with the platform's functions"))]
+
 mod auxiliary;
 mod distil;
 mod history;

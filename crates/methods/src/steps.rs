@@ -17,6 +17,6 @@ pub(crate) fn effective(steps: usize, momentum: f64) -> f64 {
     if momentum == 0.0 {
         return steps as f64;
     }
-    let left = momentum.powf(steps as f64);
+    let left = libm::pow(momentum, steps as f64);
     (steps as f64 - momentum * (1.0 - left) / (1.0 - momentum)) / (1.0 - momentum)
 }

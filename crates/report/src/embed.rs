@@ -104,7 +104,7 @@ fn lay_out(values: &[f32], width: usize) -> Vec<(f64, f64)> {
     let start: Vec<f32> = (0..rows.len())
         .flat_map(|i| {
             let (angle, radius) = (i as f32 * 2.399_963, 1e-4 * ((i + 1) as f32 / rows.len() as f32).sqrt());
-            [radius * angle.cos(), radius * angle.sin()]
+            [radius * libm::cosf(angle), radius * libm::sinf(angle)]
         })
         .collect();
     let distance = |a: &&[f32], b: &&[f32]| a.iter().zip(*b).map(|(a, b)| (a - b) * (a - b)).sum::<f32>().sqrt();

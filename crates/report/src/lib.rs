@@ -3,6 +3,8 @@
 //! [`LoadedRuns::load`] reads what is available in files and lists what was left out; [`LoadedRun::of`] takes a run
 //! that has just ended; [`Results::new`] groups runs that differ only in their seed; [`Comparison::new`] compares them.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests compare with the platform's functions"))]
+
 mod cards;
 mod compare;
 mod embed;

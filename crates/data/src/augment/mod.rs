@@ -180,7 +180,7 @@ impl Augmenter {
                 words.reverse();
             }
         }
-        let (sin, cos) = (-view.degrees.to_radians()).sin_cos();
+        let (sin, cos) = libm::sincos(-view.degrees.to_radians());
         let (x0, y0) = (width as f64 / 2.0, height as f64 / 2.0);
         let fixed = |value: f64| (value * 65_536.0 + 0.5).floor() as i32;
         let (dx, dy) = ((fixed(cos), fixed(-sin)), (fixed(sin), fixed(cos)));

@@ -244,12 +244,12 @@ pub(crate) fn measure(split: &Split, channels: usize) -> Normalisation {
     }
     let mut made = Normalisation::default();
     for counts in counts {
-        let moment = |power: i32| -> f64 {
-            let sum: f64 = (0..256).map(|value| counts[value] as f64 * (value as f64 / 255.0).powi(power)).sum();
+        let average = |of: fn(f64) -> f64| -> f64 {
+            let sum: f64 = (0..256).map(|value| counts[value] as f64 * of(value as f64 / 255.0)).sum();
             sum / (counts.iter().sum::<u64>().max(1)) as f64
         };
-        let mean = moment(1);
-        let std = population_deviation(moment(2) - mean * mean);
+        let mean = average(|pixel| pixel);
+        let std = population_deviation(average(|pixel| pixel * pixel) - mean * mean);
         made.mean.push(mean as f32);
         // Constant images still need a scale.
         made.std.push(if std > 1e-6 { std as f32 } else { 1.0 });

@@ -59,11 +59,11 @@ impl Skew {
                 apart += (p - n as f64 / all as f64).abs();
                 if count > 0 {
                     held += 1.0;
-                    entropy -= p * p.ln();
+                    entropy -= p * libm::log(p);
                 }
             }
             distance += apart / 2.0;
-            effective += entropy.exp();
+            effective += libm::exp(entropy);
         }
         let n = clients.len().max(1) as f64;
         Ok(Self {

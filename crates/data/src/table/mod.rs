@@ -219,7 +219,8 @@ fn standardise(train: &mut Split, test: &mut Split, width: usize) -> Normalisati
     mean.iter_mut().for_each(|sum| *sum /= rows);
     for row in values.chunks_exact(width) {
         for ((&value, mean), sum) in row.iter().zip(&mean).zip(&mut square) {
-            *sum += (f64::from(value) - mean).powi(2);
+            let difference = f64::from(value) - mean;
+            *sum += difference * difference;
         }
     }
     let std = square.iter().map(|sum| population_deviation(sum / rows));
