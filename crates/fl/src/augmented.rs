@@ -22,20 +22,23 @@ pub(crate) struct Augmented {
 
 impl Augmented {
     /// The samples, each in one random view. `stream` is the stream of this client, round and epoch; a sample's own
-    /// part of it is found by its index in the split, so the view does not depend on the batch.
+    /// part of it is found by its position in the client's data. So the view does not depend on the batch, and a site
+    /// that holds only its own images sees the same ones.
     pub(crate) fn batch<'a>(
         &'a mut self,
         augmentation: &Augmentation,
         model: &Model,
         samples: Samples<'a>,
+        positions: &[u32],
         stream: &mut ChaCha8Rng,
     ) -> Batch<'a> {
         let (channels, height, width) = model.input().sides();
         let shape = ImageShape { channels, height, width };
         self.bytes.resize(samples.len() * shape.pixels(), 0);
         self.views.clear();
-        for (&index, out) in samples.indices.iter().zip(self.bytes.chunks_exact_mut(shape.pixels())) {
-            stream.set_word_pos(WORDS * u128::from(index));
+        let targets = self.bytes.chunks_exact_mut(shape.pixels());
+        for ((&index, &position), out) in samples.indices.iter().zip(positions).zip(targets) {
+            stream.set_word_pos(WORDS * u128::from(position));
             let view = augmentation.view(shape, stream);
             let image = &samples.split.pixels()[index as usize * shape.pixels()..][..shape.pixels()];
             self.augmenter.apply(shape, augmentation.padding, image, &view, out);

@@ -166,7 +166,7 @@ impl Trainer {
                 let indices = self.choose(samples, positions);
                 let chosen = samples.at(&indices);
                 let batch = if augmented {
-                    views.batch(&training.augmentation, &self.model, chosen, &mut looks)
+                    views.batch(&training.augmentation, &self.model, chosen, positions, &mut looks)
                 } else {
                     chosen.batch()
                 };

@@ -146,14 +146,14 @@ fn a_teacher_sees_the_same_view_as_the_student() {
 }
 
 #[test]
-fn a_view_depends_on_the_sample_and_not_on_its_batch() {
+fn a_view_depends_on_the_position_in_the_client_and_nothing_else() {
     let model = model("plain");
-    let (split, scaling) = (split(40), scaling());
-    let indices: Vec<u32> = (0..40).collect();
+    let (shared, scaling) = (split(60), scaling());
+    let indices: Vec<u32> = (0..40).map(|i| (i * 7 + 3) % 60).collect();
     let (global, memory) = (broadcast(params(&model, 1)), Payload::new());
-    let rows = |indices: &[u32], batch: usize, client: usize, seed: u64| {
+    let rows = |split: &Split, indices: &[u32], batch: usize, client: usize, seed: u64| {
         let training = Training { augmentation: augmentations()[3], epochs: 1, batch, ..training() };
-        let (spy, samples) = (Spy::default(), Samples { split: &split, indices, scaling: &scaling });
+        let (spy, samples) = (Spy::default(), Samples { split, indices, scaling: &scaling });
         let task = fedelity_fl::Task {
             method: &spy,
             training: &training,
@@ -173,11 +173,18 @@ fn a_view_depends_on_the_sample_and_not_on_its_batch() {
         rows.sort();
         rows
     };
-    let all = rows(&indices, 10, 2, 3);
-    assert_eq!(all, rows(&indices, 7, 2, 3));
-    assert!(rows(&indices[5..9], 7, 2, 3).iter().all(|row| all.contains(row)));
-    assert_ne!(all, rows(&indices, 10, 1, 3));
-    assert_ne!(all, rows(&indices, 10, 2, 4));
+    let all = rows(&shared, &indices, 10, 2, 3);
+    assert_eq!(all, rows(&shared, &indices, 7, 2, 3));
+    assert!(rows(&shared, &indices[..9], 7, 2, 3).iter().all(|row| all.contains(row)));
+    assert_ne!(all, rows(&shared, &indices, 10, 1, 3));
+    assert_ne!(all, rows(&shared, &indices, 10, 2, 4));
+
+    // A site that holds only its own images.
+    let pixels = shared.pixels().len() / shared.len();
+    let image = |&i: &u32| shared.pixels()[i as usize * pixels..][..pixels].to_vec();
+    let labels = indices.iter().map(|&i| shared.labels[i as usize]).collect();
+    let own = Split::images(indices.iter().flat_map(image).collect(), labels);
+    assert_eq!(all, rows(&own, &(0..40).collect::<Vec<u32>>(), 10, 2, 3));
 }
 
 #[test]
