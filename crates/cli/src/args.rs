@@ -25,8 +25,8 @@ Examples:
   fedelity keys                         explain every key of a configuration
 
 Results and tables go to stdout, everything else to stderr.
-FEDELITY_DATA names the folder that holds the data sets. FEDELITY_ISA selects the instruction set:
-portable, portable-wide, avx2, avx512 or neon [default: the fastest this machine supports].
+FEDELITY_DATA names the folder that holds the data sets. FEDELITY_ISA selects the instruction set,
+which changes the speed and no result: portable, avx2, avx512 or neon [default: the fastest of this machine].
 Exit codes: 0 success, 1 training diverged, 2 could not run, 130 interrupted.";
 
 /// Federated learning on non-IID data.

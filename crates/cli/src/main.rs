@@ -1,5 +1,7 @@
 //! The `fedelity` command.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests compare with the platform's functions"))]
+
 mod args;
 mod command;
 mod engine;

@@ -206,7 +206,7 @@ impl Out<'_> {
 /// The most probable classes with their probabilities; `None` if logits are not finite.
 fn top(logits: &[f32], count: usize) -> Option<Vec<(usize, f64)>> {
     let largest = logits.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
-    let exponentials: Vec<f64> = logits.iter().map(|&logit| (f64::from(logit) - f64::from(largest)).exp()).collect();
+    let exponentials: Vec<f64> = logits.iter().map(|&logit| libm::exp(f64::from(logit) - f64::from(largest))).collect();
     let sum: f64 = exponentials.iter().sum();
     let mut all: Vec<(usize, f64)> = exponentials.iter().map(|e| e / sum).enumerate().collect();
     // Ties go to the lower class, as in evaluation.

@@ -538,9 +538,7 @@ fn the_instruction_set_can_be_chosen() {
         let answer = run("sse", command);
         assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{command:?}");
         assert!(
-            answer.err.contains(
-                "FEDELITY_ISA: there is no engine \"sse\" on this machine; the engines are portable-wide, portable"
-            ),
+            answer.err.contains("FEDELITY_ISA: there is no engine \"sse\" on this machine; the engines are portable"),
             "{}",
             answer.err
         );

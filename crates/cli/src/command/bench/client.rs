@@ -7,9 +7,9 @@ use anyhow::{Context, Result, bail};
 use fedelity_data::augment::Recipe;
 use fedelity_data::{Augmentation, SetName};
 use fedelity_experiment::{Rehearsal, Synthetic, rehearse};
-use fedelity_fl::{Federation, Method, Samples, Scaling, Task, Trainer, Training, Weighting, client};
+use fedelity_fl::{Federation, Samples, Scaling, Task, Trainer, Training, Weighting, client};
 use fedelity_kernels::measure;
-use fedelity_nn::{Architecture, InputShape, Layer, Model, ModelSpec, OptimizerKind, Params, zoo};
+use fedelity_nn::{Architecture, Engine, InputShape, Layer, Model, ModelSpec, OptimizerKind, Params, zoo};
 use serde_json::json;
 use toml::Table;
 
@@ -28,46 +28,47 @@ use crate::printer::Printer;
 pub(crate) struct Client {
     /// The model.
     #[arg(long, default_value = "simple-cnn")]
-    model: String,
+    pub(super) model: String,
 
     /// The method.
     #[arg(long, default_value = "fedavg")]
-    method: String,
+    pub(super) method: String,
 
     /// Samples per client.
     #[arg(long, default_value_t = 320)]
-    samples: usize,
+    pub(super) samples: usize,
 
     /// Local epochs per round.
     #[arg(long, default_value_t = 5)]
-    epochs: usize,
+    pub(super) epochs: usize,
 
     /// Samples per step.
     #[arg(long, default_value_t = 64)]
-    batch: usize,
+    pub(super) batch: usize,
 
     /// Threads, one client each.
     #[arg(long, default_value_t = 1)]
-    threads: usize,
+    pub(super) threads: usize,
 
     /// Augment images as this recipe does for CIFAR-100, and measure what that costs.
     #[arg(long, value_name = "RECIPE", value_parser = Recipe::NAMES)]
-    augmentation: Option<String>,
+    pub(super) augmentation: Option<String>,
 
     /// Seconds to measure for; at least one round is measured.
     #[arg(long, default_value_t = 1.0)]
-    seconds: f64,
+    pub(super) seconds: f64,
 
     /// Print one JSON object.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 const INPUT: InputShape = InputShape::Image { channels: 3, height: 32, width: 32 };
 const CLASSES: usize = 10;
 
 /// State shared by all threads.
-struct Work {
+pub(super) struct Work {
+    architecture: Architecture,
     model: Arc<Model>,
     federation: Federation,
     rehearsal: Rehearsal,
@@ -78,28 +79,14 @@ struct Work {
 
 impl Client {
     pub(crate) fn run(self, printer: &Printer) -> Result<()> {
-        check_seconds(self.seconds)?;
-        let counts =
-            [("samples", self.samples), ("epochs", self.epochs), ("batch", self.batch), ("threads", self.threads)];
-        for (name, value) in counts {
-            if value == 0 || value > 1_000_000 {
-                bail!("--{name} {value}: expected a whole number of at least 1 and at most 1000000");
-            }
-        }
-        let method = fedelity_methods::build(&self.method, &Table::new())
-            .with_context(|| format!("--method {}", self.method))?
-            .method;
-        let projection = method.needs().projection;
-        let spec = ModelSpec::new(self.model.clone(), projection);
-        let architecture = zoo::build(&spec, INPUT, CLASSES).with_context(|| format!("--model {}", self.model))?;
-        let work = self.work(&architecture, method)?;
+        let work = self.work(resources()?.engine)?;
         let speeds = self.measure(&work)?;
         let extra = self.augmentation.as_ref().map(|_| self.extra(&work)).transpose()?;
 
         let isa = work.model.engine().name();
         let top = measure::peak(isa, 0.3).with_context(|| format!("{isa} cannot be measured"))?.gflops;
         let samples_per_second: f64 = speeds.iter().sum();
-        let gflops = samples_per_second * operations(&work.model, &architecture) * 1e-9;
+        let gflops = samples_per_second * operations(&work.model, &work.architecture) * 1e-9;
         let fraction = gflops / (top * self.threads as f64);
         if self.json {
             return printer.json(&json!({
@@ -109,7 +96,7 @@ impl Client {
                 "peak_gflops": top,
                 "threads": self.threads,
                 "model": self.model,
-                "projection": projection,
+                "projection": work.federation.method.needs().projection,
                 "method": self.method,
                 "batch": self.batch,
                 "samples": self.samples,
@@ -169,8 +156,22 @@ impl Client {
         }
     }
 
-    fn work(&self, architecture: &Architecture, method: Arc<dyn Method>) -> Result<Work> {
-        let model = Arc::new(Model::compile(architecture, resources()?.engine)?);
+    /// Checks the options and prepares what a client needs.
+    pub(super) fn work(&self, engine: Arc<dyn Engine>) -> Result<Work> {
+        check_seconds(self.seconds)?;
+        let counts =
+            [("samples", self.samples), ("epochs", self.epochs), ("batch", self.batch), ("threads", self.threads)];
+        for (name, value) in counts {
+            if value == 0 || value > 1_000_000 {
+                bail!("--{name} {value}: expected a whole number of at least 1 and at most 1000000");
+            }
+        }
+        let method = fedelity_methods::build(&self.method, &Table::new())
+            .with_context(|| format!("--method {}", self.method))?
+            .method;
+        let spec = ModelSpec::new(self.model.clone(), method.needs().projection);
+        let architecture = zoo::build(&spec, INPUT, CLASSES).with_context(|| format!("--model {}", self.model))?;
+        let model = Arc::new(Model::compile(&architecture, engine)?);
         let training = Training {
             epochs: self.epochs,
             batch: self.batch,
@@ -198,11 +199,17 @@ impl Client {
         let indices = data.client();
         let samples = Samples { split: &data.dataset.train, indices: &indices, scaling: &scaling };
         let rehearsal = rehearse(federation.clone(), samples, 0, 1)?;
-        Ok(Work { model, federation, rehearsal, data, indices, scaling })
+        Ok(Work { architecture, model, federation, rehearsal, data, indices, scaling })
+    }
+
+    /// The weights of a client after one round.
+    pub(super) fn weights(&self, work: &Work) -> Result<Params> {
+        let mut trainer = Trainer::new(Arc::clone(&work.model));
+        Ok(client(&mut trainer, &self.task(work, 0), Params::default())?.upload.params)
     }
 
     /// Samples per second of each thread; all measure at the same time.
-    fn measure(&self, work: &Work) -> Result<Vec<f64>> {
+    pub(super) fn measure(&self, work: &Work) -> Result<Vec<f64>> {
         let barrier = Barrier::new(self.threads);
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..self.threads)

@@ -1,6 +1,7 @@
 //! `fedelity bench`.
 
 mod client;
+mod isa;
 mod kernels;
 mod peak;
 mod round;
@@ -15,6 +16,7 @@ const EXAMPLES: &str = "\
 Examples:
   fedelity bench peak
   fedelity bench kernels
+  fedelity bench isa --model resnet8-gn
   fedelity bench client --model ntd-cnn --batch 50 --threads 2
   fedelity bench round --json
 
@@ -31,6 +33,7 @@ pub(crate) struct Bench {
 #[derive(Debug, Subcommand)]
 enum What {
     Client(client::Client),
+    Isa(isa::InstructionSets),
     Peak(peak::Peak),
     Kernels(kernels::Kernels),
     Round(round::RoundBench),
@@ -40,6 +43,7 @@ impl Bench {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         match self.what {
             What::Client(bench) => bench.run(printer)?,
+            What::Isa(bench) => bench.run(printer)?,
             What::Peak(bench) => bench.run(printer)?,
             What::Kernels(bench) => bench.run(printer)?,
             What::Round(bench) => bench.run(printer)?,
