@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bits;
 mod config;
 mod example;
 mod memory;
