@@ -1,12 +1,16 @@
-//! Vectors of AVX2, which AVX-512 machines use too.
+//! Vectors of AVX2, which AVX-512 machines use too; only pairs of them differ.
 
 use std::arch::x86_64::*;
 
 use super::{Kernel, LANES, Simd};
 
-/// Proof that the machine has AVX2 and FMA: only the functions below make one.
+/// Proof that the machine has AVX2 and FMA: only [`run_avx2`] makes one.
 #[derive(Clone, Copy)]
-struct Avx(());
+struct Avx2(());
+
+/// Proof that the machine has AVX-512 too: only [`run_avx512`] makes one.
+#[derive(Clone, Copy)]
+struct Avx512(());
 
 pub(super) fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2")
@@ -29,14 +33,14 @@ pub(super) fn has_avx512() -> bool {
 /// Only where [`has_avx2`].
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt")]
 pub(super) unsafe fn run_avx2(kernel: impl Kernel) {
-    kernel.run(Avx(()));
+    kernel.run(Avx2(()));
 }
 
 /// # Safety
 /// Only where [`has_avx512`].
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]
 pub(super) unsafe fn run_avx512(kernel: impl Kernel) {
-    kernel.run(Avx(()));
+    kernel.run(Avx512(()));
 }
 
 /// Methods that are one instruction.
@@ -50,55 +54,116 @@ macro_rules! instructions {
     )+};
 }
 
-impl Simd for Avx {
-    const PLAIN: bool = false;
+/// The operations that both have; `own` are those that differ.
+macro_rules! vectors {
+    ($type:ident { $($own:item)+ }) => {
+        impl Simd for $type {
+            const PLAIN: bool = false;
 
-    type Vector = __m256;
-    /// All bits of a lane are set, or none.
-    type Mask = __m256;
+            $($own)+
 
-    instructions! {
-        add(a, b) = _mm256_add_ps(a, b);
-        sub(a, b) = _mm256_sub_ps(a, b);
-        mul(a, b) = _mm256_mul_ps(a, b);
-        div(a, b) = _mm256_div_ps(a, b);
-        sqrt(a) = _mm256_sqrt_ps(a);
-        fma(a, b, c) = _mm256_fmadd_ps(a, b, c);
-        less(a, b) = _mm256_cmp_ps::<_CMP_LT_OQ>(a, b);
-        equal(a, b) = _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b);
-        or(a, b) = _mm256_or_ps(a, b);
-        not(a) = _mm256_xor_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(-1)));
-        select(mask, a, b) = _mm256_blendv_ps(b, a, mask);
-    }
+            type Vector = __m256;
+            /// All bits of a lane are set, or none.
+            type Mask = __m256;
 
-    #[inline(always)]
-    fn splat(self, x: f32) -> __m256 {
-        // SAFETY: as for the other instructions.
-        unsafe { _mm256_set1_ps(x) }
-    }
+            instructions! {
+                add(a, b) = _mm256_add_ps(a, b);
+                sub(a, b) = _mm256_sub_ps(a, b);
+                mul(a, b) = _mm256_mul_ps(a, b);
+                div(a, b) = _mm256_div_ps(a, b);
+                sqrt(a) = _mm256_sqrt_ps(a);
+                fma(a, b, c) = _mm256_fmadd_ps(a, b, c);
+                less(a, b) = _mm256_cmp_ps::<_CMP_LT_OQ>(a, b);
+                equal(a, b) = _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b);
+                or(a, b) = _mm256_or_ps(a, b);
+                not(a) = _mm256_xor_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(-1)));
+                select(mask, a, b) = _mm256_blendv_ps(b, a, mask);
+            }
 
-    #[inline(always)]
-    fn sum(self, a: __m256) -> f32 {
-        // SAFETY: as for the other instructions.
-        unsafe {
-            let four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
-            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-            _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+            #[inline(always)]
+            fn splat(self, x: f32) -> __m256 {
+                // SAFETY: as for the other instructions.
+                unsafe { _mm256_set1_ps(x) }
+            }
+
+            #[inline(always)]
+            fn sums(self, [a, b, c, d]: [__m256; 4]) -> [f32; 4] {
+                // SAFETY: as for the other instructions.
+                unsafe {
+                    // Lanes 0 + 4, 1 + 5, 2 + 6 and 3 + 7 of two vectors each, then the first and the last two of those.
+                    let halves = |a, b| _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(a, b), _mm256_permute2f128_ps::<0x31>(a, b));
+                    let (ab, cd) = (halves(a, b), halves(c, d));
+                    let two = _mm256_add_ps(_mm256_shuffle_ps::<0x44>(ab, cd), _mm256_shuffle_ps::<0xee>(ab, cd));
+                    let one = _mm256_hadd_ps(two, two);
+                    let all = _mm_unpacklo_ps(_mm256_castps256_ps128(one), _mm256_extractf128_ps::<1>(one));
+                    std::mem::transmute(all)
+                }
+            }
+
+            #[inline(always)]
+            fn sum(self, a: __m256) -> f32 {
+                // SAFETY: as for the other instructions.
+                unsafe {
+                    let four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+                    let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+                    _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+                }
+            }
+
+            #[inline(always)]
+            fn prefetch(self, p: *const f32) {
+                // SAFETY: a hint never faults.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+            }
+
+            #[inline(always)]
+            fn load_part(self, from: &[f32]) -> __m256 {
+                // SAFETY: only the lanes of the slice are read.
+                unsafe { _mm256_maskload_ps(from.as_ptr(), first(from.len())) }
+            }
+
+            #[inline(always)]
+            fn store_part(self, to: &mut [f32], a: __m256) {
+                // SAFETY: only the lanes of the slice are written.
+                unsafe { _mm256_maskstore_ps(to.as_mut_ptr(), first(to.len()), a) }
+            }
         }
-    }
-
-    #[inline(always)]
-    fn load_part(self, from: &[f32]) -> __m256 {
-        // SAFETY: only the lanes of the slice are read.
-        unsafe { _mm256_maskload_ps(from.as_ptr(), first(from.len())) }
-    }
-
-    #[inline(always)]
-    fn store_part(self, to: &mut [f32], a: __m256) {
-        // SAFETY: only the lanes of the slice are written.
-        unsafe { _mm256_maskstore_ps(to.as_mut_ptr(), first(to.len()), a) }
-    }
+    };
 }
+
+vectors!(Avx2 {
+    const REGISTERS: usize = 16;
+
+    type Pair = [__m256; 2];
+
+    #[inline(always)]
+    fn splat_pair(self, x: f32) -> [__m256; 2] {
+        [self.splat(x); 2]
+    }
+
+    #[inline(always)]
+    fn fma_pair(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
+        [self.fma(a[0], b[0], c[0]), self.fma(a[1], b[1], c[1])]
+    }
+});
+
+vectors!(Avx512 {
+    const REGISTERS: usize = 32;
+
+    type Pair = __m512;
+
+    #[inline(always)]
+    fn splat_pair(self, x: f32) -> __m512 {
+        // SAFETY: a value of this type is proof that the machine has the instruction.
+        unsafe { _mm512_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    fn fma_pair(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+});
 
 /// A mask of the first `count` lanes.
 ///

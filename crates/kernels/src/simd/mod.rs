@@ -24,7 +24,7 @@ pub enum Isa {
     /// x86-64 with AVX2 and FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// x86-64 with AVX-512 (F, BW, CD, DQ, VL): the same vectors in twice as many registers.
+    /// x86-64 with AVX-512 (F, BW, CD, DQ, VL): the same vectors in twice as many registers, or two in one.
     #[cfg(target_arch = "x86_64")]
     Avx512,
     /// aarch64.
@@ -127,8 +127,13 @@ pub(crate) trait Simd: Copy {
     /// Whether every lane takes instructions of its own, so that unrolled code would be long and no faster.
     const PLAIN: bool;
 
+    /// Vectors that the registers hold, 16 or 32. Decides the size of tiles, never the order of a sum.
+    const REGISTERS: usize;
+
     /// [`LANES`] floats in a row, without padding.
     type Vector: Copy;
+    /// Two vectors in a row, in one register if it is wide enough.
+    type Pair: Copy;
     type Mask: Copy;
 
     fn splat(self, x: f32) -> Self::Vector;
@@ -141,8 +146,15 @@ pub(crate) trait Simd: Copy {
     /// a * b + c, rounded once.
     fn fma(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
 
+    fn splat_pair(self, x: f32) -> Self::Pair;
+    /// a * b + c, rounded once.
+    fn fma_pair(self, a: Self::Pair, b: Self::Pair, c: Self::Pair) -> Self::Pair;
+
     /// The sum of all lanes: ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)).
     fn sum(self, a: Self::Vector) -> f32;
+
+    /// [`Simd::sum`] of each of four vectors.
+    fn sums(self, all: [Self::Vector; 4]) -> [f32; 4];
 
     /// a < b, false for NaN.
     fn less(self, a: Self::Vector, b: Self::Vector) -> Self::Mask;
@@ -152,6 +164,9 @@ pub(crate) trait Simd: Copy {
     fn not(self, a: Self::Mask) -> Self::Mask;
     /// `a` where the mask is set, else `b`.
     fn select(self, mask: Self::Mask, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
+    /// Hints that the cache line of this address will be read soon. Any address will do.
+    fn prefetch(self, p: *const f32);
 
     /// The floats of a slice of at most [`LANES`], then zeros.
     fn load_part(self, from: &[f32]) -> Self::Vector;
@@ -169,6 +184,26 @@ pub(crate) unsafe fn load<S: Simd>(p: *const f32) -> S::Vector {
     unsafe { p.cast::<S::Vector>().read_unaligned() }
 }
 
+/// Reads two vectors.
+///
+/// # Safety
+/// `p` must be valid for reading twice [`LANES`] floats.
+#[inline(always)]
+pub(crate) unsafe fn load_pair<S: Simd>(p: *const f32) -> S::Pair {
+    // SAFETY: as for `load`.
+    unsafe { p.cast::<S::Pair>().read_unaligned() }
+}
+
+/// Writes two vectors.
+///
+/// # Safety
+/// `p` must be valid for writing twice [`LANES`] floats.
+#[inline(always)]
+pub(crate) unsafe fn store_pair<S: Simd>(p: *mut f32, v: S::Pair) {
+    // SAFETY: as for `load`.
+    unsafe { p.cast::<S::Pair>().write_unaligned(v) }
+}
+
 /// Writes one vector.
 ///
 /// # Safety
@@ -183,7 +218,7 @@ pub(crate) unsafe fn store<S: Simd>(p: *mut f32, v: S::Vector) {
 mod tests {
     use super::*;
 
-    const OPERATIONS: usize = 14;
+    const OPERATIONS: usize = 17;
 
     /// Every operation on three vectors, as bits.
     struct Everything<'a> {
@@ -214,6 +249,9 @@ mod tests {
                 simd.select(simd.less(b, c), a, b),
                 short,
                 simd.fma(short, b, short),
+                self.pairs(simd, 0),
+                self.pairs(simd, 1),
+                simd.load_part(&simd.sums([a, b, c, short])),
             ];
             for result in results {
                 let (mut bits, mut part) = ([0.0f32; LANES], [0.0f32; 3]);
@@ -224,6 +262,22 @@ mod tests {
                 let same = |v: f32| if v.is_nan() { f32::NAN.to_bits() } else { v.to_bits() };
                 assert_eq!(part.map(same), [bits[0], bits[1], bits[2]].map(same));
                 self.found.push(bits.map(same));
+            }
+        }
+    }
+
+    impl Everything<'_> {
+        /// One half of `a * x + b`, where the second half of each pair is the next vector.
+        #[inline(always)]
+        fn pairs<S: Simd>(&self, simd: S, half: usize) -> S::Vector {
+            let [a, b, c] = self.values;
+            let mut found = [[0.0; LANES]; 2];
+            // SAFETY: arrays of two vectors, of which `half` is one.
+            unsafe {
+                let [first, second] = [[a, b], [b, c]].map(|pair| load_pair::<S>(pair.as_flattened().as_ptr()));
+                let sum = simd.fma_pair(first, simd.splat_pair(c[0]), second);
+                store_pair::<S>(found.as_flattened_mut().as_mut_ptr(), sum);
+                load::<S>(found[half].as_ptr())
             }
         }
     }

@@ -19,7 +19,7 @@ pub(super) unsafe fn run(kernel: impl Kernel) {
     kernel.run(Neon(()));
 }
 
-type Pair = [float32x4_t; 2];
+type Two = [float32x4_t; 2];
 
 /// Methods that are one instruction for each half.
 macro_rules! instructions {
@@ -38,33 +38,50 @@ macro_rules! instructions {
 
 impl Simd for Neon {
     const PLAIN: bool = false;
+    const REGISTERS: usize = 16;
 
-    type Vector = Pair;
+    type Vector = Two;
+    type Pair = [Two; 2];
     /// All bits of a lane are set, or none.
     type Mask = [uint32x4_t; 2];
 
     instructions! {
-        add(a: Pair, b: Pair) -> Pair = vaddq_f32(a, b);
-        sub(a: Pair, b: Pair) -> Pair = vsubq_f32(a, b);
-        mul(a: Pair, b: Pair) -> Pair = vmulq_f32(a, b);
-        div(a: Pair, b: Pair) -> Pair = vdivq_f32(a, b);
-        sqrt(a: Pair) -> Pair = vsqrtq_f32(a);
-        fma(a: Pair, b: Pair, c: Pair) -> Pair = vfmaq_f32(c, a, b);
-        less(a: Pair, b: Pair) -> Self::Mask = vcltq_f32(a, b);
-        equal(a: Pair, b: Pair) -> Self::Mask = vceqq_f32(a, b);
+        add(a: Two, b: Two) -> Two = vaddq_f32(a, b);
+        sub(a: Two, b: Two) -> Two = vsubq_f32(a, b);
+        mul(a: Two, b: Two) -> Two = vmulq_f32(a, b);
+        div(a: Two, b: Two) -> Two = vdivq_f32(a, b);
+        sqrt(a: Two) -> Two = vsqrtq_f32(a);
+        fma(a: Two, b: Two, c: Two) -> Two = vfmaq_f32(c, a, b);
+        less(a: Two, b: Two) -> Self::Mask = vcltq_f32(a, b);
+        equal(a: Two, b: Two) -> Self::Mask = vceqq_f32(a, b);
         or(a: Self::Mask, b: Self::Mask) -> Self::Mask = vorrq_u32(a, b);
         not(a: Self::Mask) -> Self::Mask = vmvnq_u32(a);
-        select(mask: Self::Mask, a: Pair, b: Pair) -> Pair = vbslq_f32(mask, a, b);
+        select(mask: Self::Mask, a: Two, b: Two) -> Two = vbslq_f32(mask, a, b);
     }
 
     #[inline(always)]
-    fn splat(self, x: f32) -> Pair {
+    fn splat(self, x: f32) -> Two {
         // SAFETY: as for the other instructions.
         unsafe { [vdupq_n_f32(x); 2] }
     }
 
     #[inline(always)]
-    fn sum(self, [low, high]: Pair) -> f32 {
+    fn splat_pair(self, x: f32) -> Self::Pair {
+        [self.splat(x); 2]
+    }
+
+    #[inline(always)]
+    fn fma_pair(self, a: Self::Pair, b: Self::Pair, c: Self::Pair) -> Self::Pair {
+        [self.fma(a[0], b[0], c[0]), self.fma(a[1], b[1], c[1])]
+    }
+
+    #[inline(always)]
+    fn sums(self, all: [Two; 4]) -> [f32; 4] {
+        all.map(|a| self.sum(a))
+    }
+
+    #[inline(always)]
+    fn sum(self, [low, high]: Two) -> f32 {
         // SAFETY: as for the other instructions.
         unsafe {
             let four = vaddq_f32(low, high);
@@ -74,7 +91,10 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
-    fn load_part(self, from: &[f32]) -> Pair {
+    fn prefetch(self, _: *const f32) {}
+
+    #[inline(always)]
+    fn load_part(self, from: &[f32]) -> Two {
         let mut all = [0.0; LANES];
         all[..from.len()].copy_from_slice(from);
         // SAFETY: the array is one vector long.
@@ -82,7 +102,7 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
-    fn store_part(self, to: &mut [f32], [low, high]: Pair) {
+    fn store_part(self, to: &mut [f32], [low, high]: Two) {
         let mut all = [0.0; LANES];
         // SAFETY: the array is one vector long.
         unsafe {

@@ -14,8 +14,10 @@ fn each(f: impl Fn(usize) -> f32) -> Lanes {
 
 impl Simd for Plain {
     const PLAIN: bool = true;
+    const REGISTERS: usize = 16;
 
     type Vector = Lanes;
+    type Pair = [Lanes; 2];
     type Mask = [bool; LANES];
 
     #[inline(always)]
@@ -60,6 +62,21 @@ impl Simd for Plain {
     }
 
     #[inline(always)]
+    fn splat_pair(self, x: f32) -> Self::Pair {
+        [[x; LANES]; 2]
+    }
+
+    #[inline(always)]
+    fn fma_pair(self, a: Self::Pair, b: Self::Pair, c: Self::Pair) -> Self::Pair {
+        [self.fma(a[0], b[0], c[0]), self.fma(a[1], b[1], c[1])]
+    }
+
+    #[inline(always)]
+    fn sums(self, all: [Lanes; 4]) -> [f32; 4] {
+        all.map(|a| self.sum(a))
+    }
+
+    #[inline(always)]
     fn sum(self, a: Lanes) -> f32 {
         ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]))
     }
@@ -88,6 +105,9 @@ impl Simd for Plain {
     fn select(self, mask: Self::Mask, a: Lanes, b: Lanes) -> Lanes {
         each(|i| if mask[i] { a[i] } else { b[i] })
     }
+
+    #[inline(always)]
+    fn prefetch(self, _: *const f32) {}
 
     #[inline(always)]
     fn load_part(self, from: &[f32]) -> Lanes {

@@ -17,7 +17,7 @@ const EXPECTED: &[(&str, &str)] = &[
     ("logistic", "f0d493dad71eab6299c1dce358eaef1b5290d3c47fa22f5960d0b2b0f6611b37"),
     ("mlp", "ede718a69e2f31314c5b599b683bb0213028ce32027404681e51ade5a76c8df4"),
     ("simple-cnn", "d0954e29c5eb2cbab0c0dcc4b65cd8488e8c10f75bce27faea961470c939eaf6"),
-    ("ntd-cnn", "5d7d170cfb4bf64ff43ef3160f257298751eaeba4a1d167a4c1db7eb7f4a0169"),
+    ("ntd-cnn", "936866b95c9edd67005d451158edebd0e957219b758c81ce4fe96ad8524a647d"),
     ("resnet8-gn", "1da18c79e1333efb5fa8ac029502b4a30890eeb7247f99f9610fe9ad183713fb"),
     ("resnet18-gn", "6ac5de1d663f7c676c81e2dbb973e23c7ea40b0f52a2249044c3b26ed733d723"),
     ("resnet18-bn", "c78a0eb0d69af527f925fc7df0c24c9d56bc9eb80ac7304df28ea0e2a040f324"),

@@ -41,6 +41,8 @@ pub(super) enum PatchForm {
     FourOfThree,
     /// F(2x2, 5x5)
     TwoOfFive,
+    /// F(2x4, 5x5)
+    TwoByFourOfFive,
     /// F(4, 5) along the rows
     FourInLine,
 }
@@ -53,6 +55,7 @@ macro_rules! with_patch {
             PatchForm::TwoOfThree => $object.$function::<patch::SquareTwoOfThree, _>($($argument),*),
             PatchForm::FourOfThree => $object.$function::<patch::SquareFourOfThree, _>($($argument),*),
             PatchForm::TwoOfFive => $object.$function::<patch::SquareTwoOfFive, _>($($argument),*),
+            PatchForm::TwoByFourOfFive => $object.$function::<patch::TwoByFourOfFive, _>($($argument),*),
             PatchForm::FourInLine => $object.$function::<patch::LineFourOfFive, _>($($argument),*),
         }
     }};
@@ -79,13 +82,15 @@ impl Sides {
 }
 
 impl PatchForm {
-    const ALL: [Self; 4] = [Self::TwoOfThree, Self::FourOfThree, Self::TwoOfFive, Self::FourInLine];
+    const ALL: [Self; 5] =
+        [Self::TwoOfThree, Self::FourOfThree, Self::TwoOfFive, Self::TwoByFourOfFive, Self::FourInLine];
 
     fn sides(self) -> Sides {
         match self {
             Self::TwoOfThree => Sides::of::<patch::SquareTwoOfThree>(5),
             Self::FourOfThree => Sides::of::<patch::SquareFourOfThree>(5),
             Self::TwoOfFive => Sides::of::<patch::SquareTwoOfFive>(5),
+            Self::TwoByFourOfFive => Sides::of::<patch::TwoByFourOfFive>(5),
             Self::FourInLine => Sides::of::<patch::LineFourOfFive>(4),
         }
     }
@@ -97,7 +102,7 @@ impl PatchForm {
         let enough = match self {
             Self::FourOfThree => whole && height * width > 16,
             Self::FourInLine => width >= outputs.1,
-            Self::TwoOfThree | Self::TwoOfFive => whole,
+            Self::TwoOfThree | Self::TwoOfFive | Self::TwoByFourOfFive => whole,
         };
         kernel == inputs.1 - outputs.1 + 1 && enough
     }
@@ -272,6 +277,7 @@ mod tests {
         assert_eq!(form((3, 6), 5, 32, 0), Some(PatchForm::FourInLine));
         assert_eq!(form((6, 16), 5, 14, 0), Some(PatchForm::FourInLine));
         assert_eq!(form((32, 64), 5, 14, 0), Some(PatchForm::TwoOfFive));
+        assert_eq!(form((32, 64), 5, 16, 2), Some(PatchForm::TwoByFourOfFive));
         assert_eq!(form((64, 64), 3, 32, 1), Some(PatchForm::FourOfThree));
         assert_eq!(form((64, 64), 3, 6, 1), Some(PatchForm::TwoOfThree));
         assert_eq!(form((3, 6), 7, 32, 0), None);

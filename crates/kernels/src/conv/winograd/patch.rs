@@ -16,6 +16,8 @@ pub(super) type SquareTwoOfThree = Both<TwoOfThree, 4, 2, 3, TwoOfThree, 4, 2, 3
 pub(super) type SquareFourOfThree = Both<FourOfThree, 6, 4, 3, FourOfThree, 6, 4, 3>;
 /// F(2x2, 5x5)
 pub(super) type SquareTwoOfFive = Both<TwoOfFive, 6, 2, 5, TwoOfFive, 6, 2, 5>;
+/// F(2x4, 5x5)
+pub(super) type TwoByFourOfFive = Both<TwoOfFive, 6, 2, 5, FourOfFive, 8, 4, 5>;
 /// F(4, 5) along the rows
 pub(super) type LineFourOfFive = Both<Plain, 1, 1, 1, FourOfFive, 8, 4, 5>;
 

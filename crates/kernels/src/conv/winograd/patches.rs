@@ -55,19 +55,21 @@ impl<'a> Strip<'a> {
         self.channels * self.patches() * LANES + SKEW
     }
 
-    /// All rows of patches, spaced `apart` pixels vertically.
+    /// All rows of patches, spaced `apart` pixels vertically, each with the first pixel of the one after it.
     #[inline(always)]
-    fn lines(&self, apart: usize) -> impl Iterator<Item = PatchLine> + use<> {
+    fn lines(&self, apart: usize) -> impl Iterator<Item = (PatchLine, usize)> + use<> {
         let (first, rows, walk, inside) = (self.first, self.rows, self.walk, self.inside);
         let (all, several) = (self.shape.rows, self.shape.taps() == 1);
         let patches = self.shape.columns * LANES;
-        (0..self.channels * rows).map(move |line| {
+        let line = move |line: usize| {
             let (channel, row) = (line / rows, line % rows);
             let group = if several { first + row } else { first } / all;
             let down = (first + row - group * all) * apart * walk.row;
             let pixel = walk.base + group * walk.group + channel * walk.channel + down;
             PatchLine { channel, pixel, patch: line * patches, is_border: row < inside.0 || row >= inside.1 }
-        })
+        };
+        let last = self.channels * rows - 1;
+        (0..=last).map(move |i| (line(i), line((i + 1).min(last)).pixel))
     }
 
     /// The first pixel of a patch in its row, and how many of its pixels belong to the previous patch (none for
@@ -103,7 +105,7 @@ impl InputPatches<'_> {
         let Self { strip, v, source } = self;
         let (v, source) = (v.as_mut_ptr(), source.as_ptr());
         let step = strip.step();
-        for line in strip.lines(P::OUTPUTS.0) {
+        for (line, next) in strip.lines(P::OUTPUTS.0) {
             for column in 0..strip.shape.columns {
                 let (at, _) = strip.place(column, P::OUTPUTS);
                 // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
@@ -116,6 +118,7 @@ impl InputPatches<'_> {
                         }
                         continue;
                     }
+                    ahead::<P, S>(simd, source.add(next + at * LANES), strip.walk.row, P::INPUTS.0 - P::OUTPUTS.0);
                     P::inputs(
                         simd,
                         #[inline(always)]
@@ -149,13 +152,14 @@ impl GradientPatches<'_> {
         let Self { strip, u, gradient } = self;
         let (u, gradient) = (u.as_mut_ptr(), gradient.as_ptr());
         let step = strip.step();
-        for line in strip.lines(P::OUTPUTS.0) {
+        for (line, next) in strip.lines(P::OUTPUTS.0) {
             for column in 0..strip.shape.columns {
                 let (at, before) = strip.place(column, P::OUTPUTS);
                 // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
                 unsafe {
                     let from = gradient.add(line.pixel + at * LANES);
                     let to = u.add(line.patch + column * LANES);
+                    ahead::<P, S>(simd, gradient.add(next + at * LANES), strip.walk.row, 0);
                     P::gradients(
                         simd,
                         // Each gradient counts once, in the patch it belongs to.
@@ -197,7 +201,7 @@ impl OutputPatches<'_> {
         let Self { strip, target, m, start } = self;
         let (target, m) = (target.as_mut_ptr(), m.as_ptr());
         let step = strip.step();
-        for line in strip.lines(P::OUTPUTS.0) {
+        for (line, next) in strip.lines(P::OUTPUTS.0) {
             let bias = if let Start::Bias(bias) = start { bias[line.channel] } else { 0.0 };
             let bias = simd.splat(bias);
             for column in 0..strip.shape.columns {
@@ -206,6 +210,7 @@ impl OutputPatches<'_> {
                 unsafe {
                     let y = target.add(line.pixel + at * LANES);
                     let m = m.add(line.patch + column * LANES);
+                    ahead::<P, S>(simd, target.add(next + at * LANES), strip.walk.row, 0);
                     P::outputs(
                         simd,
                         #[inline(always)]
@@ -226,6 +231,16 @@ impl OutputPatches<'_> {
                     );
                 }
             }
+        }
+    }
+}
+
+/// Fetches the rows of a patch that the patch above it does not have, from the row `first` on.
+#[inline(always)]
+fn ahead<P: Patch, S: Simd>(simd: S, pixel: *const f32, row: usize, first: usize) {
+    for r in 0..P::OUTPUTS.0 {
+        for c in (0..P::OUTPUTS.1).step_by(2) {
+            simd.prefetch(pixel.wrapping_add((first + r) * row + c * LANES));
         }
     }
 }

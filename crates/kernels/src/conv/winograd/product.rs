@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::super::pass::blocks;
 use super::patches::Strip;
-use crate::simd::{Kernel, LANES, Simd, load, store};
+use crate::simd::{Kernel, LANES, Simd, load, load_pair, store, store_pair};
 
 /// m `[part][target][patch]` = w * v `[part][source][patch]`. `w` is ordered by part, block of targets, tap, source,
 /// target within the block. Each further tap reads one row of patches further down.
@@ -77,7 +77,8 @@ impl ProductSizes {
     }
 }
 
-/// The product for OC targets.
+/// The product for OC targets. A tile needs the taps that any of a pair of patches needs; wider tiles are made only where
+/// all their pairs need the same, so that their width changes no sum.
 #[inline(always)]
 unsafe fn product<S: Simd, const OC: usize>(
     simd: S,
@@ -87,42 +88,47 @@ unsafe fn product<S: Simd, const OC: usize>(
     job: ProductSizes,
     inside: Option<(usize, usize)>,
 ) {
+    const WIDE: usize = 4;
     let mut patch = 0;
     // SAFETY: the patches of each tile exist.
     unsafe {
         while patch + 2 <= job.made {
-            product_tile::<S, OC, 2>(simd, (m, v, w), job, job.needed(inside, patch, 2), patch);
-            patch += 2;
+            let taps = job.needed(inside, patch, 2);
+            let wide = S::REGISTERS > 16 && patch + 2 * WIDE <= job.made;
+            if wide && (inside.is_none() || (1..WIDE).all(|i| job.needed(inside, patch + 2 * i, 2) == taps)) {
+                product_pairs::<S, OC, WIDE>(simd, (m, v, w), job, taps, patch);
+                patch += 2 * WIDE;
+            } else {
+                product_pairs::<S, OC, 1>(simd, (m, v, w), job, taps, patch);
+                patch += 2;
+            }
         }
         if patch < job.made {
-            product_tile::<S, OC, 1>(simd, (m, v, w), job, job.needed(inside, patch, 1), patch);
+            product_last::<S, OC>(simd, (m, v, w), job, job.needed(inside, patch, 1), patch);
         }
     }
 }
 
 #[inline(always)]
-unsafe fn product_tile<S: Simd, const OC: usize, const PX: usize>(
+unsafe fn product_pairs<S: Simd, const OC: usize, const PAIRS: usize>(
     simd: S,
     (m, v, w): (*mut f32, *const f32, *const f32),
     job: ProductSizes,
     taps: Range<usize>,
     patch: usize,
 ) {
-    let mut sum = [[simd.splat(0.0); PX]; OC];
+    let mut sum = [[simd.splat_pair(0.0); PAIRS]; OC];
     // SAFETY: the caller's patches exist in every source and target, as do those below that its taps need.
     unsafe {
         let mut w = w.add(taps.start * job.sources * OC);
         for tap in taps {
             let mut v = v.add((patch + tap * job.columns) * LANES);
             for _ in 0..job.sources {
-                let mut x = [simd.splat(0.0); PX];
-                for p in 0..PX {
-                    x[p] = load::<S>(v.add(p * LANES));
-                }
+                let x: [S::Pair; PAIRS] = std::array::from_fn(|p| load_pair::<S>(v.add(2 * p * LANES)));
                 for o in 0..OC {
-                    let w = simd.splat(*w.add(o));
-                    for p in 0..PX {
-                        sum[o][p] = simd.fma(w, x[p], sum[o][p]);
+                    let w = simd.splat_pair(*w.add(o));
+                    for p in 0..PAIRS {
+                        sum[o][p] = simd.fma_pair(w, x[p], sum[o][p]);
                     }
                 }
                 v = v.wrapping_add(job.read * LANES);
@@ -130,14 +136,45 @@ unsafe fn product_tile<S: Simd, const OC: usize, const PX: usize>(
             }
         }
         for o in 0..OC {
-            for p in 0..PX {
-                store::<S>(m.add((o * job.made + patch + p) * LANES), sum[o][p]);
+            for p in 0..PAIRS {
+                store_pair::<S>(m.add((o * job.made + patch + 2 * p) * LANES), sum[o][p]);
             }
         }
     }
 }
 
-/// sums `[part][out][tap][in]` += u `[part][out][patch]` * v `[part][in][patch]`, over patches and lanes.
+/// The last patch of an odd number.
+#[inline(always)]
+unsafe fn product_last<S: Simd, const OC: usize>(
+    simd: S,
+    (m, v, w): (*mut f32, *const f32, *const f32),
+    job: ProductSizes,
+    taps: Range<usize>,
+    patch: usize,
+) {
+    let mut sum = [simd.splat(0.0); OC];
+    // SAFETY: as for pairs.
+    unsafe {
+        let mut w = w.add(taps.start * job.sources * OC);
+        for tap in taps {
+            let mut v = v.add((patch + tap * job.columns) * LANES);
+            for _ in 0..job.sources {
+                let x = load::<S>(v);
+                for o in 0..OC {
+                    sum[o] = simd.fma(simd.splat(*w.add(o)), x, sum[o]);
+                }
+                v = v.wrapping_add(job.read * LANES);
+                w = w.wrapping_add(OC);
+            }
+        }
+        for o in 0..OC {
+            store::<S>(m.add((o * job.made + patch) * LANES), sum[o]);
+        }
+    }
+}
+
+/// sums += u `[part][out][patch]` * v `[part][in][patch]`, over patches and lanes. The
+/// sums are ordered by part, block of outputs, tap, input, output within the block.
 pub(super) struct GatherProducts<'a> {
     pub(super) sums: &'a mut [f32],
     pub(super) u: &'a [f32],
@@ -160,14 +197,16 @@ impl Kernel for GatherProducts<'_> {
         };
         for part in 0..before.shape.parts() {
             let mut first = 0;
-            for block in blocks(outputs, 4) {
+            for block in blocks(outputs, OUTPUTS) {
                 // SAFETY: the caller's buffers hold every part of its patches, inputs and outputs.
                 unsafe {
                     let sums = sums.as_mut_ptr().add((part * outputs + first) * taps * sources);
                     let u = u.as_ptr().add(part * after.step() + first * job.made * LANES);
                     let v = v.as_ptr().add(part * before.step());
                     match block {
+                        4 if S::REGISTERS > 16 => scalars::<S, 4, 6>(simd, sums, u, v, job),
                         4 => scalars::<S, 4, 3>(simd, sums, u, v, job),
+                        3 if S::REGISTERS > 16 => scalars::<S, 3, 6>(simd, sums, u, v, job),
                         3 => scalars::<S, 3, 4>(simd, sums, u, v, job),
                         2 => scalars::<S, 2, 4>(simd, sums, u, v, job),
                         _ => scalars::<S, 1, 4>(simd, sums, u, v, job),
@@ -179,6 +218,9 @@ impl Kernel for GatherProducts<'_> {
     }
 }
 
+/// Most outputs of a tile of [`GatherProducts`], and of a block of its sums.
+pub(super) const OUTPUTS: usize = 4;
+
 /// The product for OC outputs, in tiles of at most MOST inputs of a tap, or taps of an input if there are fewer inputs.
 #[inline(always)]
 unsafe fn scalars<S: Simd, const OC: usize, const MOST: usize>(
@@ -189,8 +231,8 @@ unsafe fn scalars<S: Simd, const OC: usize, const MOST: usize>(
     job: ProductSizes,
 ) {
     // The count, the stride in v (in patches), and the stride in the sums.
-    let (inputs, taps) = ((job.sources, job.read, 1), (job.taps, job.columns, job.sources));
-    let (inner, outer) = if job.sources < MOST.min(job.taps) { (taps, inputs) } else { (inputs, taps) };
+    let (inputs, taps) = ((job.sources, job.read, OC), (job.taps, job.columns, job.sources * OC));
+    let (inner, outer) = if job.sources < MOST.min(4).min(job.taps) { (taps, inputs) } else { (inputs, taps) };
     for i in 0..outer.0 {
         let mut first = 0;
         for block in blocks(inner.0, MOST) {
@@ -198,8 +240,10 @@ unsafe fn scalars<S: Simd, const OC: usize, const MOST: usize>(
             unsafe {
                 let v = v.add((i * outer.1 + first * inner.1) * LANES);
                 let sums = sums.add(i * outer.2 + first * inner.2);
-                let steps = (inner.1 * LANES, inner.2, job.taps * job.sources);
+                let steps = (inner.1 * LANES, inner.2);
                 match block {
+                    6 => scalars_tile::<S, OC, 6>(simd, sums, u, v, job.made, steps),
+                    5 => scalars_tile::<S, OC, 5>(simd, sums, u, v, job.made, steps),
                     4 => scalars_tile::<S, OC, 4>(simd, sums, u, v, job.made, steps),
                     3 => scalars_tile::<S, OC, 3>(simd, sums, u, v, job.made, steps),
                     2 => scalars_tile::<S, OC, 2>(simd, sums, u, v, job.made, steps),
@@ -211,7 +255,7 @@ unsafe fn scalars<S: Simd, const OC: usize, const MOST: usize>(
     }
 }
 
-/// `steps`: the strides in v, in the sums, and from one output to the next in the sums.
+/// `steps`: the strides in v and in the sums.
 #[inline(always)]
 unsafe fn scalars_tile<S: Simd, const OC: usize, const IC: usize>(
     simd: S,
@@ -219,7 +263,7 @@ unsafe fn scalars_tile<S: Simd, const OC: usize, const IC: usize>(
     u: *const f32,
     v: *const f32,
     patches: usize,
-    steps: (usize, usize, usize),
+    steps: (usize, usize),
 ) {
     let mut sum = [[simd.splat(0.0); IC]; OC];
     // SAFETY: the caller's channels hold `patches` patches.
@@ -246,9 +290,14 @@ unsafe fn scalars_tile<S: Simd, const OC: usize, const IC: usize>(
             }
             (v, u) = (v.add(LANES), u.add(LANES));
         }
-        for o in 0..OC {
-            for i in 0..IC {
-                *sums.add(o * steps.2 + i * steps.1) += simd.sum(sum[o][i]);
+        for i in 0..IC {
+            let mut all = [simd.splat(0.0); OUTPUTS];
+            for o in 0..OC {
+                all[o] = sum[o][i];
+            }
+            let found = simd.sums(all);
+            for o in 0..OC {
+                *sums.add(i * steps.1 + o) += found[o];
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::super::pass::blocks;
 use super::patch::{Patch, WIDE};
+use super::product::OUTPUTS;
 use super::{Winograd, with_patch};
 use crate::simd::{Kernel, Simd};
 
@@ -55,7 +56,7 @@ impl Pack<'_> {
     }
 }
 
-/// d_w += G' s G for the accumulated sums s, `[part][out][tap][in]`.
+/// d_w += G' s G for the accumulated sums s, in the order of [`super::product::GatherProducts`].
 pub(in crate::conv) struct Settle<'a> {
     pub(in crate::conv) patches: Winograd,
     pub(in crate::conv) d_w: &'a mut [f32],
@@ -75,28 +76,27 @@ impl Settle<'_> {
         let Self { patches: Winograd { sources, targets, .. }, d_w, sums } = self;
         let (rows, side) = P::WEIGHTS;
         let (taps, area) = (side / rows, side * side);
-        for (target, d_w) in d_w[..targets * sources * area].chunks_exact_mut(sources * area).enumerate() {
-            for (i, d_w) in d_w.chunks_mut(WIDE * area).enumerate() {
-                let count = d_w.len() / area;
-                for tap in 0..taps {
-                    let first = (target * taps + tap) * sources + i * WIDE;
-                    P::weight_gradients(
-                        #[inline(always)]
-                        |part| {
-                            let mut wide = [0.0; WIDE];
-                            let at = part * targets * taps * sources + first;
-                            wide[..count].copy_from_slice(&sums[at..at + count]);
-                            wide
-                        },
-                        #[inline(always)]
-                        |r, c, values| {
-                            for (d_w, value) in d_w.chunks_exact_mut(area).zip(values) {
-                                d_w[(tap * rows + r) * side + c] += value;
-                            }
-                        },
-                    );
-                }
+        let mut first = 0;
+        for block in blocks(targets, OUTPUTS) {
+            for (tap, source) in (0..taps).flat_map(|tap| (0..sources).map(move |source| (tap, source))) {
+                let at = first * taps * sources + (tap * sources + source) * block;
+                P::weight_gradients(
+                    #[inline(always)]
+                    |part| {
+                        let mut wide = [0.0; WIDE];
+                        wide[..block].copy_from_slice(&sums[part * targets * taps * sources + at..][..block]);
+                        wide
+                    },
+                    #[inline(always)]
+                    |r, c, values| {
+                        let to = (first * sources + source) * area + (tap * rows + r) * side + c;
+                        for (target, value) in values[..block].iter().enumerate() {
+                            d_w[to + target * sources * area] += value;
+                        }
+                    },
+                );
             }
+            first += block;
         }
     }
 }
