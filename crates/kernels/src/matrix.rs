@@ -154,7 +154,7 @@ impl Kernel for Blocks<'_> {
                                 } else {
                                     (a.data.as_ptr().add(row * a.row + deep.start), 1, a.row)
                                 };
-                                let tile = Tile {
+                                let tile = ProductTile {
                                     c: c.add(row * step + column),
                                     step,
                                     columns: (columns.end - column).min(TILE),
@@ -185,7 +185,7 @@ impl Kernel for Blocks<'_> {
 
 /// Some rows by [`TILE`] columns, of which the first `columns` exist.
 #[derive(Clone, Copy)]
-struct Tile {
+struct ProductTile {
     c: *mut f32,
     step: usize,
     columns: usize,
@@ -199,7 +199,7 @@ struct Tile {
     depth: usize,
 }
 
-impl Tile {
+impl ProductTile {
     /// # Safety
     /// All rows, columns and the depth must exist.
     #[inline(always)]

@@ -4,7 +4,7 @@
 use crate::simd::Simd;
 use std::marker::PhantomData;
 
-use super::scheme::{FourOfFive, FourOfThree, Plain, Scheme, TwoOfFive, TwoOfThree};
+use super::scheme::{FourOfFive, FourOfThree, Scheme, TwoOfFive, TwoOfThree, Untransformed};
 
 /// Number of weights transformed together.
 pub(super) const WIDE: usize = 8;
@@ -19,7 +19,7 @@ pub(super) type SquareTwoOfFive = Both<TwoOfFive, 6, 2, 5, TwoOfFive, 6, 2, 5>;
 /// F(2x4, 5x5)
 pub(super) type TwoByFourOfFive = Both<TwoOfFive, 6, 2, 5, FourOfFive, 8, 4, 5>;
 /// F(4, 5) along the rows
-pub(super) type LineFourOfFive = Both<Plain, 1, 1, 1, FourOfFive, 8, 4, 5>;
+pub(super) type LineFourOfFive = Both<Untransformed, 1, 1, 1, FourOfFive, 8, 4, 5>;
 
 /// Transforms of a patch. Reads and writes go through closures indexed by row and column, or by part.
 pub(super) trait Patch {

@@ -18,9 +18,9 @@ pub(super) trait Scheme<const P: usize, const M: usize, const K: usize> {
 }
 
 /// One output of one tap: leaves an axis untransformed.
-pub(super) struct Plain;
+pub(super) struct Untransformed;
 
-impl Scheme<1, 1, 1> for Plain {
+impl Scheme<1, 1, 1> for Untransformed {
     const WEIGHTS: [[f32; 1]; 1] = [[1.0]];
 
     #[inline(always)]
@@ -283,6 +283,6 @@ mod tests {
         check::<FourOfThree, 6, 4, 3>();
         check::<TwoOfFive, 6, 2, 5>();
         check::<FourOfFive, 8, 4, 5>();
-        check::<Plain, 1, 1, 1>();
+        check::<Untransformed, 1, 1, 1>();
     }
 }
