@@ -32,6 +32,7 @@ fn every_command_has_help() {
         &["bench", "peak"],
         &["bench", "kernels"],
         &["bench", "round"],
+        &["bench", "scale"],
         &["completions"],
     ];
     for command in commands {
@@ -511,6 +512,18 @@ fn the_catalogues() {
     place.refuses(&["data", "show", "mnist"], &["mnist", "--data-dir", "train-images-idx3-ubyte"]);
     place.refuses(&["data", "show", "minst"], &["minst", "did you mean 'mnist'"]);
     place.refuses(&["data", "show", "foldr"], &["foldr", "did you mean 'folder'"]);
+}
+
+#[test]
+fn bench_scale_compares_the_first_rounds_with_the_last() {
+    let args = ["bench", "scale", "--pool", "2000", "--clients", "50", "--rounds", "5", "--threads", "1", "--json"];
+    let answer = Place::new().call(&args);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let found: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!((found["pool"].as_u64(), found["clients"].as_u64()), (Some(2000), Some(50)));
+    assert!(found["last_client_seconds"].as_f64().unwrap() > 0.0, "{found}");
+    Place::new().refuses(&["bench", "scale", "--pool", "10", "--clients", "11"], &["--clients 11", "pool"]);
+    Place::new().refuses(&["bench", "scale", "--pool", "0"], &["--pool 0"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod isa;
 mod kernels;
 mod peak;
 mod round;
+mod scale;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
@@ -19,6 +20,7 @@ Examples:
   fedelity bench isa --model resnet8-gn
   fedelity bench client --model ntd-cnn --batch 50 --threads 2
   fedelity bench round --json
+  fedelity bench scale --model simple-cnn
 
 Close other programs first: every figure is measured on this machine.";
 
@@ -37,6 +39,7 @@ enum What {
     Peak(peak::Peak),
     Kernels(kernels::Kernels),
     Round(round::RoundBench),
+    Scale(scale::Scale),
 }
 
 impl Bench {
@@ -47,6 +50,7 @@ impl Bench {
             What::Peak(bench) => bench.run(printer)?,
             What::Kernels(bench) => bench.run(printer)?,
             What::Round(bench) => bench.run(printer)?,
+            What::Scale(bench) => bench.run(printer)?,
         }
         Ok(ExitStatus::Done)
     }

@@ -128,36 +128,55 @@ fn logistic() -> Result<(f64, f64)> {
     Ok((train, total))
 }
 
-/// Ten clients per round on one thread, evaluated only at the end; and the number of parameters.
+/// Ten clients per round on one thread; and the number of parameters.
 fn logistic_regression(
     data: Dataset,
     clients: usize,
     training: Training,
     rounds: usize,
 ) -> Result<(Simulation, usize)> {
-    let (channels, height, width) = data.shape.image().map_or((1, 1, 1), |s| (s.channels, s.height, s.width));
-    let input = InputShape::Image { channels, height, width };
-    let spec = ModelSpec::new("logistic", false);
-    let model = Model::compile(&zoo::build(&spec, input, data.classes.len())?, resources()?.engine)?;
-    let parameters = model.layout().trainable_len();
-    let split = partition(&data, &vec![false; data.train.len()], &Kind::Iid, Some(clients), 1)?;
-    let simulation = Simulation::new(Experiment {
-        federation: Federation {
-            model: Arc::new(model),
-            method: fedelity_methods::build("fedavg", &Table::new())?.method,
-            training,
-            weighting: Weighting::Size,
-            clients,
-            seed: 1,
-            server_data: ServerData::default(),
-        },
-        data: Arc::new(data),
-        partition: Arc::new(split),
-        per_round: IDLE_CLIENTS,
-        rounds,
-        evaluate_every: rounds,
-        threads: 1,
-        observation: Observation { metrics: Metrics::Fast, ..Observation::default() },
-    })?;
-    Ok((simulation, parameters))
+    BenchRun { model: "logistic", data, clients, per_round: IDLE_CLIENTS, training, rounds, threads: 1 }.simulation()
+}
+
+/// FedAvg on an even split, evaluated only at the end.
+pub(super) struct BenchRun<'a> {
+    pub(super) model: &'a str,
+    pub(super) data: Dataset,
+    pub(super) clients: usize,
+    pub(super) per_round: usize,
+    pub(super) training: Training,
+    pub(super) rounds: usize,
+    pub(super) threads: usize,
+}
+
+impl BenchRun<'_> {
+    /// The run, ready for its first round, and the number of parameters.
+    pub(super) fn simulation(self) -> Result<(Simulation, usize)> {
+        let Self { model, data, clients, per_round, training, rounds, threads } = self;
+        let (channels, height, width) = data.shape.image().map_or((1, 1, 1), |s| (s.channels, s.height, s.width));
+        let input = InputShape::Image { channels, height, width };
+        let spec = ModelSpec::new(model, false);
+        let model = Model::compile(&zoo::build(&spec, input, data.classes.len())?, resources()?.engine)?;
+        let parameters = model.layout().trainable_len();
+        let split = partition(&data, &vec![false; data.train.len()], &Kind::Iid, Some(clients), 1)?;
+        let simulation = Simulation::new(Experiment {
+            federation: Federation {
+                model: Arc::new(model),
+                method: fedelity_methods::build("fedavg", &Table::new())?.method,
+                training,
+                weighting: Weighting::Size,
+                clients,
+                seed: 1,
+                server_data: ServerData::default(),
+            },
+            data: Arc::new(data),
+            partition: Arc::new(split),
+            per_round,
+            rounds,
+            evaluate_every: rounds,
+            threads,
+            observation: Observation { metrics: Metrics::Fast, ..Observation::default() },
+        })?;
+        Ok((simulation, parameters))
+    }
 }
