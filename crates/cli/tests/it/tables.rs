@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Rows with a number, a category and an identifier; the outcome depends on the first two.
 fn rows(from: usize, to: usize) -> Vec<[String; 5]> {
     let row = |i: usize| {
-        let (age, smoker) = (20 + i * 7 % 60, i % 3 == 0);
+        let (age, smoker) = (20 + i * 7 % 60, i.is_multiple_of(3));
         let ill = age + if smoker { 30 } else { 0 } > 60;
         let words = [if smoker { "yes" } else { "no" }, if ill { "ill" } else { "healthy" }];
         [(5_000 + i).to_string(), format!("{age}.{i:03}5"), words[0].into(), format!("s{}", i % 3), words[1].into()]

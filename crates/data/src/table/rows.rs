@@ -282,7 +282,7 @@ impl TableRows {
                 if !text.is_empty() && !names.iter().any(|name| name == text) {
                     let (count, first) = self.unknown.entry(column.name.clone()).or_default();
                     *count += 1;
-                    if first.len() < NAMED {
+                    if first.len() <= NAMED {
                         first.insert(cut(text));
                     }
                 }
@@ -294,13 +294,16 @@ impl TableRows {
     /// Values that are not among the categories of their column, in words.
     pub(super) fn notes(&self, path: &Path) -> Vec<String> {
         let note = |(column, (count, first)): (&String, &(usize, BTreeSet<String>))| {
-            let more = if *count > first.len() { ", ..." } else { "" };
-            let values = if *count == 1 { "1 value is".to_string() } else { format!("{count} values are") };
+            let more = if first.len() > NAMED { ", ..." } else { "" };
+            let (values, they) = match count {
+                1 => ("1 value is".to_string(), "it counts"),
+                _ => (format!("{count} values are"), "they count"),
+            };
             format!(
-                "{}: {values} not among the categories of column '{column}' that the training rows have: {}{more}; \
-                 they count as none of them",
+                "{}: {values} not among the categories of column '{column}' that the training rows have: {}{more}; {they} \
+                 as none of them",
                 path.display(),
-                listed(first.iter())
+                listed(first.iter().take(NAMED))
             )
         };
         self.unknown.iter().map(note).collect()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fedelity_nn::{
     Architecture, Batch, Card, ColumnCard, ColumnValues, EncoderShape, Engine, Input, InputShape, Layer, Model,
-    ModelSpec, Node, Params, Reading, Window, checkpoint, cpu, engines, loss, zoo,
+    ModelSpec, Node, Params, Reading, TableCard, Window, checkpoint, cpu, engines, loss, zoo,
 };
 use half::{bf16, f16};
 use rand::{RngExt, SeedableRng};
