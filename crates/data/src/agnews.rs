@@ -62,6 +62,9 @@ mod tests {
         assert_eq!((set.train.labels.clone(), set.test.labels.clone()), (vec![2, 0], vec![3]));
         let crate::Inputs::Texts(texts) = &set.train.inputs else { panic!("no texts") };
         assert_eq!(texts, &["A \"quoted\" title Words, and\nmore", "b c"]);
+        let remarks = set.remarks();
+        assert!(remarks[0].starts_with("2 training samples, but AG News has 120,000"), "{remarks:?}");
+        assert!(remarks[1].starts_with("1 test samples, but AG News has 7,600"), "{remarks:?}");
         fs::write(folder.join("test.csv"), "\"4\",\"x\",\"y\"\n\"5\",\"x\",\"y\"\n").unwrap();
         assert!(strict().unwrap_err().to_string().contains("test.csv:2: class '5': expected 1 to 4; --skip-bad"));
         let mut lax = Skipped::new(true);

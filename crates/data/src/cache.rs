@@ -37,7 +37,15 @@ impl Cached {
     pub(crate) fn dataset(mut self, name: &str, classes: Vec<String>, normalisation: Normalisation) -> Dataset {
         let test = self.splits.pop().unwrap_or_default();
         let train = self.splits.pop().unwrap_or_default();
-        Dataset { name: name.to_string(), classes, shape: Shape::Image(self.shape), train, test, normalisation }
+        Dataset {
+            name: name.to_string(),
+            classes,
+            shape: Shape::Image(self.shape),
+            train,
+            test,
+            normalisation,
+            table: None,
+        }
     }
 }
 

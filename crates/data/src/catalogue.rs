@@ -364,6 +364,7 @@ mod tests {
         assert_eq!(entry.train, Some(set.train.len()));
         assert_eq!(entry.test, Some(set.test.len()));
         assert_eq!(entry.classes, set.classes.len());
+        assert!(set.remarks().is_empty(), "{:?}", set.remarks());
     }
 
     #[test]

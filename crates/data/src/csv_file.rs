@@ -1,7 +1,7 @@
 //! A CSV file, row by row. A quote that is never closed is an error: it would swallow all following rows.
 
 use std::fs::File;
-use std::io::{Chain, Read};
+use std::io::{BufRead, BufReader, Chain, Read};
 use std::path::Path;
 
 use csv::ByteRecord;
@@ -15,17 +15,49 @@ const END: &[u8] = b"\n\0fedelity end of file\0";
 pub(crate) struct CsvFile<'a> {
     path: &'a Path,
     reader: csv::Reader<Chain<File, &'static [u8]>>,
+    delimiter: u8,
 }
+
+/// The longest first row in which the separator is looked for.
+const LONGEST_HEADER: u64 = 1 << 20;
 
 impl<'a> CsvFile<'a> {
     /// Opens a file of comma-separated values; tab-separated if its name ends in `.tsv`.
     pub(crate) fn open(path: &'a Path) -> Result<Self, DataError> {
+        Self::separated(path, if is_tsv(path) { b'\t' } else { b',' })
+    }
+
+    /// Opens a file with column names in the first row. The separator is the one of comma, semicolon and tab that gives
+    /// most columns; it is the tab if the file name ends in `.tsv`.
+    pub(crate) fn table(path: &'a Path) -> Result<Self, DataError> {
+        if is_tsv(path) {
+            return Self::separated(path, b'\t');
+        }
         let (file, _) = files::open(path)?;
-        let tabs = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"));
+        let mut line = Vec::new();
+        BufReader::new(file.take(LONGEST_HEADER)).read_until(b'\n', &mut line).map_err(DataError::io("read", path))?;
+        let (mut quoted, mut counts) = (false, [0usize; SEPARATORS.len()]);
+        for byte in line {
+            quoted ^= byte == b'"';
+            if let Some(at) = SEPARATORS.iter().position(|&separator| separator == byte && !quoted) {
+                counts[at] += 1;
+            }
+        }
+        // The first of equals is the comma.
+        let best = (0..SEPARATORS.len()).rev().max_by_key(|&at| counts[at]).unwrap_or_default();
+        Self::separated(path, SEPARATORS[best])
+    }
+
+    fn separated(path: &'a Path, delimiter: u8) -> Result<Self, DataError> {
+        let (file, _) = files::open(path)?;
         let mut builder = csv::ReaderBuilder::new();
-        let delimiter = if tabs { b'\t' } else { b',' };
         let reader = builder.has_headers(false).flexible(true).delimiter(delimiter).from_reader(file.chain(END));
-        Ok(Self { path, reader })
+        Ok(Self { path, reader, delimiter })
+    }
+
+    /// Whether fields are separated by semicolons, as where numbers are written with a comma.
+    pub(crate) fn has_semicolons(&self) -> bool {
+        self.delimiter == b';'
     }
 
     /// The next row and its line; `None` at the end of the file.
@@ -63,6 +95,13 @@ impl<'a> CsvFile<'a> {
     }
 }
 
+/// Separators of columns, the usual one first.
+const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
+
+fn is_tsv(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end.eq_ignore_ascii_case("tsv"))
+}
+
 pub(crate) fn field<'a>(record: &'a ByteRecord, place: usize, name: &str) -> Result<&'a str, String> {
     std::str::from_utf8(record.get(place).unwrap_or_default())
         .map_err(|error| format!("column '{name}': invalid UTF-8 at byte {} of the field", error.valid_up_to()))
@@ -82,6 +121,22 @@ mod tests {
             found.push((line, record.len()));
         }
         Ok(found)
+    }
+
+    #[test]
+    fn the_first_row_shows_the_separator() {
+        let dir = tempfile::tempdir().unwrap();
+        let header = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            CsvFile::table(&path).unwrap().header().unwrap()
+        };
+        assert_eq!(header("a.csv", "a,b;c\n1;2;3,4\n"), ["a", "b;c"], "as many commas as semicolons");
+        assert_eq!(header("a.csv", "a;b, in kg;c\n"), ["a", "b, in kg", "c"]);
+        assert_eq!(header("a.csv", "\u{feff}a;\"b,c,d\"\r\n1;2\r\n"), ["a", "b,c,d"]);
+        assert_eq!(header("a.csv", "a\tb\n"), ["a", "b"]);
+        assert_eq!(header("a.tsv", "a,b\tc\n"), ["a,b", "c"]);
+        assert_eq!(header("a.csv", "a\n"), ["a"]);
     }
 
     #[test]

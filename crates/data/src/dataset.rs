@@ -4,7 +4,9 @@ use std::borrow::Borrow;
 
 use fedelity_keys::{KeyError, keys};
 
+use crate::catalogue::SetName;
 use crate::fingerprint::Fingerprint;
+use crate::table::TableForm;
 
 /// Channels, height and width of every image in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +28,8 @@ impl ImageShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
     Image(ImageShape),
-    /// A row of this many numbers, each column with mean 0 and standard deviation 1 over the training split.
+    /// A row of this many numbers: columns of numbers with mean 0 and standard deviation 1 over the training split, and
+    /// categories as 0 and 1.
     Numbers(usize),
     Text,
 }
@@ -94,6 +97,18 @@ pub enum Inputs {
     Texts(Vec<String>),
     /// Texts as token IDs.
     Tokens(Tokens),
+}
+
+impl Inputs {
+    /// No samples of the same kind.
+    pub(crate) fn none(&self) -> Self {
+        match self {
+            Self::Bytes(_) => Self::Bytes(Vec::new()),
+            Self::Floats(_) => Self::Floats(Vec::new()),
+            Self::Texts(_) => Self::Texts(Vec::new()),
+            Self::Tokens(_) => Self::Tokens(Tokens { ids: Vec::new(), starts: vec![0] }),
+        }
+    }
 }
 
 /// Where samples come from: a writer, a user, a site.
@@ -247,11 +262,33 @@ pub struct Dataset {
     pub train: Split,
     pub test: Split,
     pub normalisation: Normalisation,
+    /// How rows become numbers, if the data are a table.
+    pub table: Option<TableForm>,
 }
 
 impl Dataset {
     pub fn splits(&self) -> [&Split; 2] {
         [&self.train, &self.test]
+    }
+
+    /// What a user may not expect: parts of a set whose size is known, classes without samples, and columns of a table.
+    pub fn remarks(&self) -> Vec<String> {
+        let table = self.table.iter().flat_map(|form| &form.notes).cloned();
+        self.incomplete().into_iter().chain(self.absent()).chain(table).collect()
+    }
+
+    /// The parts that do not have the number of samples of the official set, in words, if any.
+    pub(crate) fn incomplete(&self) -> Vec<String> {
+        let Some(entry) = SetName::from_name(&self.name).map(SetName::entry) else { return Vec::new() };
+        let parts = [("training", &self.train, entry.train), ("test", &self.test, entry.test)];
+        let other = |(what, split, official): (&str, &Split, Option<usize>)| {
+            let official = official.filter(|&official| official != split.len())?;
+            let (found, name, official) = (grouped(split.len()), entry.title, grouped(official));
+            Some(format!(
+                "{found} {what} samples, but {name} has {official}: results cannot be compared with published ones"
+            ))
+        };
+        parts.into_iter().filter_map(other).collect()
     }
 
     /// The classes without training samples and those without test samples, in words, if any.
@@ -302,6 +339,14 @@ impl Dataset {
     }
 }
 
+/// A number with separated thousands.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| std::str::from_utf8(group).unwrap_or_default()).collect();
+    groups.join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,6 +359,7 @@ mod tests {
             train: Split::images(vec![1, 2, 3, 4], vec![0, 1]),
             test: Split::images(vec![5, 6], vec![1]),
             normalisation: Normalisation { mean: vec![0.5], std: vec![0.5] },
+            table: None,
         }
     }
 

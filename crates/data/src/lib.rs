@@ -25,6 +25,7 @@ mod files;
 mod fingerprint;
 pub mod folder;
 mod idx;
+mod part;
 pub mod partition;
 mod request;
 pub mod shuffle;
@@ -40,8 +41,9 @@ pub use dataset::{Dataset, ImageShape, Inputs, NaturalKeys, Normalisation, Shape
 pub use decode::images;
 pub use error::{DataError, SearchedFolder};
 pub use folder::Folder;
+pub use part::{NewData, Part};
 pub use partition::{Kind, Partition, partition};
 pub use request::Request;
 pub use skipped::Skipped;
 pub use source::{DataSource, NamedSource};
-pub use table::TableSource;
+pub use table::{Column, ColumnKind, TableForm, TableSource};

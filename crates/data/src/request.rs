@@ -56,7 +56,15 @@ impl Request<'_> {
     /// The data set, with its shape from the catalogue.
     pub(crate) fn dataset(&self, classes: &[&str], train: Split, test: Split, normalisation: Normalisation) -> Dataset {
         let classes = classes.iter().map(|class| class.to_string()).collect();
-        Dataset { name: self.entry.name.to_string(), classes, shape: self.entry.shape, train, test, normalisation }
+        Dataset {
+            name: self.entry.name.to_string(),
+            classes,
+            shape: self.entry.shape,
+            train,
+            test,
+            normalisation,
+            table: None,
+        }
     }
 }
 

@@ -8,15 +8,16 @@ use crate::catalogue::SetName;
 use crate::dataset::Dataset;
 use crate::error::DataError;
 use crate::folder::{self, Folder};
+use crate::part::{NewData, Part};
 use crate::skipped::Skipped;
-use crate::table::{self, TableFormat, TableSource};
+use crate::table::{self, TableForm, TableFormat, TableReading, TableSource};
 
 /// The data set: one from the catalogue (`fedelity data list`), or your own data as `folder`, `csv` or `jsonl`.
 #[keys(tag = "name", default = "fashion-mnist-mini")]
 pub enum DataSource {
     /// A folder of images.
     Folder(Folder),
-    /// Comma-separated values with column names in the first line; tab-separated if the file name ends in `.tsv`.
+    /// Rows with column names in the first line, separated by commas, semicolons or tabs.
     Csv(TableSource),
     /// One JSON object per line.
     Jsonl(TableSource),
@@ -64,11 +65,11 @@ impl DataSource {
     /// Reads the data. Unusable samples are rejected or skipped, depending on `skipped`; data without test samples are
     /// rejected.
     pub fn load(&self, skipped: &mut Skipped) -> Result<Dataset, DataError> {
-        let (dataset, path, key) = match self {
-            Self::Named(set) => return set.name.entry().load(set.dir.as_deref(), set.size, skipped),
-            Self::Folder(folder) => (folder::read(folder, skipped)?, &folder.path, "folders train and test"),
-            Self::Csv(table) => (table::read(TableFormat::Csv, table, skipped)?, &table.train, "data.test"),
-            Self::Jsonl(table) => (table::read(TableFormat::Jsonl, table, skipped)?, &table.train, "data.test"),
+        let dataset = self.read(None, true, skipped)?;
+        let (path, key) = match self {
+            Self::Named(_) => return Ok(dataset),
+            Self::Folder(folder) => (&folder.path, "folders train and test"),
+            Self::Csv(table) | Self::Jsonl(table) => (&table.train, "data.test"),
         };
         if !dataset.test.is_empty() {
             return Ok(dataset);
@@ -79,6 +80,38 @@ impl DataSource {
             dataset.classes.len()
         );
         Err(DataError::unusable(path, None, reason))
+    }
+
+    /// Reads data for a trained model, whose rows have this form. Without a `part`, it is what the data set calls its
+    /// test samples, or all samples if it makes no such difference.
+    pub fn load_new(
+        &self,
+        form: Option<&TableForm>,
+        part: Option<Part>,
+        mut skipped: Skipped,
+    ) -> Result<NewData, DataError> {
+        let divided = match self {
+            Self::Named(_) => true,
+            Self::Folder(folder) => folder.is_divided(),
+            Self::Csv(table) | Self::Jsonl(table) => table.test.is_some(),
+        };
+        // All samples of undivided data are read as test samples.
+        let whole = !divided && matches!(part, None | Some(Part::All));
+        let dataset = self.read(form, !whole, &mut skipped)?;
+        let part = part.unwrap_or(if divided { Part::Test } else { Part::All });
+        Ok(NewData { dataset, part, skipped })
+    }
+
+    /// Reads the data. If they make no difference between training and test samples, some become test samples if `divide`
+    /// is set, and all otherwise.
+    fn read(&self, form: Option<&TableForm>, divide: bool, skipped: &mut Skipped) -> Result<Dataset, DataError> {
+        let reading = TableReading { form, divide };
+        match self {
+            Self::Named(set) => set.name.entry().load(set.dir.as_deref(), set.size, skipped),
+            Self::Folder(folder) => folder::read(folder, divide, skipped),
+            Self::Csv(table) => table::read(TableFormat::Csv, table, reading, skipped),
+            Self::Jsonl(table) => table::read(TableFormat::Jsonl, table, reading, skipped),
+        }
     }
 }
 
@@ -96,7 +129,9 @@ mod tests {
         let table = |test: Option<PathBuf>| {
             let (label, train) = ("label".to_string(), train.clone());
             let (text, features, key) = (None, None, None);
-            let table = TableSource { train, test, test_fraction: Some(0.2), label, text, features, key };
+            let (categories, ignore) = (Vec::new(), Vec::new());
+            let test_fraction = Some(0.2);
+            let table = TableSource { train, test, test_fraction, label, text, features, categories, ignore, key };
             DataSource::Csv(table).load(&mut Skipped::default())
         };
         fs::write(&train, "label,x\na,1\nb,2\n").unwrap();

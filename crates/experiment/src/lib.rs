@@ -20,7 +20,7 @@ mod synthetic;
 mod travel;
 
 pub use assemble::text::TextReader;
-pub use assemble::{Pool, Study};
+pub use assemble::{Pool, Study, table_form};
 pub use config::{
     Change, ClientKeys, Config, DataKeys, Document, EvaluationKeys, MethodChoice, ModelKeys, OptimizerKeys, Origin,
     PartitionKeys, ServerKeys, Settings, StepRule,

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fedelity_data::{DataError, DataSource, Dataset, Normalisation, Shape, Skipped};
-use fedelity_nn::{Engine, cpu};
+use fedelity_data::{DataError, DataSource, Dataset, NewData, Normalisation, Part, Shape, Skipped};
+use fedelity_nn::{Card, Engine, cpu};
 
+use crate::assemble::table_form;
 use crate::config::{DataKeys, Document, Origin};
 use crate::error::Result;
 
@@ -55,24 +56,39 @@ impl Resources {
         *place = Some(loaded.clone());
         Ok(loaded)
     }
+
+    /// The data of a configuration, read as a trained model reads its inputs. Without a `part`, data that do not say
+    /// which samples are for testing are used whole.
+    pub fn load_new(&self, document: &Document, data: &DataKeys, card: &Card, part: Option<Part>) -> Result<NewData> {
+        let form = table_form(card);
+        let skipped = Skipped::new(data.skip_bad);
+        located(document, data, |source| source.load_new(form.as_ref(), part, skipped))
+    }
 }
 
-/// Reads the data and determines their normalisation.
-fn read(document: &Document, data: &DataKeys) -> Result<Loaded> {
+/// Calls a reader, whose errors about files that are missing name the place of the configuration.
+fn located<T>(
+    document: &Document,
+    data: &DataKeys,
+    read: impl FnOnce(&DataSource) -> Result<T, DataError>,
+) -> Result<T> {
     if let DataSource::Named(set) = &data.source
         && let Some(dir) = &set.dir
     {
         exists(document, dir)?;
     }
+    read(&data.source()).map_err(|error| match (&error, document.origin("data.name")) {
+        (DataError::NoFolder { .. } | DataError::Missing { .. }, Some(Origin::File { .. } | Origin::Other { .. })) => {
+            document.error("data.name", error.to_string())
+        }
+        _ => error.into(),
+    })
+}
+
+/// Reads the data and determines their normalisation.
+fn read(document: &Document, data: &DataKeys) -> Result<Loaded> {
     let mut skipped = Skipped::new(data.skip_bad);
-    let mut dataset =
-        data.source().load(&mut skipped).map_err(|error| match (&error, document.origin("data.name")) {
-            (
-                DataError::NoFolder { .. } | DataError::Missing { .. },
-                Some(Origin::File { .. } | Origin::Other { .. }),
-            ) => document.error("data.name", error.to_string()),
-            _ => error.into(),
-        })?;
+    let mut dataset = located(document, data, |source| source.load(&mut skipped))?;
     // The fingerprint does not depend on how a model reads the data.
     let fingerprint = dataset.fingerprint();
     if let Some(normalisation) = data.normalisation() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use fedelity_data::{Dataset, Inputs, Normalisation, Shape, Split};
+use fedelity_data::{Inputs, NewData, Normalisation, Shape, Split};
 use fedelity_fl::{Evaluation, Samples, Scaling, Trainer};
 use fedelity_nn::{Card, Input, Model, Params, checkpoint};
 use fedelity_record::names;
@@ -87,7 +87,7 @@ impl Saved {
 }
 
 impl Saved {
-    /// Evaluates the model on the test samples of a data set that [`Self::fit_to`] has prepared.
+    /// Evaluates the model on samples that [`Self::fit_to`] has prepared.
     pub fn evaluate(&self, split: &Split, threads: usize) -> Evaluation {
         let (scaling, indices) = (self.scaling(), (0..split.len() as u32).collect::<Vec<u32>>());
         let mut trainers: Vec<Trainer> = (0..threads).map(|_| Trainer::new(self.model.clone())).collect();
@@ -95,17 +95,22 @@ impl Saved {
         fedelity_sim::evaluate(&mut trainers, &self.params, samples, self.card.classes.len()).evaluation
     }
 
-    /// The test samples of a data set in the model's format, with its labels, and a remark if the class names differ.
-    pub fn fit_to(&self, dataset: &Dataset) -> Result<(Split, Option<String>)> {
-        let (card, mut split) = (&self.card, dataset.test.clone());
-        let wrong = |message: String| Err(ExperimentError::path(&self.path, message));
+    /// The samples to test on in the model's format, with its labels, and remarks if names cannot be matched.
+    pub fn fit_to(&self, data: &NewData) -> Result<(Split, Vec<String>)> {
+        let (card, dataset, mut split) = (&self.card, &data.dataset, data.samples());
+        let (mut remarks, path) = (Vec::new(), &self.path);
+        let wrong = |message: String| Err(ExperimentError::path(path, message));
         if split.is_empty() {
-            return Err(ExperimentError::Config(format!("{}: there are no test samples", dataset.name)));
+            return Err(ExperimentError::Config(format!("{}: there are no samples to test on", dataset.name)));
         }
         match (card.input, dataset.shape, &mut split.inputs) {
             (Input::Image { channels, height, width }, Shape::Image(shape), _)
                 if (channels, height, width) == (shape.channels, shape.height, shape.width) => {}
+            // The numbers have been read by the model's columns.
+            (Input::Numbers { width }, Shape::Numbers(found), _) if width == found && card.table.is_some() => {}
             (Input::Numbers { width }, Shape::Numbers(found), Inputs::Floats(values)) if width == found => {
+                let remark = "the model file does not name its columns: they are taken in the order of the data";
+                remarks.push(remark.to_string());
                 // The numbers were standardised with their own training rows; the model needs the scale it was trained
                 // with.
                 for row in values.chunks_exact_mut(width) {
@@ -126,10 +131,11 @@ impl Saved {
         match places {
             Some(places) => {
                 split.labels.iter_mut().for_each(|label| *label = places[usize::from(*label)]);
-                Ok((split, None))
+                Ok((split, remarks))
             }
             None if dataset.classes.len() == card.classes.len() => {
-                Ok((split, Some(format!("the class names of the data ({data}) differ from the model's ({model})"))))
+                remarks.push(format!("the class names of the data ({data}) differ from the model's ({model})"));
+                Ok((split, remarks))
             }
             None => wrong(format!(
                 "the model has {} classes ({model}), but {} has {} ({data})",

@@ -33,6 +33,7 @@ impl Synthetic {
             train: Split::images(pixels, labels),
             test: Split::default(),
             normalisation,
+            table: None,
         };
         Self { dataset: Arc::new(dataset), samples: samples as u32 }
     }

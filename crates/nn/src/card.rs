@@ -59,6 +59,53 @@ pub enum Reading {
     Tokenizer(String),
 }
 
+/// How the rows of a table become inputs: columns are found by their names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct TableCard {
+    /// The column with the label.
+    pub label: String,
+    /// The column with the text. If there is one, nothing else is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The columns of a row, in the order of its numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<ColumnCard>,
+    /// Columns that the training data had but the model does not read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ColumnCard {
+    pub name: String,
+    #[serde(flatten)]
+    pub values: ColumnValues,
+}
+
+/// What a column becomes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ColumnValues {
+    /// `(number - mean) / std`.
+    Number { mean: f64, std: f64 },
+    /// One number per category: 1 for the row's own, 0 for the others; all are 0 if it is none of them.
+    Categories(Vec<String>),
+}
+
+impl TableCard {
+    /// Numbers per row; `None` if a scale is not one.
+    fn width(&self) -> Option<usize> {
+        let width = |column: &ColumnCard| match &column.values {
+            ColumnValues::Number { mean, std } => (mean.is_finite() && std.is_finite() && *std > 0.0).then_some(1),
+            ColumnValues::Categories(names) => Some(names.len()),
+        };
+        self.columns.iter().map(width).sum()
+    }
+}
+
 /// How a model is built and what it reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -81,6 +128,9 @@ pub struct Card {
     /// How texts are turned into token IDs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reading: Option<Reading>,
+    /// How the rows of a table become inputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<TableCard>,
     /// Provenance, such as the data set, the method and the seed.
     #[serde(default)]
     pub origin: BTreeMap<String, String>,
@@ -138,6 +188,11 @@ impl Card {
         if self.mean.len() != channels || self.std.len() != channels {
             let (mean, std) = (self.mean.len(), self.std.len());
             return Err(format!("{mean} means and {std} standard deviations for {channels} channels"));
+        }
+        if let (Input::Numbers { width }, Some(table)) = (self.input, &self.table)
+            && table.width() != Some(width)
+        {
+            return Err(format!("its columns do not make rows of {width} numbers"));
         }
         if !self.mean.iter().all(|x| x.is_finite()) || !self.std.iter().all(|x| x.is_finite() && *x > 0.0) {
             return Err("a mean or standard deviation is not finite, or a standard deviation is 0".to_owned());

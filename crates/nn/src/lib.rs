@@ -25,7 +25,7 @@ pub mod zoo;
 
 pub use architecture::{Architecture, BlockNames, BlockParts, InputShape, Layer, Node};
 pub use batch::Batch;
-pub use card::{Card, Input, Reading};
+pub use card::{Card, ColumnCard, ColumnValues, Input, Reading, TableCard};
 pub use cpu::{cpu, engines};
 pub use encoder::{EncoderShape, encoder};
 pub use engine::{AdamStep, Engine, Outputs, Program, Session, SgdStep, engine_named};

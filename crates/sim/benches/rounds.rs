@@ -30,6 +30,7 @@ fn experiment(model: &str, clients: usize, samples: usize, training: Training, r
         test: Split::images(train.pixels()[..784].to_vec(), labels(1)),
         train,
         normalisation: Normalisation { mean: vec![0.5], std: vec![0.25] },
+        table: None,
     };
     let input = InputShape::Image { channels: 1, height: 28, width: 28 };
     let spec = ModelSpec::new(model, false);

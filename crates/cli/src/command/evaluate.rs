@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
-use fedelity_experiment::{Document, Loaded, Resources, Saved};
+use anyhow::{Result, anyhow, bail};
+use fedelity_data::{DataSource, NewData, Part, Split};
+use fedelity_experiment::{DataKeys, Document, Origin, Resources, Saved, Settings};
 use fedelity_fl::Evaluation;
 use fedelity_nn::{Card, Input};
 use fedelity_record::names;
@@ -13,7 +14,7 @@ use toml::Value;
 use super::run::threads;
 use crate::engine::resources;
 use crate::overrides::{Overrides, settings};
-use crate::printer::{Printer, Style};
+use crate::printer::{Printer, Style, told};
 use crate::status::ExitStatus;
 use crate::view::table::{Align, Table};
 use crate::view::units::{plural, thousands};
@@ -22,12 +23,18 @@ const EXAMPLES: &str = "\
 Examples:
   fedelity evaluate runs/a                                  on the run's test data
   fedelity evaluate runs/a/model.safetensors --data fashion-mnist --data-dir ~/data
-  fedelity evaluate runs/a --data folder --set data.path=photos
+  fedelity evaluate runs/a --data folder --set data.path=photos         all of them
+  fedelity evaluate runs/a --data csv --set data.test=new.csv --ignore remarks
   fedelity evaluate runs/a --json | jq .accuracy
   fedelity evaluate torch.safetensors --model resnet18-bn --data cifar10 --data-dir ~/data
 
-The model file records how inputs are normalised, scaled or tokenised. Classes are matched by name;
-data with other class names must have the same number of classes, in the same order.";
+Data sets are tested on their test samples. Your own data are used whole, unless they have a test
+folder or data.test, or are the data of the run; --part chooses. The output says how many samples
+have the same input as one that the model was trained on.
+
+The model file records how inputs are normalised, scaled or tokenised, and the columns of tables:
+they are matched by name, and so are classes. Data with other class names must have the same number
+of classes, in the same order.";
 
 /// Test a trained model on labelled data
 #[derive(Debug, clap::Args)]
@@ -40,6 +47,13 @@ pub(crate) struct EvaluateCommand {
     /// The data set, or a configuration that names one [default: the run folder's].
     #[arg(long, value_name = "NAME")]
     data: Option<String>,
+
+    #[arg(long, value_name = "PART", help = part_help())]
+    part: Option<String>,
+
+    /// A column of a table that the model does not know, to leave out. May be repeated.
+    #[arg(long, value_name = "COLUMN")]
+    ignore: Vec<String>,
 
     /// The architecture, for a file that does not name it.
     #[arg(long, value_name = "NAME")]
@@ -57,26 +71,68 @@ pub(crate) struct EvaluateCommand {
     json: bool,
 }
 
+fn part_help() -> String {
+    format!("Which samples to test on: {}", Part::NAMES.join(", "))
+}
+
+/// The samples of the training data among those tested.
+enum TrainedOn {
+    /// This many have the same input as a training sample.
+    Known(usize),
+    /// The training data are not known, for this reason.
+    Unknown(String),
+}
+
 impl EvaluateCommand {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         let (threads, resources) = (threads(self.threads)?, resources()?);
+        let part = self.part.as_deref().map(part_of).transpose()?;
         let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;
         let saved = Saved::open(&self.target, self.model.as_deref(), foreign.as_ref(), &resources)?;
-        let Loaded { dataset, skipped, .. } = self.data(&saved.card, &resources, printer)?;
-        printer.left_out(&skipped);
-        let (split, remark) = saved.fit_to(&dataset)?;
-        remark.iter().for_each(|remark| printer.warn(remark));
+        let own = self.own(&saved.card);
+        let (document, part) = self.document(&saved.card, part)?;
+        let keys = settings(&document, printer)?.config.data;
+        let is_own = matches!(&own, Ok(Some((_, own))) if format!("{own:?}") == format!("{keys:?}"));
+        let part = part.or(is_own.then_some(Part::Test));
+        let data = resources.load_new(&document, &keys, &saved.card, part)?;
+        printer.left_out(&data.skipped);
+        data.remarks().iter().for_each(|remark| printer.warn(remark));
+        let samples = data.samples();
+        let trained = match own {
+            // Data that are used whole are not divided as in the run.
+            Ok(Some(_)) if is_own && data.part != Part::All => {
+                TrainedOn::Known(samples.shared_with(&data.dataset.train))
+            }
+            Ok(Some((document, keys))) => trained_on(&document, &keys, &saved.card, &resources, &samples),
+            Ok(None) => TrainedOn::Unknown("the model file does not name its training data".to_string()),
+            Err(error) => TrainedOn::Unknown(format!("the run's configuration cannot be read ({})", told(&error))),
+        };
+        let (split, remarks) = saved.fit_to(&data)?;
+        remarks.iter().for_each(|remark| printer.warn(remark));
         let found = saved.evaluate(&split, threads);
         if self.json {
-            printer.json(&answer(&saved, &dataset.name, &found))?;
+            printer.json(&answer(&saved, &data, &trained, &found))?;
         } else {
-            show(printer, &saved, &dataset.name, &found)?;
+            show(printer, &saved, &data, &trained, &found)?;
         }
         Ok(ExitStatus::Done)
     }
 
-    /// The data to test on.
-    fn data(&self, card: &Card, resources: &Resources, printer: &Printer) -> Result<Loaded> {
+    /// The configuration of the run, if the model is in its folder.
+    fn own(&self, card: &Card) -> Result<Option<(Document, DataKeys)>> {
+        let config = self.target.join(names::CONFIG);
+        if !config.is_file() {
+            return Ok(None);
+        }
+        let overrides = Overrides { set: Vec::new(), ..self.overrides.clone() };
+        let mut document = overrides.document(Some(&config))?;
+        as_the_model(&mut document, card)?;
+        let keys = Settings::read(&document)?.config.data;
+        Ok(Some((document, keys)))
+    }
+
+    /// The configuration of the data to test on, and the part to use if it is known.
+    fn document(&self, card: &Card, part: Option<Part>) -> Result<(Document, Option<Part>)> {
         let config = self.target.join(names::CONFIG);
         let mut document = match &self.data {
             Some(what) => self.overrides.data_document(what, "--data")?,
@@ -87,28 +143,70 @@ impl EvaluateCommand {
             }
         };
         as_the_model(&mut document, card)?;
-        Ok(resources.load(&document, &settings(&document, printer)?.config.data)?)
+        if !self.ignore.is_empty() {
+            let known = document.table().get("data").and_then(|data| data.get("ignore")?.as_array().cloned());
+            let names = self.ignore.iter().map(|name| Value::String(name.clone()));
+            let all = known.unwrap_or_default().into_iter().chain(names).collect();
+            document.put(&["data", "ignore"], Value::Array(all), "--ignore")?;
+        }
+        // Rows for testing only are all there is.
+        if document.gives("data.test") && !document.gives("data.train") {
+            if part == Some(Part::Train) {
+                bail!("--part train: there is no data.train");
+            }
+            let origin = document.origin("data.test").cloned().unwrap_or(Origin::Option("--set"));
+            if let Some(test) = document.remove("data.test") {
+                document.put_from(&["data", "train"], test, origin)?;
+            }
+            return Ok((document, Some(Part::All)));
+        }
+        Ok((document, part))
     }
 }
 
-/// Image files are read with the model's size and colours, unless the configuration specifies others.
+fn part_of(word: &str) -> Result<Part> {
+    Part::from_name(word).ok_or_else(|| anyhow!("--part {word}: expected one of {}", Part::NAMES.join(", ")))
+}
+
+/// How many samples have the same input as one of the run's training samples.
+fn trained_on(document: &Document, keys: &DataKeys, card: &Card, resources: &Resources, samples: &Split) -> TrainedOn {
+    match resources.load_new(document, keys, card, Some(Part::Test)) {
+        Ok(own) => TrainedOn::Known(samples.shared_with(&own.dataset.train)),
+        Err(error) => TrainedOn::Unknown(format!("the run's data cannot be read ({error})")),
+    }
+}
+
+/// Images are read with the model's size and colours, and tables with its label and text columns, unless the
+/// configuration names others.
 fn as_the_model(document: &mut Document, card: &Card) -> Result<()> {
-    let Input::Image { channels, height, width } = card.input else { return Ok(()) };
     let Some(Value::Table(data)) = document.table().get("data") else { return Ok(()) };
     let name = data.get("name").and_then(Value::as_str).unwrap_or_default().to_string();
-    let (size, colour) = (data.contains_key("size"), data.contains_key("colour"));
-    if fedelity_data::DataSource::is_scaled(&name) && !size {
-        let sides = [height, width].map(|side| Value::Integer(side as i64));
-        document.put(&["data", "size"], Value::Array(sides.to_vec()), "MODEL")?;
+    let lacks = |key: &str| !data.contains_key(key);
+    let mut put: Vec<(&str, Value)> = Vec::new();
+    if let Input::Image { channels, height, width } = card.input {
+        if DataSource::is_scaled(&name) && lacks("size") {
+            let sides = [height, width].map(|side| Value::Integer(side as i64));
+            put.push(("size", Value::Array(sides.to_vec())));
+        }
+        if name == "folder" && lacks("colour") {
+            put.push(("colour", if channels == 1 { "grey" } else { "rgb" }.into()));
+        }
     }
-    if name == "folder" && !colour {
-        let colour = if channels == 1 { "grey" } else { "rgb" };
-        document.put(&["data", "colour"], colour.into(), "MODEL")?;
+    if let (Some(table), "csv" | "jsonl") = (&card.table, name.as_str()) {
+        if lacks("label") {
+            put.push(("label", table.label.clone().into()));
+        }
+        if let Some(text) = table.text.as_ref().filter(|_| lacks("text")) {
+            put.push(("text", text.clone().into()));
+        }
+    }
+    for (key, value) in put {
+        document.put(&["data", key], value, "MODEL")?;
     }
     Ok(())
 }
 
-fn answer(saved: &Saved, data: &str, found: &Evaluation) -> serde_json::Value {
+fn answer(saved: &Saved, data: &NewData, trained: &TrainedOn, found: &Evaluation) -> serde_json::Value {
     let accuracies = found.class_accuracy();
     let class = |(label, name): (usize, &String)| {
         json!({
@@ -122,17 +220,35 @@ fn answer(saved: &Saved, data: &str, found: &Evaluation) -> serde_json::Value {
     json!({
         "file": saved.path.display().to_string(),
         "model": saved.card.model,
-        "data": data,
+        "data": data.dataset.name,
+        "part": data.part.name(),
         "samples": found.samples(),
+        "trained-on": match trained {
+            TrainedOn::Known(count) => Some(count),
+            TrainedOn::Unknown(_) => None,
+        },
         "accuracy": found.accuracy(),
         "loss": found.loss(),
         "classes": saved.card.classes.iter().enumerate().map(class).collect::<Vec<_>>(),
     })
 }
 
-fn show(printer: &Printer, saved: &Saved, data: &str, found: &Evaluation) -> Result<()> {
-    let title = format!("{} on {} of {data}", saved.card.model, plural(found.samples() as usize, "test sample"));
-    printer.line(printer.paint(Style::Heading, &title))?;
+fn show(printer: &Printer, saved: &Saved, data: &NewData, trained: &TrainedOn, found: &Evaluation) -> Result<()> {
+    let (samples, name) = (found.samples() as usize, &data.dataset.name);
+    let what = match data.part {
+        Part::All => format!("all {}", plural(samples, "sample")),
+        Part::Train => plural(samples, "training sample"),
+        Part::Test => plural(samples, "test sample"),
+    };
+    printer.line(printer.paint(Style::Heading, &format!("{} on {what} of {name}", saved.card.model)))?;
+    printer.line(match trained {
+        TrainedOn::Known(0) => "trained   on none of them".to_string(),
+        TrainedOn::Known(count) if *count == samples => "trained   on all of them".to_string(),
+        TrainedOn::Known(count) => {
+            format!("trained   on {} of them, or on samples with the same input", thousands(*count))
+        }
+        TrainedOn::Unknown(reason) => format!("trained   perhaps on some of them: {reason}"),
+    })?;
     printer.line(format!("accuracy  {:.2} %", 100.0 * found.accuracy()))?;
     printer.line(found.loss().map_or("loss      not finite".to_string(), |loss| format!("loss      {loss:.4}")))?;
     printer.line("")?;

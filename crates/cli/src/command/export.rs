@@ -25,6 +25,9 @@ The ONNX file (opset 17) accepts batches of any size: 'input', normalised pixels
 [batch, channels, height, width] or, for texts, 'input_ids' and 'attention_mask', int64
 [batch, sequence]. It returns 'logits', [batch, classes]. Its metadata hold the class names, mean,
 standard deviation and tokeniser; a pixel is (value / 255 - mean) / std.
+For tables, 'input' is float32 [batch, numbers], and 'columns' in the metadata says what the numbers
+are, in order: (value - mean) / std for a column of numbers, and one number per category otherwise, 1
+for the row's own and 0 for the others.
 The safetensors file has PyTorch's names; its metadata describe the model.";
 
 /// Write a trained model for other programs, as ONNX or safetensors
@@ -118,6 +121,9 @@ fn metadata(card: &Card) -> Result<Vec<(String, String)>> {
         _ => {
             pairs.push(("mean".to_string(), serde_json::to_string(&card.mean)?));
             pairs.push(("std".to_string(), serde_json::to_string(&card.std)?));
+            if let Some(table) = &card.table {
+                pairs.push(("columns".to_string(), serde_json::to_string(&table.columns)?));
+            }
         }
     }
     pairs.extend(card.origin.iter().map(|(key, value)| (key.clone(), value.clone())));

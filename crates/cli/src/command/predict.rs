@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use fedelity_data::{ImageShape, Inputs, Skipped, Split, images, table};
-use fedelity_experiment::{Saved, TextReader};
+use fedelity_experiment::{Saved, TextReader, table_form};
 use fedelity_nn::Input;
 use serde_json::json;
 
@@ -22,12 +22,15 @@ Examples:
   fedelity predict runs/reviews --text 'A gripping, funny film.' --text 'Dull.'
   fedelity predict runs/reviews reviews.txt                 one text per line; - reads stdin
   fedelity predict runs/reviews reviews.csv --column body   also .tsv and .jsonl
+  fedelity predict runs/patients new.csv                    rows of a table, also .tsv and .jsonl
+  fedelity predict runs/patients new.csv --ignore remarks   without a column that the model does not know
   fedelity predict runs/a photo.png --json | jq .predictions[0].class
 
-Images are scaled to the size the model was trained on. The model file records how inputs are
-normalised or tokenised, and the class names.";
+Images are scaled to the size the model was trained on. Columns of tables are matched by name and
+need no order; a label column may be there or not. A category that the model does not know counts as
+none. The model file records how inputs are normalised or tokenised, the columns and the class names.";
 
-/// Classify images or texts with a trained model
+/// Classify images, texts or rows of a table with a trained model
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Predict {
@@ -35,7 +38,7 @@ pub(crate) struct Predict {
     #[arg(value_name = "MODEL")]
     target: PathBuf,
 
-    /// Images (PNG, JPEG), or files with texts.
+    /// Images (PNG, JPEG), or files with texts or rows.
     #[arg(value_name = "FILES")]
     files: Vec<PathBuf>,
 
@@ -43,9 +46,13 @@ pub(crate) struct Predict {
     #[arg(long, value_name = "TEXT")]
     text: Vec<String>,
 
-    /// The column with the texts in CSV and JSON Lines files.
-    #[arg(long, value_name = "NAME", default_value = "text")]
-    column: String,
+    /// The column with the texts in CSV and JSON Lines files [default: that of the training data, or text].
+    #[arg(long, value_name = "NAME")]
+    column: Option<String>,
+
+    /// A column of a table that the model does not know, to leave out. May be repeated.
+    #[arg(long, value_name = "COLUMN")]
+    ignore: Vec<String>,
 
     /// How many classes to print for each input.
     #[arg(long, value_name = "K", default_value_t = 3)]
@@ -89,18 +96,18 @@ impl Predict {
             bail!("--top 0: expected a whole number of at least 1");
         }
         if self.files.is_empty() && self.text.is_empty() {
-            bail!("FILES: expected at least one image or text, such as fedelity predict runs/a photo.png");
+            bail!("FILES: expected at least one image, text or table, such as fedelity predict runs/a photo.png");
         }
         let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;
         let saved = Saved::open(&self.target, self.model.as_deref(), foreign.as_ref(), &resources()?)?;
         let mut skipped = Skipped::new(self.overrides.skip_bad);
         let columns = [("input", Align::Left), ("class", Align::Left), ("probability", Align::Right)];
         let mut out = Out { printer, top: self.top, json: self.json, table: Table::new(&columns) };
+        if !self.text.is_empty() && !matches!(saved.card.input, Input::Tokens { .. }) {
+            bail!("--text: the model {} reads {}", saved.path.display(), saved.card.input);
+        }
         match saved.card.input {
             Input::Image { channels, height, width } => {
-                if !self.text.is_empty() {
-                    bail!("--text: the model {} reads {}", saved.path.display(), saved.card.input);
-                }
                 let shape = ImageShape { channels, height, width };
                 for paths in self.files.chunks(AT_ONCE) {
                     let (pixels, kept) = images(paths, shape, &mut skipped)?;
@@ -112,7 +119,7 @@ impl Predict {
             }
             Input::Tokens { .. } => {
                 let reader = TextReader::of(&saved.card, &saved.path)?;
-                let found = self.texts(&mut skipped)?;
+                let found = self.texts(&saved, &mut skipped)?;
                 for part in found.chunks(AT_ONCE) {
                     let texts: Vec<String> = part.iter().filter_map(|named| named.text.clone()).collect();
                     let labels = vec![0; texts.len()];
@@ -120,7 +127,23 @@ impl Predict {
                     out.add(&saved, part, &split, threads)?;
                 }
             }
-            input => bail!("{}: the model reads {input}; predict is for images and texts", saved.path.display()),
+            Input::Numbers { width } => {
+                let Some(form) = table_form(&saved.card) else {
+                    bail!("{}: the file does not name the columns that the model reads", saved.path.display());
+                };
+                for path in &self.files {
+                    let found = table::unlabelled(path, &form, &self.ignore, &mut skipped)?;
+                    found.notes.iter().for_each(|note| printer.warn(note));
+                    for (lines, numbers) in found.lines.chunks(AT_ONCE).zip(found.numbers.chunks(AT_ONCE * width)) {
+                        let name = |line: &u64| NamedInput { name: format!("{}:{line}", path.display()), text: None };
+                        let names: Vec<NamedInput> = lines.iter().map(name).collect();
+                        let inputs = Inputs::Floats(numbers.to_vec());
+                        let split = Split { inputs, labels: vec![0; names.len()], keys: None };
+                        out.add(&saved, &names, &split, threads)?;
+                    }
+                }
+            }
+            input => bail!("{}: the model reads {input}, which predict cannot", saved.path.display()),
         }
         out.finish()?;
         printer.left_out(&skipped);
@@ -128,7 +151,9 @@ impl Predict {
     }
 
     /// The texts from the command line, then those from the files.
-    fn texts(&self, skipped: &mut Skipped) -> Result<Vec<NamedInput>> {
+    fn texts(&self, saved: &Saved, skipped: &mut Skipped) -> Result<Vec<NamedInput>> {
+        let trained = saved.card.table.as_ref().and_then(|table| table.text.as_deref());
+        let column = self.column.as_deref().or(trained).unwrap_or("text");
         let own = |text: &String| NamedInput { name: cut(text), text: Some(text.clone()) };
         let mut found: Vec<NamedInput> = self.text.iter().map(own).collect();
         for path in &self.files {
@@ -140,7 +165,7 @@ impl Predict {
                     lines.map(|(n, line)| NamedInput { name: format!("stdin:{n}"), text: Some(line.to_string()) }),
                 );
             } else {
-                let texts = table::texts(path, &self.column, skipped)?;
+                let texts = table::texts(path, column, skipped)?;
                 let name = |line: u64| format!("{}:{line}", path.display());
                 found.extend(texts.into_iter().map(|(line, text)| NamedInput { name: name(line), text: Some(text) }));
             }

@@ -14,4 +14,5 @@ mod methods;
 mod place;
 mod saved;
 mod studies;
+mod tables;
 mod text;

@@ -178,6 +178,31 @@ fn images_are_recognised() {
 }
 
 #[test]
+fn new_images_are_used_whole() {
+    let place = trained();
+    for (i, (name, _)) in pictures(&place, 20).iter().enumerate() {
+        let folder = place.path(["photos/Bag", "photos/Coat"][i % 2]);
+        fs::create_dir_all(&folder).unwrap();
+        fs::rename(place.path(name), folder.join(name)).unwrap();
+    }
+    place.write("photos/Bag/Thumbs.db", "left behind by a file manager");
+    let args = ["a", "--data", "folder", "--set", "data.path=photos"];
+    let whole = accuracy(&place, &args);
+    assert_eq!((&whole["samples"], &whole["part"], &whole["trained-on"]), (&20.into(), &"all".into(), &0.into()));
+    let part = |part: &str| accuracy(&place, &[&args[..], &["--part", part]].concat())["samples"].as_u64();
+    assert_eq!((part("train"), part("test"), part("all")), (Some(16), Some(4), Some(20)));
+    let shown = place.call(&[&["evaluate"], &args[..]].concat());
+    assert!(
+        shown.out.starts_with("logistic on all 20 samples of folder\ntrained   on none of them\n"),
+        "{}",
+        shown.out
+    );
+    // The run's training samples, as a set of their own.
+    let own = accuracy(&place, &["a", "--part", "train"]);
+    assert_eq!((&own["samples"], &own["trained-on"]), (&6_000.into(), &6_000.into()));
+}
+
+#[test]
 fn texts_are_read_from_all_sources() {
     let place = Place::new();
     let row = |i: usize| format!("{},{}\n", ["a good film", "a bad film"][i % 2], ["good", "bad"][i % 2]);

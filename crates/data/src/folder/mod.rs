@@ -63,12 +63,28 @@ pub(crate) struct Listing {
     pub(crate) keys: Option<NaturalKeys>,
 }
 
-/// Reads a folder of images. Unusable files are rejected or skipped, depending on `skipped`.
-pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, DataError> {
+impl Folder {
+    /// Whether the folder says which images are for testing.
+    pub(crate) fn is_divided(&self) -> bool {
+        self.path.join("train").is_dir() && self.path.join("test").is_dir()
+    }
+}
+
+/// Reads a folder of images. If it does not say which are for testing, some of them are if `divide` is set, and all
+/// otherwise. Unusable files are rejected or skipped, depending on `skipped`.
+pub(crate) fn read(folder: &Folder, divide: bool, skipped: &mut Skipped) -> Result<Dataset, DataError> {
     let dir = &folder.path;
     let (train_dir, test_dir) = (dir.join("train"), dir.join("test"));
-    let divided = train_dir.is_dir() && test_dir.is_dir();
-    let root = if divided { &train_dir } else { dir };
+    let divided = folder.is_divided();
+    // A folder that has only images for testing may say so.
+    let only_test = !divide && test_dir.is_dir() && entries(dir)?.len() == 1;
+    let root = if divided {
+        &train_dir
+    } else if only_test {
+        &test_dir
+    } else {
+        dir
+    };
     let before = skipped.count;
     let (train, mut classes) = list(root, folder.layout, None, skipped)?;
     let test = if divided { Some(list(&test_dir, folder.layout, Some(&classes), skipped)?.0) } else { None };
@@ -89,12 +105,13 @@ pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, DataError
     let train = splits.pop().unwrap_or_default();
     let (train, test) = match test {
         Some(test) => (train, test),
+        None if !divide => (Split::default(), train),
         None => {
             let held = hold_out(&train.labels, folder.test_fraction);
             train.divide(&held)
         }
     };
-    let counts = train.label_counts(classes.len());
+    let counts = if train.is_empty() { &test } else { &train }.label_counts(classes.len());
     if let Some(class) = counts.iter().position(|&count| count == 0) {
         // Only skipped images can empty a class.
         return Err(unusable(root, &format!("class '{}' has no usable image", classes.swap_remove(class))));
@@ -106,6 +123,7 @@ pub fn read(folder: &Folder, skipped: &mut Skipped) -> Result<Dataset, DataError
         normalisation: measure(&train, shape.channels),
         train,
         test,
+        table: None,
     })
 }
 
@@ -191,7 +209,7 @@ pub(crate) fn list(
     Ok((listing, names))
 }
 
-/// The folders in a folder, sorted by name. A file among them is an error; names that start with a dot are ignored.
+/// The folders in a folder, sorted by name. A file among them is an error.
 fn folders(root: &Path, skipped: &mut Skipped) -> Result<Vec<(String, PathBuf)>, DataError> {
     let mut found = Vec::new();
     for (name, path) in entries(root)? {
@@ -218,7 +236,10 @@ pub(crate) fn images(root: &Path, skipped: &mut Skipped, mut each: impl FnMut(Pa
     Ok(())
 }
 
-/// The contents of a folder, sorted by name, without names that start with a dot.
+/// What file managers and archives leave behind.
+const STRAY: [&str; 5] = ["thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx"];
+
+/// The contents of a folder, sorted by name, without names that start with a dot and what file managers leave behind.
 fn entries(root: &Path) -> Result<Vec<(String, PathBuf)>, DataError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root).map_err(DataError::io("read", root))? {
@@ -226,7 +247,7 @@ fn entries(root: &Path) -> Result<Vec<(String, PathBuf)>, DataError> {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             return Err(unusable(&path, "the name is not valid UTF-8"));
         };
-        if !name.starts_with('.') {
+        if !name.starts_with('.') && !STRAY.contains(&name.to_lowercase().as_str()) {
             found.push((name.to_string(), path.clone()));
         }
     }

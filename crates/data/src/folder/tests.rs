@@ -18,7 +18,7 @@ fn folder(dir: &Path) -> Folder {
 }
 
 fn strict(folder: &Folder) -> Result<Dataset, DataError> {
-    read(folder, &mut Skipped::default())
+    read(folder, true, &mut Skipped::default())
 }
 
 const CACHE: &str = ".fedelity-cache/folder.images";
@@ -117,7 +117,7 @@ fn bad_files_are_named_or_counted() {
         let text = strict(&folder(dir.path())).unwrap_err().to_string();
         assert!(text.starts_with(&format!("{}: {expected}", path.display())), "{text}");
         let mut skipped = Skipped::new(true);
-        let set = read(&folder(dir.path()), &mut skipped).unwrap();
+        let set = read(&folder(dir.path()), true, &mut skipped).unwrap();
         assert_eq!((skipped.count, set.train.len() + set.test.len()), (1, 4));
         assert!(skipped.first[0].contains(name));
         assert!(!dir.path().join(CACHE).exists(), "a partial cache was written");
@@ -198,7 +198,7 @@ fn bytes_flipped_inside_a_jpeg() {
                 assert!(text.starts_with(&format!("{}: damaged JPEG: ", path.display())), "{text}");
                 assert!(!cache.exists(), "a partial cache was written");
                 let mut skipped = Skipped::new(true);
-                let set = read(&folder(dir.path()), &mut skipped).unwrap();
+                let set = read(&folder(dir.path()), true, &mut skipped).unwrap();
                 assert_eq!((skipped.count, set.train.len() + set.test.len()), (1, 4));
                 assert!(skipped.note().unwrap().contains("b/5.jpg: damaged JPEG: "), "{:?}", skipped.note());
                 assert!(!cache.exists(), "a partial cache was written");
@@ -214,6 +214,27 @@ fn a_test_folder_without_a_usable_image_is_refused() {
     put(dir.path(), "train/a/1.png", 1);
     fs::create_dir_all(dir.path().join("test/a")).unwrap();
     fs::write(dir.path().join("test/a/2.jpg"), &jpeg()[..300]).unwrap();
-    let text = read(&folder(dir.path()), &mut Skipped::new(true)).unwrap_err().to_string();
+    let text = read(&folder(dir.path()), true, &mut Skipped::new(true)).unwrap_err().to_string();
     assert!(text.ends_with("test: there are no test samples: no image can be used"), "{text}");
+}
+
+#[test]
+fn what_file_managers_leave_behind_is_ignored() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, number) in [("a/1.png", 1), ("a/2.png", 2), ("b/3.png", 3), ("b/4.png", 4)] {
+        put(dir.path(), name, number);
+    }
+    fs::create_dir(dir.path().join("__MACOSX")).unwrap();
+    for name in ["Thumbs.db", "a/Thumbs.db", "a/desktop.ini", ".DS_Store", "b/.DS_Store", "b/._3.png", "b/Icon\r"] {
+        fs::write(dir.path().join(name), "x").unwrap();
+    }
+    let set = strict(&folder(dir.path())).unwrap();
+    assert_eq!((set.classes.len(), set.train.len(), set.test.len()), (2, 2, 2));
+    // Read whole, for a model that was trained on other images.
+    let whole = read(&folder(dir.path()), false, &mut Skipped::default()).unwrap();
+    assert_eq!((whole.train.len(), &whole.test.labels[..]), (0, &[0, 0, 1, 1][..]));
+    let above = tempfile::tempdir().unwrap();
+    fs::rename(dir.path(), above.path().join("test")).unwrap();
+    assert_eq!(read(&folder(above.path()), false, &mut Skipped::default()).unwrap().test, whole.test);
+    assert!(strict(&folder(above.path())).is_err());
 }

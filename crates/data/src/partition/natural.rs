@@ -71,6 +71,7 @@ mod tests {
             train: Split { inputs: Inputs::Texts(vec![String::new(); samples]), labels: vec![0; samples], keys: None },
             test: Split::default(),
             normalisation: Normalisation::default(),
+            table: None,
         }
     }
 

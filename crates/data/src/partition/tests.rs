@@ -29,6 +29,7 @@ pub(super) fn labelled(labels: &[u16], classes: usize) -> Dataset {
         train: Split { labels: labels.to_vec(), ..Split::default() },
         test: Split::default(),
         normalisation: Normalisation::default(),
+        table: None,
     }
 }
 

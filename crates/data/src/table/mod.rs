@@ -1,29 +1,32 @@
-//! The user's own tables: rows of CSV or JSON Lines, with a label and either a text or numbers.
+//! The user's own tables: rows of CSV or JSON Lines, with a label and either a text or numbers and categories.
 
+mod form;
 mod rows;
+mod survey;
 mod texts;
+mod unlabelled;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use csv::ByteRecord;
 use fedelity_keys::{Choice, KeyError, keys};
 
-use crate::csv_file::CsvFile;
-use crate::dataset::{Dataset, Inputs, NaturalKeys, Normalisation, Shape, Split};
+use crate::dataset::{Dataset, Inputs, NaturalKeys, Shape, Split};
 use crate::deviation::population_deviation;
 use crate::error::DataError;
-use crate::files;
 use crate::partition::hold_out;
 use crate::skipped::Skipped;
+pub use form::{Column, ColumnKind, TableForm};
 pub use texts::texts;
+pub use unlabelled::{UnlabelledRows, unlabelled};
 
-use rows::{TableRows, object, read_rows};
+use rows::{TableRows, Wanted, names, read_rows};
+use survey::survey;
 
 /// The format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum TableFormat {
-    /// Comma-separated values with column names in the first line; tab-separated if the file name ends in `.tsv`.
+    /// Rows with column names in the first line, separated by commas, semicolons or tabs.
     Csv,
     /// One JSON object per line.
     Jsonl,
@@ -47,9 +50,17 @@ pub struct TableSource {
     /// The column with the text. Without it, `text` if there is such a column and no features are named.
     #[key(what = "the name of a column")]
     pub text: Option<String>,
-    /// The numeric columns. Without them, all columns with a number in the first row.
+    /// The columns to learn from. Without them, all columns of numbers, and columns of words with at most 50 different
+    /// values; others are left out, with a note.
     #[key(what = "a list of column names, such as [\"age\", \"weight\"]")]
     pub features: Option<Vec<String>>,
+    /// Columns whose values are names even where they look like numbers, such as codes. Like words, they are read as one
+    /// number per category: 1 for the row's own, 0 for the others. A category that no training row has counts as none.
+    #[key(default = [], what = "a list of column names, such as [\"ward\", \"diagnosis\"]")]
+    pub categories: Vec<String>,
+    /// Columns to leave out, such as identifiers.
+    #[key(default = [], what = "a list of column names, such as [\"patient-id\"]")]
+    pub ignore: Vec<String>,
     /// The column that names where a row comes from: its writer, user or site.
     #[key(what = "the name of a column")]
     pub key: Option<String>,
@@ -60,6 +71,13 @@ impl TableSource {
         if self.features.as_ref().is_some_and(Vec::is_empty) {
             let expected = "a list of column names, such as [\"age\", \"weight\"]";
             return Err(KeyError::expected("features", "[]", expected));
+        }
+        let ignored = |names: &[String]| names.iter().find(|name| self.ignore.contains(name)).cloned();
+        let features = self.features.as_deref().unwrap_or_default();
+        for (key, names) in [("features", features), ("categories", &self.categories[..])] {
+            if let Some(name) = ignored(names) {
+                return Err(KeyError::new("ignore", format!("ignore: column '{name}' is also in data.{key}")));
+            }
         }
         Ok(())
     }
@@ -72,63 +90,121 @@ fn is_given(path: &str) -> bool {
 /// Labels are 16 bits wide.
 const MOST_CLASSES: usize = 1 << 16;
 
-struct Columns {
-    label: String,
-    key: Option<String>,
-    inputs: Vec<String>,
-    text: bool,
+/// How a table is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableReading<'a> {
+    /// The form of a trained model's rows; without it, the training rows determine it.
+    pub(crate) form: Option<&'a TableForm>,
+    /// Whether some of the training rows are kept for testing if there is no file with test rows. Otherwise all rows are
+    /// test samples.
+    pub(crate) divide: bool,
 }
 
 /// Reads a table. Unusable rows are rejected or skipped, depending on `skipped`.
-pub fn read(format: TableFormat, table: &TableSource, skipped: &mut Skipped) -> Result<Dataset, DataError> {
-    let columns = choose(format, table)?;
-    let train = read_rows(format, &table.train, &columns, skipped)?;
-    let mut names: Vec<(String, u32)> = train.classes.all.iter().cloned().zip(0..).collect();
-    // Integers in numeric order, other names in alphabetical order.
-    if names.iter().all(|(name, _)| name.parse::<i64>().is_ok()) {
-        names.sort_by_key(|(name, _)| name.parse::<i64>().unwrap_or_default());
+pub(crate) fn read(
+    format: TableFormat,
+    table: &TableSource,
+    reading: TableReading<'_>,
+    skipped: &mut Skipped,
+) -> Result<Dataset, DataError> {
+    let mut form = match reading.form {
+        Some(form) => {
+            let text = form.text.as_ref().and(table.text.as_ref()).or(form.text.as_ref());
+            let form = TableForm { label: table.label.clone(), text: text.cloned(), notes: Vec::new(), ..form.clone() };
+            for path in [Some(&table.train), table.test.as_ref()].into_iter().flatten() {
+                let names = names(format, path)?;
+                if !names.contains(&form.label) {
+                    return Err(no_column(path, &form.label, "data.label", &names));
+                }
+                form.accepts(path, &names, &table.ignore)?;
+            }
+            form
+        }
+        None => survey(format, table)?,
+    };
+    let (train, classes) = read_labelled(format, &table.train, table, &form, None, skipped)?;
+    let test = match &table.test {
+        Some(path) => Some(read_labelled(format, path, table, &form, Some(&classes), skipped)?.0),
+        None => None,
+    };
+    let read = [Some(&train), test.as_ref()].into_iter().flatten();
+    form.notes.extend(read.flat_map(|read| read.notes.clone()).collect::<Vec<_>>());
+    let (mut train, mut test) = match test {
+        Some(test) => (train.split, test.split),
+        None if reading.divide => {
+            let held = hold_out(&train.split.labels, table.test_fraction.unwrap_or_default());
+            train.split.divide(&held)
+        }
+        None => (Split { inputs: train.split.inputs.none(), labels: Vec::new(), keys: None }, train.split),
+    };
+    if reading.form.is_none() {
+        measure(&train, &mut form);
+    }
+    for split in [&mut train, &mut test] {
+        if let Inputs::Floats(values) = &mut split.inputs {
+            form.scale(values);
+        }
+    }
+    Ok(Dataset {
+        name: format.name().to_string(),
+        classes,
+        shape: if form.text.is_some() { Shape::Text } else { Shape::Numbers(form.width()) },
+        train,
+        test,
+        normalisation: form.normalisation(),
+        table: Some(form),
+    })
+}
+
+/// The rows of a file, not yet scaled.
+struct LabelledRows {
+    split: Split,
+    notes: Vec<String>,
+}
+
+/// Reads the rows of a file and its classes, which must be among the `known` ones, if any.
+fn read_labelled(
+    format: TableFormat,
+    path: &Path,
+    table: &TableSource,
+    form: &TableForm,
+    known: Option<&[String]>,
+    skipped: &mut Skipped,
+) -> Result<(LabelledRows, Vec<String>), DataError> {
+    let rows = read_rows(format, path, Wanted { label: Some(&form.label), key: table.key.as_ref(), form }, skipped)?;
+    let classes = match known {
+        Some(known) => known.to_vec(),
+        None => in_order(rows.classes.all.clone()),
+    };
+    if classes.len() > MOST_CLASSES {
+        let (label, found) = (&form.label, classes.len());
+        let reason = format!("column '{label}' has {found} different labels; at most {MOST_CLASSES} are allowed");
+        return Err(DataError::unusable(path, None, reason));
+    }
+    let by_name: HashMap<&String, u16> = classes.iter().zip(0..=u16::MAX).collect();
+    let label_of = rows.classes.all.iter().zip(&rows.classes.lines).map(|(name, &line)| {
+        let reason = || format!("label '{name}' has no samples in {}", table.train.display());
+        by_name.get(name).copied().ok_or_else(|| DataError::unusable(path, Some(line), reason()))
+    });
+    let label_of: Vec<u16> = label_of.collect::<Result<_, _>>()?;
+    let notes = rows.notes(path);
+    Ok((LabelledRows { split: rows.split(&label_of, form.text.is_some()), notes }, classes))
+}
+
+/// The error that a column of the configuration does not exist.
+fn no_column(path: &Path, name: &str, key: &str, names: &[String]) -> DataError {
+    let reason = format!("there is no column '{name}' for {key}; the columns are {}", names.join(", "));
+    DataError::unusable(path, Some(1), reason)
+}
+
+/// Class names: integers in numeric order, other names in alphabetical order.
+fn in_order(mut names: Vec<String>) -> Vec<String> {
+    if names.iter().all(|name| name.parse::<i64>().is_ok()) {
+        names.sort_by_key(|name| name.parse::<i64>().unwrap_or_default());
     } else {
         names.sort();
     }
-    if names.len() > MOST_CLASSES {
-        let reason = format!(
-            "column '{}' has {} different labels; at most {MOST_CLASSES} are allowed",
-            columns.label,
-            names.len()
-        );
-        return Err(DataError::unusable(&table.train, None, reason));
-    }
-    let mut label_of = vec![0u16; names.len()];
-    names.iter().enumerate().for_each(|(label, (_, place))| label_of[*place as usize] = label as u16);
-    let by_name: HashMap<&str, u16> =
-        names.iter().enumerate().map(|(label, (name, _))| (name.as_str(), label as u16)).collect();
-    let train = train.split(&label_of, columns.text);
-    let (mut train, mut test) = match &table.test {
-        Some(path) => {
-            let rows = read_rows(format, path, &columns, skipped)?;
-            let labels = rows.classes.all.iter().zip(&rows.classes.lines).map(|(name, &line)| {
-                let reason = || format!("label '{name}' has no samples in {}", table.train.display());
-                let label = by_name.get(name.as_str()).copied();
-                label.ok_or_else(|| DataError::unusable(path, Some(line), reason()))
-            });
-            let labels: Vec<u16> = labels.collect::<Result<_, _>>()?;
-            (train, rows.split(&labels, columns.text))
-        }
-        None => {
-            let held = hold_out(&train.labels, table.test_fraction.unwrap_or_default());
-            train.divide(&held)
-        }
-    };
-    let width = columns.inputs.len();
-    let normalisation = standardise(&mut train, &mut test, width);
-    Ok(Dataset {
-        name: format.name().to_string(),
-        classes: names.into_iter().map(|(name, _)| name).collect(),
-        shape: if columns.text { Shape::Text } else { Shape::Numbers(width) },
-        train,
-        test,
-        normalisation,
-    })
+    names
 }
 
 impl TableRows {
@@ -142,99 +218,22 @@ impl TableRows {
     }
 }
 
-/// The columns to read, from the names and the first row of the training file.
-fn choose(format: TableFormat, table: &TableSource) -> Result<Columns, DataError> {
-    let (names, first) = head(format, &table.train)?;
-    let wrong = |reason: String| DataError::unusable(&table.train, Some(1), reason);
-    let need = |name: &str, what: &str| {
-        if names.iter().any(|known| known == name) {
-            return Ok(name.to_string());
-        }
-        Err(wrong(format!("there is no column '{name}' for {what}; the columns are {}", names.join(", "))))
-    };
-    let label = need(&table.label, "data.label")?;
-    let key = table.key.as_deref().map(|key| need(key, "data.key")).transpose()?;
-    let text = match (&table.text, &table.features) {
-        (Some(text), _) => Some(need(text, "data.text")?),
-        (None, None) if label != "text" && names.iter().any(|name| name == "text") => Some("text".to_string()),
-        _ => None,
-    };
-    let inputs = match (&text, &table.features) {
-        (Some(text), _) => vec![text.clone()],
-        (None, Some(features)) => features.iter().map(|name| need(name, "data.features")).collect::<Result<_, _>>()?,
-        (None, None) => {
-            let own = |name: &String| *name != label && Some(name) != key.as_ref();
-            names
-                .iter()
-                .zip(&first)
-                .filter(|(name, number)| own(name) && **number)
-                .map(|(name, _)| name.clone())
-                .collect()
-        }
-    };
-    if inputs.is_empty() {
-        return Err(wrong("there is no numeric column to learn from, and no data.text".to_string()));
-    }
-    Ok(Columns { label, key, inputs, text: text.is_some() })
-}
-
-/// The names of the columns, and whether each has a number in the first row.
-fn head(format: TableFormat, path: &Path) -> Result<(Vec<String>, Vec<bool>), DataError> {
-    let empty = || DataError::unusable(path, None, "the file has no rows");
-    match format {
-        TableFormat::Csv => {
-            let mut file = CsvFile::open(path)?;
-            let names = file.header()?;
-            let mut record = ByteRecord::new();
-            if file.next(&mut record)?.is_none() {
-                return Err(empty());
-            }
-            let number = |field: Option<&[u8]>| {
-                field.and_then(|field| std::str::from_utf8(field).ok()?.trim().parse::<f64>().ok()).is_some()
-            };
-            let numbers = (0..names.len()).map(|i| number(record.get(i))).collect();
-            Ok((names, numbers))
-        }
-        TableFormat::Jsonl => {
-            let mut found = None;
-            files::lines(path, |line, text| {
-                found = Some(object(text).map_err(|reason| DataError::unusable(path, Some(line), reason))?);
-                Ok(false)
-            })?;
-            let object = found.ok_or_else(empty)?;
-            Ok(object.iter().map(|(name, value)| (name.clone(), value.is_number())).unzip())
-        }
-    }
-}
-
-/// Gives every column mean 0 and standard deviation 1 over the training rows. A constant column becomes 0.
-fn standardise(train: &mut Split, test: &mut Split, width: usize) -> Normalisation {
-    let Inputs::Floats(values) = &train.inputs else { return Normalisation::default() };
+/// Finds mean and standard deviation of every column of numbers over the training rows. A constant column becomes 0.
+fn measure(train: &Split, form: &mut TableForm) {
+    let Inputs::Floats(values) = &train.inputs else { return };
+    let width = form.width();
     let rows = (values.len() / width.max(1)).max(1) as f64;
-    let mut mean = vec![0.0f64; width];
-    let mut square = vec![0.0f64; width];
-    for row in values.chunks_exact(width) {
-        row.iter().zip(&mut mean).for_each(|(&value, sum)| *sum += f64::from(value));
+    let mut first = 0;
+    for column in &mut form.columns {
+        let place = first;
+        first += column.width();
+        let ColumnKind::Number { mean, std } = &mut column.kind else { continue };
+        let numbers = || values.iter().skip(place).step_by(width.max(1)).map(|&value| f64::from(value));
+        *mean = numbers().sum::<f64>() / rows;
+        let square: f64 = numbers().map(|value| (value - *mean) * (value - *mean)).sum();
+        let deviation = population_deviation(square / rows);
+        *std = if deviation > 0.0 { deviation } else { 1.0 };
     }
-    mean.iter_mut().for_each(|sum| *sum /= rows);
-    for row in values.chunks_exact(width) {
-        for ((&value, mean), sum) in row.iter().zip(&mean).zip(&mut square) {
-            let difference = f64::from(value) - mean;
-            *sum += difference * difference;
-        }
-    }
-    let std = square.iter().map(|sum| population_deviation(sum / rows));
-    let std: Vec<f64> = std.map(|std| if std > 0.0 { std } else { 1.0 }).collect();
-    for split in [train, test] {
-        let Inputs::Floats(values) = &mut split.inputs else { continue };
-        for row in values.chunks_exact_mut(width) {
-            for ((value, mean), std) in row.iter_mut().zip(&mean).zip(&std) {
-                *value = ((f64::from(*value) - mean) / std) as f32;
-            }
-        }
-    }
-    let single = |values: Vec<f64>| values.into_iter().map(|value| value as f32).collect();
-    Normalisation { mean: single(mean), std: single(std) }
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! The rows of a file, checked one by one.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use csv::ByteRecord;
 use serde_json::{Map, Value};
 
-use super::{Columns, TableFormat};
+use super::TableFormat;
+use super::form::{Column, ColumnKind, TableForm, listed};
 use crate::csv_file::{CsvFile, field};
 use crate::error::DataError;
 use crate::files::{self, utf8};
@@ -33,20 +35,46 @@ impl Names {
     }
 }
 
+/// What is read from the rows of a file.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) label: Option<&'a String>,
+    pub(super) key: Option<&'a String>,
+    pub(super) form: &'a TableForm,
+}
+
 /// The contents of one file's rows.
 #[derive(Default)]
 pub(super) struct TableRows {
+    /// The line of each row.
+    pub(super) lines: Vec<u64>,
     pub(super) labels: Vec<u32>,
     pub(super) classes: Names,
     pub(super) key_of: Vec<u32>,
     pub(super) keys: Names,
     pub(super) texts: Vec<String>,
     pub(super) numbers: Vec<f32>,
+    /// By column: how many values are not among its categories, and the first few.
+    unknown: BTreeMap<String, (usize, BTreeSet<String>)>,
+}
+
+/// The value of a field, to find out what a column holds.
+pub(super) enum Cell<'a> {
+    Empty,
+    Number(Cow<'a, str>),
+    Text(Cow<'a, str>),
+    /// A list or an object.
+    Nested,
 }
 
 /// One row of either format.
 pub(super) enum TableRow<'a> {
-    Csv { record: &'a ByteRecord, places: &'a [usize] },
+    Csv {
+        record: &'a ByteRecord,
+        places: &'a [usize],
+        /// Whether numbers may have a decimal comma.
+        decimal_comma: bool,
+    },
     Json(&'a Map<String, Value>),
 }
 
@@ -54,7 +82,7 @@ impl TableRow<'_> {
     /// The text of a column; `place` is its position among the columns read.
     pub(super) fn text(&self, name: &str, place: usize) -> Result<String, String> {
         match self {
-            Self::Csv { record, places } => field(record, places[place], name).map(str::to_string),
+            Self::Csv { record, places, .. } => field(record, places[place], name).map(str::to_string),
             Self::Json(object) => match object.get(name) {
                 Some(Value::String(text)) => Ok(text.clone()),
                 Some(Value::Number(number)) => Ok(number.to_string()),
@@ -73,12 +101,38 @@ impl TableRow<'_> {
         if text.is_empty() { Err(format!("no {what}: column '{name}' is empty")) } else { Ok(text.to_string()) }
     }
 
+    /// The value of a column.
+    pub(super) fn cell(&self, name: &str, place: usize) -> Cell<'_> {
+        match self {
+            Self::Csv { record, places, decimal_comma } => {
+                let text = String::from_utf8_lossy(record.get(places[place]).unwrap_or_default());
+                let text = match text {
+                    Cow::Borrowed(text) => Cow::Borrowed(text.trim()),
+                    Cow::Owned(text) => Cow::Owned(text.trim().to_string()),
+                };
+                match parse(&text, *decimal_comma) {
+                    _ if text.is_empty() => Cell::Empty,
+                    Some(_) => Cell::Number(text),
+                    None => Cell::Text(text),
+                }
+            }
+            Self::Json(object) => match object.get(name) {
+                None | Some(Value::Null) => Cell::Empty,
+                Some(Value::String(text)) if text.trim().is_empty() => Cell::Empty,
+                Some(Value::String(text)) => Cell::Text(Cow::Borrowed(text.trim())),
+                Some(Value::Bool(flag)) => Cell::Text(Cow::Owned(flag.to_string())),
+                Some(Value::Number(number)) => Cell::Number(Cow::Owned(number.to_string())),
+                Some(Value::Array(_) | Value::Object(_)) => Cell::Nested,
+            },
+        }
+    }
+
     fn number(&self, name: &str, place: usize) -> Result<f32, String> {
         let value = match self {
-            Self::Csv { .. } => {
+            Self::Csv { decimal_comma, .. } => {
                 let text = self.name(name, place, "number")?;
-                text.parse::<f64>()
-                    .map_err(|_| format!("column '{name}': expected a number, found '{}'", cut(&text)))?
+                parse(&text, *decimal_comma)
+                    .ok_or_else(|| format!("column '{name}': expected a number, found '{}'", cut(&text)))?
             }
             Self::Json(object) => match object.get(name) {
                 Some(value) => value
@@ -94,6 +148,12 @@ impl TableRow<'_> {
             Err(format!("column '{name}': expected a finite number, found {value}"))
         }
     }
+}
+
+/// A number, with a decimal comma where that is usual.
+fn parse(text: &str, decimal_comma: bool) -> Option<f64> {
+    let point = || decimal_comma.then(|| text.replacen(',', ".", 1).parse().ok()).flatten();
+    text.parse().ok().or_else(point)
 }
 
 /// The start of a text, for messages.
@@ -112,6 +172,27 @@ pub(super) fn object(line: &[u8]) -> Result<Map<String, Value>, String> {
     }
 }
 
+/// The names of a file's columns: its first row, or the keys of its first object.
+pub(super) fn names(format: TableFormat, path: &Path) -> Result<Vec<String>, DataError> {
+    let empty = || DataError::unusable(path, None, "the file has no rows");
+    match format {
+        TableFormat::Csv => {
+            let mut file = CsvFile::table(path)?;
+            let names = file.header()?;
+            file.next(&mut ByteRecord::new())?.ok_or_else(empty)?;
+            Ok(names)
+        }
+        TableFormat::Jsonl => {
+            let mut found = None;
+            files::lines(path, |line, text| {
+                found = Some(object(text).map_err(|reason| DataError::unusable(path, Some(line), reason))?);
+                Ok(false)
+            })?;
+            Ok(found.ok_or_else(empty)?.into_iter().map(|(name, _)| name).collect())
+        }
+    }
+}
+
 /// Calls a function for every row of a file with its line and these columns, or with why it is unusable.
 pub(super) fn each_row(
     format: TableFormat,
@@ -125,7 +206,8 @@ pub(super) fn each_row(
             each(line, object.as_ref().map(TableRow::Json).map_err(String::clone)).map(|()| true)
         });
     }
-    let mut file = CsvFile::open(path)?;
+    let mut file = CsvFile::table(path)?;
+    let decimal_comma = file.has_semicolons();
     let names = file.header()?;
     let place = |name: &&String| {
         let reason = || format!("there is no column '{name}'; the columns are {}", names.join(", "));
@@ -136,7 +218,7 @@ pub(super) fn each_row(
     let mut record = ByteRecord::new();
     while let Some(line) = file.next(&mut record)? {
         let row = if record.len() == names.len() {
-            Ok(TableRow::Csv { record: &record, places: &places })
+            Ok(TableRow::Csv { record: &record, places: &places, decimal_comma })
         } else {
             Err(format!("expected {} fields, as in the first line, found {}", names.len(), record.len()))
         };
@@ -145,19 +227,21 @@ pub(super) fn each_row(
     Ok(())
 }
 
+/// The rows of a file. Unusable ones are rejected or skipped, depending on `skipped`.
 pub(super) fn read_rows(
     format: TableFormat,
     path: &Path,
-    columns: &Columns,
+    wanted: Wanted<'_>,
     skipped: &mut Skipped,
 ) -> Result<TableRows, DataError> {
     let mut rows = TableRows::default();
-    let wanted: Vec<&String> = [&columns.label].into_iter().chain(&columns.key).chain(&columns.inputs).collect();
-    each_row(format, path, &wanted, |line, row| {
-        let added = row.and_then(|row| rows.add(&row, columns, line));
+    let inputs = wanted.form.inputs();
+    let columns: Vec<&String> = wanted.label.into_iter().chain(wanted.key).chain(inputs).collect();
+    each_row(format, path, &columns, |line, row| {
+        let added = row.and_then(|row| rows.add(&row, wanted, line));
         added.or_else(|reason| skipped.bad(path, Some(line), reason))
     })?;
-    if rows.labels.is_empty() {
+    if rows.lines.is_empty() {
         return Err(DataError::unusable(path, None, "no row can be used"));
     }
     Ok(rows)
@@ -165,26 +249,66 @@ pub(super) fn read_rows(
 
 impl TableRows {
     /// Adds a row completely or not at all.
-    fn add(&mut self, row: &TableRow<'_>, columns: &Columns, line: u64) -> Result<(), String> {
-        let label = row.name(&columns.label, 0, "label")?;
-        let key = columns.key.as_ref().map(|key| row.name(key, 1, "key")).transpose()?;
-        let first = 1 + usize::from(columns.key.is_some());
-        if columns.text {
-            self.texts.push(row.text(&columns.inputs[0], first)?);
+    fn add(&mut self, row: &TableRow<'_>, wanted: Wanted<'_>, line: u64) -> Result<(), String> {
+        let first = usize::from(wanted.label.is_some());
+        let label = wanted.label.map(|label| row.name(label, 0, "label")).transpose()?;
+        let key = wanted.key.map(|key| row.name(key, first, "key")).transpose()?;
+        let first = first + usize::from(wanted.key.is_some());
+        if let Some(text) = &wanted.form.text {
+            self.texts.push(row.text(text, first)?);
         } else {
             let before = self.numbers.len();
-            for (i, name) in columns.inputs.iter().enumerate() {
-                match row.number(name, first + i) {
-                    Ok(number) => self.numbers.push(number),
-                    Err(reason) => {
-                        self.numbers.truncate(before);
-                        return Err(reason);
+            for (i, column) in wanted.form.columns.iter().enumerate() {
+                if let Err(reason) = self.value(row, column, first + i) {
+                    self.numbers.truncate(before);
+                    return Err(reason);
+                }
+            }
+        }
+        self.labels.extend(label.map(|label| self.classes.number(&label, line)));
+        self.key_of.extend(key.map(|key| self.keys.number(&key, line)));
+        self.lines.push(line);
+        Ok(())
+    }
+
+    /// Adds the numbers of a column.
+    fn value(&mut self, row: &TableRow<'_>, column: &Column, place: usize) -> Result<(), String> {
+        match &column.kind {
+            ColumnKind::Number { .. } => self.numbers.push(row.number(&column.name, place)?),
+            ColumnKind::Categories(names) => {
+                let text = row.text(&column.name, place)?;
+                let text = text.trim();
+                self.numbers.extend(names.iter().map(|name| if name == text { 1.0 } else { 0.0 }));
+                if !text.is_empty() && !names.iter().any(|name| name == text) {
+                    let (count, first) = self.unknown.entry(column.name.clone()).or_default();
+                    *count += 1;
+                    if first.len() <= NAMED {
+                        first.insert(cut(text));
                     }
                 }
             }
         }
-        self.labels.push(self.classes.number(&label, line));
-        self.key_of.extend(key.map(|key| self.keys.number(&key, line)));
         Ok(())
     }
+
+    /// Values that are not among the categories of their column, in words.
+    pub(super) fn notes(&self, path: &Path) -> Vec<String> {
+        let note = |(column, (count, first)): (&String, &(usize, BTreeSet<String>))| {
+            let more = if first.len() > NAMED { ", ..." } else { "" };
+            let (values, they) = match count {
+                1 => ("1 value is".to_string(), "it counts"),
+                _ => (format!("{count} values are"), "they count"),
+            };
+            format!(
+                "{}: {values} not among the categories of column '{column}' that the training rows have: {}{more}; {they} \
+                 as none of them",
+                path.display(),
+                listed(first.iter().take(NAMED))
+            )
+        };
+        self.unknown.iter().map(note).collect()
+    }
 }
+
+/// Unknown values named in a message.
+const NAMED: usize = 3;

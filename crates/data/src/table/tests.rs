@@ -1,4 +1,5 @@
 use super::*;
+use crate::dataset::Normalisation;
 use std::fs;
 
 /// A table and its format.
@@ -23,11 +24,12 @@ fn table(dir: &Path, format: TableFormat, train: &[u8]) -> Written {
     fs::write(&train_path, train).unwrap();
     let label = "label".to_string();
     let (test, text, features, key) = (None, None, None, None);
-    Written(format, TableSource { train: train_path, test, test_fraction: Some(0.25), label, text, features, key })
+    let (train, test_fraction, categories, ignore) = (train_path, Some(0.25), Vec::new(), Vec::new());
+    Written(format, TableSource { train, test, test_fraction, label, text, features, categories, ignore, key })
 }
 
 fn read(table: &Written, skipped: &mut Skipped) -> Result<Dataset, DataError> {
-    super::read(table.0, table, skipped)
+    super::read(table.0, table, TableReading { form: None, divide: true }, skipped)
 }
 
 fn error(format: TableFormat, content: &[u8]) -> String {
@@ -116,7 +118,7 @@ fn bad_rows_name_their_line() {
     assert_eq!(error(TableFormat::Csv, b"x,x\n1,2\n"), "F:1: there are two columns 'x'");
     assert_eq!(
         error(TableFormat::Csv, b"label,x\na,b\n"),
-        "F:1: there is no numeric column to learn from, and no data.text"
+        "F:1: there is no column to learn from: column 'x' is left out: it has the same value in every row"
     );
     let json = |rows: &str| error(TableFormat::Jsonl, rows.as_bytes());
     assert!(json("{\"label\":1,\"x\":2}\n{\"label\":1,\"x\":2\n").starts_with("F:2: not JSON: "));
@@ -151,4 +153,122 @@ fn a_test_label_without_training_rows_is_refused() {
     table.test = Some(test);
     let text = read(&table, &mut Skipped::default()).unwrap_err().to_string();
     assert!(text.contains("test:3: label 'c' has no samples in "), "{text}");
+}
+
+/// Forty rows: a number, a category with an empty field, an identifier, a free text and a constant word.
+fn patients() -> String {
+    let mut rows = "record;age;sex;remarks;ward;country;label\n".to_string();
+    for i in 0..40 {
+        let sex = ["f", "m", ""][i % 3];
+        rows += &format!("{};{},5;{sex};remark {i};{};xy;{}\n", 1000 + i, 30 + i % 7, 1 + i % 2, ["a", "b"][i % 2]);
+    }
+    rows
+}
+
+#[test]
+fn words_become_categories_and_semicolons_are_recognised() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut table = table(dir.path(), TableFormat::Csv, patients().as_bytes());
+    table.categories = vec!["ward".to_string()];
+    let set = read(&table, &mut Skipped::default()).unwrap();
+    let form = set.table.as_ref().unwrap();
+    assert_eq!((form.label.as_str(), set.shape), ("label", Shape::Numbers(6)));
+    let names: Vec<(&str, usize)> = form.columns.iter().map(|column| (column.name.as_str(), column.width())).collect();
+    assert_eq!(names, [("record", 1), ("age", 1), ("sex", 2), ("ward", 2)]);
+    assert_eq!(form.columns[2].kind, ColumnKind::Categories(vec!["f".to_string(), "m".to_string()]));
+    assert_eq!(form.others, ["remarks", "country"]);
+    let ColumnKind::Number { mean, .. } = form.columns[1].kind else { panic!("not a number") };
+    assert!((32.0..34.0).contains(&mean), "decimal commas: {mean}");
+    for note in [
+        "train: columns are separated by semicolons, so 1,5 is read as 1.5",
+        "column 'remarks' is left out: it has 40 different texts in 40 rows",
+        "column 'country' is left out: it has the same value in every row",
+        "column 'record' looks like an identifier (it is different in each of 40 rows), from which a model can learn rows \
+         by heart: data.ignore = [\"record\"] leaves it out",
+    ] {
+        assert!(set.remarks().iter().any(|remark| remark.ends_with(note)), "{note}: {:?}", set.remarks());
+    }
+    assert_eq!(form.notes.len(), 4);
+    // A row of sex f, one of m and one with an empty field; and the ward, a number that is a name.
+    let Inputs::Floats(values) = &set.train.inputs else { panic!("no numbers") };
+    let rows: Vec<&[f32]> = values.chunks(6).collect();
+    for row in [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]] {
+        assert!(rows.iter().any(|found| found[2..4] == row), "{row:?}");
+    }
+    assert!(rows.iter().zip(&set.train.labels).all(|(row, &label)| row[4 + usize::from(label)] == 1.0));
+    // What is ignored is not spoken of; what is asked for is not questioned.
+    table.ignore = vec!["record".to_string(), "country".to_string(), "remarks".to_string()];
+    assert_eq!(read(&table, &mut Skipped::default()).unwrap().remarks().len(), 1);
+    (table.ignore, table.categories) = (Vec::new(), Vec::new());
+    table.features = Some(vec!["record".to_string(), "country".to_string()]);
+    let set = read(&table, &mut Skipped::default()).unwrap();
+    assert_eq!((set.shape, set.remarks().len()), (Shape::Numbers(2), 1));
+    table.categories = vec!["sex".to_string()];
+    let text = read(&table, &mut Skipped::default()).unwrap_err().to_string();
+    assert!(text.contains("column 'sex' of data.categories is not one of those to learn from"), "{text}");
+}
+
+/// The form of a model trained on age, sex and ward, and a file for it.
+fn trained(dir: &Path) -> (TableForm, Dataset) {
+    let mut table = table(dir, TableFormat::Csv, patients().as_bytes());
+    table.ignore = vec!["record".to_string(), "country".to_string()];
+    let set = read(&table, &mut Skipped::default()).unwrap();
+    (set.table.clone().unwrap(), set)
+}
+
+#[test]
+fn a_model_finds_its_columns_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (form, set) = trained(dir.path());
+    // The same rows in another order, with points and commas, as another format and without what is not read.
+    let mut other = "label,ward,sex,age\n".to_string();
+    let mut json = String::new();
+    for line in patients().lines().skip(1) {
+        let fields: Vec<&str> = line.split(';').collect();
+        let (age, sex, ward, label) = (fields[1].replace(',', "."), fields[2], fields[4], fields[6]);
+        other += &format!("{label},{ward},{sex},{age}\n");
+        json += &format!("{{\"sex\":\"{sex}\",\"age\":{age},\"ward\":{ward},\"label\":\"{label}\"}}\n");
+    }
+    let new = |format: TableFormat, content: &str, divide: bool| {
+        let table = table(dir.path(), format, content.as_bytes());
+        super::read(format, &table, TableReading { form: Some(&form), divide }, &mut Skipped::default())
+    };
+    let same = new(TableFormat::Csv, &other, true).unwrap();
+    assert_eq!((&same.train, &same.test), (&set.train, &set.test));
+    assert_eq!(new(TableFormat::Jsonl, &json, true).unwrap().train, set.train);
+    let whole = new(TableFormat::Csv, &other, false).unwrap();
+    assert_eq!((whole.train.len(), whole.test.len()), (0, 40));
+    let path = dir.path().join("rows.csv");
+    fs::write(&path, &other).unwrap();
+    let rows = unlabelled(&path, &form, &[], &mut Skipped::default()).unwrap();
+    assert_eq!(Inputs::Floats(rows.numbers), whole.test.inputs);
+    assert_eq!((rows.lines[0], rows.lines.len(), rows.notes.len()), (2, 40, 0));
+
+    let refused = |content: &str| new(TableFormat::Csv, content, false).unwrap_err().to_string();
+    let text = refused("label,ward,gender,age\na,1,f,30\n");
+    assert!(
+        text.ends_with(
+            "train:1: there is no column 'sex': the model reads 'age', 'sex', 'ward'; the columns of the file are 'label', \
+             'ward', 'gender', 'age'"
+        ),
+        "{text}"
+    );
+    let text = refused("label,ward,sex,age,weight\na,1,f,30,70\n");
+    assert!(
+        text.ends_with("the model does not know the column 'weight': it reads 'age', 'sex', 'ward'; --ignore 'weight' leaves it out"),
+        "{text}"
+    );
+    let text = refused("outcome,ward,sex,age\na,1,f,30\n");
+    assert!(text.contains("there is no column 'label' for data.label; the columns are outcome, ward"), "{text}");
+    fs::write(&path, "age,sex,ward,weight\n30,f,1,70\n30,x,1,80\n30,y,1,80\n").unwrap();
+    assert!(unlabelled(&path, &form, &[], &mut Skipped::default()).is_err());
+    let rows = unlabelled(&path, &form, &["weight".to_string()], &mut Skipped::default()).unwrap();
+    assert_eq!((rows.numbers[1..3].to_vec(), rows.numbers[5..7].to_vec()), (vec![1.0, 0.0], vec![0.0, 0.0]));
+    assert!(rows.notes[0].contains("2 values are not among the categories of column 'sex'"), "{:?}", rows.notes);
+    assert!(rows.notes[0].contains("'x', 'y'; they count as none of them"), "{:?}", rows.notes);
+    // A text where a number is needed.
+    fs::write(&path, "age,sex,ward\nold,f,1\n30,f,1\n").unwrap();
+    let text = unlabelled(&path, &form, &[], &mut Skipped::default()).unwrap_err().to_string();
+    assert!(text.contains("rows.csv:2: column 'age': expected a number, found 'old'"), "{text}");
+    assert_eq!(unlabelled(&path, &form, &[], &mut Skipped::new(true)).unwrap().lines, [3]);
 }

@@ -1,5 +1,6 @@
 //! Everything a configuration names: the data, their partition, the model and the methods.
 
+mod columns;
 mod model;
 mod pool;
 pub(crate) mod text;
@@ -14,6 +15,7 @@ use crate::config::{Document, MethodChoice, Settings};
 use crate::error::Result;
 use crate::resources::Resources;
 
+pub use columns::table_form;
 pub use pool::Pool;
 
 pub(crate) use model::fit;

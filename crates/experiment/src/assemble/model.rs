@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fedelity_data::{Dataset, ImageShape, Shape};
 use fedelity_nn::{Card, Engine, Input, Model, ModelSpec, Stem, zoo};
 
+use super::columns::describe;
 use super::text::{self, Prepared};
 use crate::config::{Document, ModelKeys};
 use crate::error::Result;
@@ -57,6 +58,7 @@ fn card(keys: &ModelKeys, input: Input, dataset: &Dataset) -> Card {
         mean: dataset.normalisation.mean.clone(),
         std: dataset.normalisation.std.clone(),
         reading: None,
+        table: dataset.table.as_ref().map(describe),
         origin: BTreeMap::from([
             ("fedelity".to_string(), env!("CARGO_PKG_VERSION").to_string()),
             ("dataset".to_string(), dataset.name.clone()),
@@ -83,7 +85,7 @@ mod tests {
         let shape = Shape::Image(ImageShape { channels: 1, height: 4, width: 4 });
         let (train, test, normalisation) = Default::default();
         let classes = vec![String::new(); 10];
-        let dataset = Dataset { name: "tiny".into(), classes, shape, train, test, normalisation };
+        let dataset = Dataset { name: "tiny".into(), classes, shape, train, test, normalisation, table: None };
         let Err(error) = fit(&document, &settings.config.model, &Arc::new(dataset), &fedelity_nn::cpu()) else {
             panic!("accepted")
         };

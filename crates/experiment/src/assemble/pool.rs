@@ -61,7 +61,7 @@ impl Pool {
             }
         };
         let mut all = [&partition.notes[..], &held_out.notes].concat();
-        all.extend(dataset.absent());
+        all.extend(dataset.remarks());
         all.extend(notes);
         Ok(Self { dataset, partition: Arc::new(partition), held_out, skipped, fingerprint, notes: all })
     }

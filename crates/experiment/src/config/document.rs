@@ -134,7 +134,7 @@ impl Document {
     }
 
     /// Removes a value.
-    fn remove(&mut self, path: &str) -> Option<Value> {
+    pub fn remove(&mut self, path: &str) -> Option<Value> {
         let keys: Vec<&str> = path.split('.').collect();
         let (last, parents) = keys.split_last()?;
         let mut table = &mut self.table;

@@ -28,6 +28,7 @@ fn ten_thousand_clients_need_memory_only_for_those_that_took_part() {
         train: split.clone(),
         test: split,
         normalisation: Normalisation { mean: vec![0.5], std: vec![0.5] },
+        table: None,
     };
     let spec = ModelSpec::new("logistic", false);
     let model = Arc::new(Model::compile(&zoo::build(&spec, input, 10).unwrap(), cpu()).unwrap());

@@ -209,6 +209,7 @@ fn data(auxiliary: &[u16]) -> Dataset {
         train: Split::images(pixels, labels),
         test: Split::default(),
         normalisation: Normalisation { mean: vec![0.4], std: vec![0.25] },
+        table: None,
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fedelity_nn::{
-    Architecture, Batch, Card, EncoderShape, Engine, Input, InputShape, Layer, Model, ModelSpec, Node, Params, Reading,
-    Window, checkpoint, cpu, engines, loss, zoo,
+    Architecture, Batch, Card, ColumnCard, ColumnValues, EncoderShape, Engine, Input, InputShape, Layer, Model,
+    ModelSpec, Node, Params, Reading, TableCard, Window, checkpoint, cpu, engines, loss, zoo,
 };
 use half::{bf16, f16};
 use rand::{RngExt, SeedableRng};
@@ -310,6 +310,7 @@ fn files_round_trip() {
         mean: vec![0.1, 0.2, 1.0 / 3.0],
         std: vec![0.3; 3],
         reading: None,
+        table: None,
         origin: BTreeMap::from([("seed".to_owned(), "3".to_owned())]),
     };
     checkpoint::save(&path, model.layout(), &params, Some(&card)).unwrap();
@@ -343,6 +344,7 @@ fn descriptions_are_checked() {
         mean: Vec::new(),
         std: Vec::new(),
         reading: None,
+        table: None,
         origin: BTreeMap::new(),
     };
     assert!(sound.architecture().is_ok());
@@ -370,4 +372,25 @@ fn descriptions_are_checked() {
         ..sound
     };
     assert!(image.architecture().is_err(), "a deviation of 0");
+    let number = |std: f64| ColumnCard { name: "age".to_owned(), values: ColumnValues::Number { mean: 0.5, std } };
+    let names = ColumnValues::Categories(vec!["a".to_owned(), "b".to_owned()]);
+    let table = |std: f64| TableCard {
+        label: "outcome".to_owned(),
+        text: None,
+        columns: vec![number(std), ColumnCard { name: "ward".to_owned(), values: names.clone() }],
+        others: vec!["site".to_owned()],
+    };
+    let rows = |width: usize, std: f64| Card {
+        input: Input::Numbers { width },
+        mean: vec![0.0; width],
+        std: vec![1.0; width],
+        table: Some(table(std)),
+        ..image.clone()
+    };
+    assert!(rows(3, 1.0).architecture().is_ok());
+    assert!(rows(2, 1.0).architecture().is_err(), "a category without its number");
+    assert!(rows(3, 0.0).architecture().is_err() && rows(3, f64::NAN).architecture().is_err());
+    let json = serde_json::to_string(&rows(3, 0.1)).unwrap();
+    assert!(json.contains(r#"{"name":"age","number":{"mean":0.5,"std":0.1}},{"name":"ward","categories":["a","b"]}"#));
+    assert_eq!(serde_json::from_str::<Card>(&json).unwrap(), rows(3, 0.1));
 }

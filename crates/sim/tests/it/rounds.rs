@@ -33,6 +33,7 @@ fn data() -> Dataset {
         train: split(500),
         test: split(300),
         normalisation: Normalisation { mean: vec![0.4], std: vec![0.3] },
+        table: None,
     }
 }
 

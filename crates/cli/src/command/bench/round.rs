@@ -101,6 +101,7 @@ fn idle() -> Result<(usize, f64)> {
         train: split(samples),
         test: split(1),
         normalisation: Normalisation { mean: vec![0.5; 3], std: vec![0.5; 3] },
+        table: None,
     };
     let training = Training { epochs: 0, ..Training::default() };
     let (mut simulation, parameters) = logistic_regression(data, 2 * IDLE_CLIENTS, training, IDLE_ROUNDS)?;

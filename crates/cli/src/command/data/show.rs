@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use fedelity_data::catalogue::CatalogueEntry;
-use fedelity_data::{DataSource, Dataset, SetName, Skipped, Split};
+use fedelity_data::{Column, ColumnKind, DataSource, Dataset, SetName, Skipped, Split};
 use fedelity_experiment::Loaded;
 use serde_json::json;
 
@@ -41,7 +41,7 @@ impl ShowData {
         let Loaded { dataset, skipped, fingerprint } = resources()?.load(&document, &source)?;
         let source = &source.source;
         printer.left_out(&skipped);
-        dataset.absent().iter().for_each(|note| printer.warn(note));
+        dataset.remarks().iter().for_each(|note| printer.warn(note));
         if let Some(path) = &self.sheet {
             let Some(shape) = dataset.shape.image() else {
                 bail!("--sheet: the samples of {} are {}, not images", dataset.name, dataset.shape);
@@ -69,6 +69,11 @@ fn describe(printer: &Printer, dataset: &Dataset, source: &DataSource, fingerpri
         printer.line(format!("task     {}", entry.task))?;
     }
     printer.line(format!("sample   {}", dataset.shape))?;
+    let columns = dataset.table.as_ref().map_or(&[][..], |form| &form.columns);
+    for (i, column) in columns.iter().enumerate() {
+        let what = if i == 0 { "columns" } else { "" };
+        printer.line(format!("{what:<8} {}: {}", column.name, values(column)))?;
+    }
     for (split, what) in [(&dataset.train, "train"), (&dataset.test, "test")] {
         let memory = bytes(split.bytes());
         printer.line(format!("{what:<8} {} samples, {memory} in memory", thousands(split.len())))?;
@@ -90,6 +95,20 @@ fn describe(printer: &Printer, dataset: &Dataset, source: &DataSource, fingerpri
     Ok(())
 }
 
+/// What a column of a table holds.
+fn values(column: &Column) -> String {
+    const SHOWN: usize = 8;
+    match &column.kind {
+        ColumnKind::Number { mean, std } => format!("number, mean {mean:.4}, sd {std:.4}"),
+        ColumnKind::Categories(names) => {
+            let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+            let more = if names.len() > SHOWN { ", ..." } else { "" };
+            let count = if names.len() == 1 { "1 category".to_string() } else { format!("{} categories", names.len()) };
+            format!("{count}: {shown}{more}")
+        }
+    }
+}
+
 /// The source of the data.
 fn origin(source: &DataSource, entry: Option<&CatalogueEntry>) -> Result<String> {
     match source {
@@ -108,6 +127,11 @@ fn as_json(dataset: &Dataset, source: &DataSource, skipped: &Skipped, fingerprin
             "by-class": split.label_counts(dataset.classes.len()),
         })
     };
+    let column = |column: &Column| match &column.kind {
+        ColumnKind::Number { mean, std } => json!({ "name": column.name, "mean": mean, "std": std }),
+        ColumnKind::Categories(names) => json!({ "name": column.name, "categories": names }),
+    };
+    let columns = dataset.table.as_ref().map(|form| form.columns.iter().map(column).collect::<Vec<_>>());
     Ok(json!({
         "name": dataset.name,
         "title": entry.map(|entry| entry.title),
@@ -116,6 +140,8 @@ fn as_json(dataset: &Dataset, source: &DataSource, skipped: &Skipped, fingerprin
         "source": origin(source, entry)?,
         "sample": dataset.shape.to_string(),
         "classes": dataset.classes,
+        "columns": columns,
+        "notes": dataset.remarks(),
         "train": split(&dataset.train),
         "test": split(&dataset.test),
         "keys": dataset.train.keys.as_ref().map(|keys| keys.names.len()),

@@ -1,0 +1,193 @@
+//! Tables of several sites: columns by name, in training, evaluation, prediction and export.
+
+use std::fs;
+
+use crate::place::{Answer, Place};
+use serde_json::Value;
+
+/// Rows with a number, a category and an identifier; the outcome depends on the first two.
+fn rows(from: usize, to: usize) -> Vec<[String; 5]> {
+    let row = |i: usize| {
+        let (age, smoker) = (20 + i * 7 % 60, i.is_multiple_of(3));
+        let ill = age + if smoker { 30 } else { 0 } > 60;
+        let words = [if smoker { "yes" } else { "no" }, if ill { "ill" } else { "healthy" }];
+        [(5_000 + i).to_string(), format!("{age}.{i:03}5"), words[0].into(), format!("s{}", i % 3), words[1].into()]
+    };
+    (from..to).map(row).collect()
+}
+
+const COLUMNS: [&str; 5] = ["patient", "age", "smoker", "site", "outcome"];
+
+/// The columns of rows in this order, as CSV.
+fn table(rows: &[[String; 5]], order: &[usize], separator: &str) -> String {
+    let line = |fields: Vec<&str>| fields.join(separator) + "\n";
+    let head = line(order.iter().map(|&i| COLUMNS[i]).collect());
+    head + &rows.iter().map(|row| line(order.iter().map(|&i| row[i].as_str()).collect())).collect::<String>()
+}
+
+const CONFIG: &str = "rounds = 12\n[data]\nname = \"csv\"\ntrain = \"a.csv\"\nlabel = \"outcome\"\nkey = \"site\"\nignore = \
+                      [\"patient\"]\n[partition]\nkind = \"natural\"\n[clients]\nepochs = 5\nbatch = 10\n[model]\nname = \
+                      \"logistic\"\n[optimizer]\nlr = 0.1\n";
+
+/// A model of 240 rows, in the folder `a`.
+fn trained() -> Place {
+    let place = Place::new();
+    place.write("a.csv", &table(&rows(0, 240), &[0, 1, 2, 3, 4], ","));
+    place.write("exp.toml", CONFIG);
+    done(&place, &["run", "exp.toml", "--output", "a"]);
+    place
+}
+
+fn done(place: &Place, args: &[&str]) -> Answer {
+    let answer = place.call(args);
+    assert_eq!(answer.code, 0, "{args:?}: {}", answer.err);
+    answer
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn evaluate(place: &Place, args: &[&str]) -> Value {
+    json(&done(place, &[&["evaluate", "--json"][..], args].concat()).out)
+}
+
+#[test]
+fn columns_are_matched_by_name() {
+    let place = trained();
+    let recorded = json(&String::from_utf8(place.read("a/summary.json")).unwrap());
+    let own = evaluate(&place, &["a"]);
+    assert_eq!(own["accuracy"], recorded["final-accuracy"]);
+    assert!(own["accuracy"].as_f64().unwrap() > 0.85, "{own}");
+    assert_eq!((own["part"].as_str(), own["samples"].as_u64()), (Some("test"), Some(48)));
+    // New rows in three arrangements: the same result, for the file alone too.
+    let new = rows(300, 360);
+    place.write("b.csv", &table(&new, &[0, 1, 2, 3, 4], ","));
+    place.write("c.csv", &table(&new, &[4, 2, 1], ";").replace('.', ","));
+    place.write("d.csv", &table(&new, &[2, 4, 1, 0], "\t"));
+    fs::copy(place.path("a/model.safetensors"), place.path("m.safetensors")).unwrap();
+    let first = evaluate(&place, &["a", "--data", "csv", "--set", "data.train=b.csv"]);
+    assert_eq!((first["part"].as_str(), first["samples"].as_u64()), (Some("all"), Some(60)));
+    for (model, file) in [("a", "c.csv"), ("a", "d.csv"), ("m.safetensors", "c.csv"), ("m.safetensors", "b.csv")] {
+        for key in ["train", "test"] {
+            let found = evaluate(&place, &[model, "--data", "csv", "--set", &format!("data.{key}={file}")]);
+            assert_eq!((&found["loss"], &found["samples"]), (&first["loss"], &first["samples"]), "{model} {file}");
+        }
+    }
+    let text = table(&new, &[1, 4], ",");
+    place.write("e.csv", &text);
+    place.refuses(
+        &["evaluate", "a", "--data", "csv", "--set", "data.train=e.csv"],
+        &["e.csv:1: there is no column 'smoker': the model reads 'age', 'smoker'", "'age', 'outcome'"],
+    );
+    place.write("f.csv", &table(&new, &[4, 2, 1], ",").replacen("smoker", "Smoker", 1));
+    place.refuses(&["predict", "a", "f.csv"], &["there is no column 'smoker'", "'Smoker'"]);
+    let extra = table(&new, &[4, 2, 1], ",").replacen("\n", ",x\n", 1).replace("5\n", "5,0\n");
+    place.write("g.csv", &extra);
+    let args = ["evaluate", "a", "--data", "csv", "--set", "data.train=g.csv"];
+    place.refuses(&args, &["g.csv:1: the model does not know the column 'x'", "--ignore 'x' leaves it out"]);
+    let found = evaluate(&place, &[&args[1..], &["--ignore", "x"]].concat());
+    assert_eq!(found["loss"], first["loss"]);
+}
+
+#[test]
+fn samples_that_were_trained_on_are_counted() {
+    let place = trained();
+    let shown = done(&place, &["evaluate", "a"]);
+    assert!(shown.out.contains("logistic on 48 test samples of csv\ntrained   on none of them\n"), "{}", shown.out);
+    let whole = evaluate(&place, &["a", "--data", "csv", "--set", "data.train=a.csv"]);
+    assert_eq!((whole["samples"].as_u64(), whole["part"].as_str()), (Some(240), Some("all")));
+    assert_eq!(whole["trained-on"], 192);
+    let shown = done(&place, &["evaluate", "a", "--part", "train"]);
+    assert!(shown.out.contains("192 training samples of csv\ntrained   on all of them"), "{}", shown.out);
+    let part = evaluate(&place, &["a", "--part", "all"]);
+    assert_eq!((&part["samples"], &part["trained-on"]), (&whole["samples"], &whole["trained-on"]));
+    fs::copy(place.path("a/model.safetensors"), place.path("m.safetensors")).unwrap();
+    let alone = done(&place, &["evaluate", "m.safetensors", "--data", "csv", "--set", "data.test=a.csv"]);
+    assert!(
+        alone.out.contains("logistic on all 240 samples of csv\ntrained   perhaps on some of them: "),
+        "{}",
+        alone.out
+    );
+    let args = ["evaluate", "a", "--data", "csv", "--set", "data.test=a.csv", "--part"];
+    place.refuses(&[&args[..], &["train"]].concat(), &["--part train: there is no data.train"]);
+    place.refuses(&[&args[..], &["most"]].concat(), &["--part most: expected one of all, train, test"]);
+    place.write("b.csv", &table(&rows(300, 330), &[0, 1, 2, 3, 4], ","));
+    fs::remove_file(place.path("a.csv")).unwrap();
+    let gone = done(&place, &["evaluate", "a", "--data", "csv", "--set", "data.train=b.csv"]);
+    assert!(
+        gone.out.contains("trained   perhaps on some of them: the run's data cannot be read (cannot open"),
+        "{}",
+        gone.out
+    );
+}
+
+#[test]
+fn rows_are_classified_and_columns_are_exported() {
+    let place = trained();
+    let new = rows(300, 330);
+    place.write("new.csv", &table(&new, &[2, 3, 1], ";"));
+    let answer = done(&place, &["predict", "a", "new.csv", "--json"]);
+    let lines: Vec<Value> = answer.out.lines().map(json).collect();
+    assert_eq!((lines.len(), lines[0]["input"].as_str()), (30, Some("new.csv:2")));
+    let right = |(line, row): (&Value, &[String; 5])| line["predictions"][0]["class"].as_str() == Some(row[4].as_str());
+    let right = lines.iter().zip(&new).filter(|(line, row)| right((line, row))).count();
+    // The same as evaluation finds.
+    place.write("labelled.csv", &table(&new, &[0, 1, 2, 3, 4], ","));
+    let found = evaluate(&place, &["a", "--data", "csv", "--set", "data.train=labelled.csv"]);
+    assert_eq!(right as f64 / 30.0, found["accuracy"].as_f64().unwrap());
+    let labelled = done(&place, &["predict", "a", "labelled.csv", "--json"]);
+    assert_eq!(labelled.out.replace("labelled.csv", "new.csv"), answer.out);
+    let shown = done(&place, &["predict", "a", "new.csv", "--top", "1"]);
+    assert!(shown.out.contains("probability") && shown.out.contains("new.csv:31"), "{}", shown.out);
+
+    place.write("odd.jsonl", "{\"age\": 40, \"smoker\": \"never\"}\n{\"age\": \"old\", \"smoker\": \"no\"}\n");
+    place.refuses(&["predict", "a", "odd.jsonl"], &["odd.jsonl:2: key 'age': expected a number", "--skip-bad"]);
+    let odd = done(&place, &["predict", "a", "odd.jsonl", "--skip-bad", "--json"]);
+    assert_eq!(odd.out.lines().count(), 1);
+    assert!(odd.err.contains("1 value is not among the categories of column 'smoker'"), "{}", odd.err);
+    place.refuses(&["predict", "a", "--text", "x"], &["--text", "reads rows of 3 numbers"]);
+    done(&place, &["export", "a", "--onnx", "a.onnx"]);
+    let onnx = place.read("a.onnx");
+    let columns = br#"{"name":"smoker","categories":["no","yes"]}"#;
+    assert!(onnx.windows(columns.len()).any(|part| part == columns));
+}
+
+#[test]
+fn columns_that_mislead_are_spoken_of() {
+    let place = trained();
+    let args = ["check", "exp.toml", "--set", "data.ignore=[]"];
+    let found = done(&place, &args);
+    assert!(found.out.contains("column 'patient' looks like an identifier"), "{}", found.out);
+    let run = done(&place, &["run", "exp.toml", "--output", "b", "--set", "data.ignore=[]", "--set", "rounds=1"]);
+    assert!(run.err.contains("data.ignore = [\"patient\"] leaves it out"), "{}", run.err);
+    place.refuses(&["run", "exp.toml", "--set", "data.ignore=[\"nobody\"]"], &["no column 'nobody' for data.ignore"]);
+    place.refuses(
+        &["run", "exp.toml", "--set", "data.features=[\"patient\"]"],
+        &["data.ignore: column 'patient' is also in data.features"],
+    );
+    let shown = done(&place, &["data", "show", "exp.toml"]);
+    for text in ["sample   3 numbers", "columns  age: number, mean ", "smoker: 2 categories: no, yes"] {
+        assert!(shown.out.contains(text), "{text}: {}", shown.out);
+    }
+    let shown = json(&done(&place, &["data", "show", "exp.toml", "--json"]).out);
+    assert_eq!(shown["columns"][1]["categories"], serde_json::json!(["no", "yes"]), "{shown}");
+}
+
+#[test]
+fn a_part_of_a_known_set_is_named() {
+    let place = Place::new();
+    fs::create_dir(place.path("ag_news_csv")).unwrap();
+    let rows: String = (0..80).map(|i| format!("\"{}\",\"title {i}\",\"words\"\n", 1 + i % 4)).collect();
+    place.write("ag_news_csv/train.csv", &rows);
+    place.write("ag_news_csv/test.csv", &rows);
+    let warning = "80 training samples, but AG News has 120,000: results cannot be compared with published ones";
+    let shown = done(&place, &["data", "show", "agnews", "--data-dir", "."]);
+    assert!(shown.err.contains(warning) && shown.err.contains("AG News has 7,600"), "{}", shown.err);
+    let config = "rounds = 1\n[data]\nname = \"agnews\"\ndir = \".\"\n[model]\nname = \"lstm\"\nmax-length = 4\n[partition]\n\
+                  kind = \"iid\"\nclients = 2\n";
+    place.write("exp.toml", config);
+    assert!(done(&place, &["check", "exp.toml"]).out.contains(warning));
+    assert!(done(&place, &["run", "exp.toml", "--output", "a"]).err.contains(warning));
+    assert!(done(&place, &["evaluate", "a"]).err.contains(warning));
+}
