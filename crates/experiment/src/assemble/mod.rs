@@ -1,22 +1,25 @@
 //! Everything a configuration names: the data, their partition, the model and the methods.
 
 mod model;
+mod own;
 mod pool;
 pub(crate) mod text;
 
 use std::sync::Arc;
 
 use fedelity_fl::{Federation, ServerData};
-use fedelity_nn::{Card, Model};
+use fedelity_nn::{Card, Input, Model};
 use fedelity_sim::{Experiment, Observation};
 
 use crate::config::{Document, MethodChoice, Settings};
 use crate::error::Result;
 use crate::resources::Resources;
 
+pub use own::model_file;
 pub use pool::Pool;
 
 pub(crate) use model::fit;
+pub(crate) use own::OwnModel;
 
 /// Everything shared by the runs of one configuration.
 pub struct Study {
@@ -54,6 +57,9 @@ impl Study {
             .map_err(|reason| document.error("server.rule", format!("server.rule: {reason}")))?;
         let fitted = fit(document, &settings.config.model, &pool.dataset, &resources.engine)?;
         pool.dataset = fitted.dataset;
+        if settings.config.model.file.is_some() && !matches!(fitted.card.input, Input::Tokens { .. }) {
+            settings.forget_texts();
+        }
         Ok(Self {
             per_round,
             partition_fingerprint: pool.partition.fingerprint(),
