@@ -22,8 +22,8 @@ Examples:
   fedelity layers runs/a                        the layers of a trained model
   fedelity layers my.toml                       every layer with its name, if the file is sound
 
-fedelity keys layers explains the kinds of layers and their keys. A class has no layer: the last dense
-layer, from the features to the classes of the data, is added by itself.";
+fedelity keys layers explains the kinds of layers and their keys. The last dense layer, from the
+features to the classes of the data, is added by itself.";
 
 /// Print the layers of a model, as a file that model.file takes
 #[derive(Debug, clap::Args)]

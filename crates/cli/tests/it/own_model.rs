@@ -102,8 +102,9 @@ fn printed_models_train_to_the_same_bits() {
         let text = done(&place, &["layers", name, "--input", "1x28x28"]);
         place.write("my.toml", &text);
         let (zoo, own) = (format!("model.name={name}"), format!("{name}-own"));
-        done(&place, &run(&["--set", &zoo, "--set", projection, "--output", name]));
-        done(&place, &run(&["--set", "model.file=my.toml", "--set", projection, "--output", &own]));
+        let short = ["--set", "rounds=1", "--set", "clients.per-round=1", "--metrics", "fast", "--set", projection];
+        done(&place, &[&run(&["--set", &zoo, "--output", name])[..], &short].concat());
+        done(&place, &[&run(&["--set", "model.file=my.toml", "--output", &own])[..], &short].concat());
         let model = |folder: &str| tensors(&place.read(&format!("{folder}/model.safetensors")));
         assert_eq!(model(name), model(&own), "{name}");
     }
