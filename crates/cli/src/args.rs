@@ -22,6 +22,7 @@ Examples:
   fedelity partition                    show which client holds which classes
   fedelity methods                      list all methods and what each one needs
   fedelity methods fedntd               explain a method: its equation and its keys
+  fedelity layers simple-cnn            print a model's layers, as a file to change and train
   fedelity keys                         explain every key of a configuration
 
 Results and tables go to stdout, everything else to stderr.

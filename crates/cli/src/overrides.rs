@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 use fedelity_data::catalogue::{self, CatalogueEntry};
 use fedelity_data::{DataSource, SetName};
-use fedelity_experiment::{Document, Settings};
+use fedelity_experiment::{Document, Settings, is_model_file};
 use fedelity_keys::nearest;
 
 use crate::printer::Printer;
@@ -61,7 +61,8 @@ impl Overrides {
     pub(crate) fn foreign(&self, model: Option<&str>, data: Option<&str>) -> Result<Option<Document>> {
         let (Some(model), Some(data)) = (model, data) else { return Ok(None) };
         let mut document = self.data_document(data, "--data")?;
-        document.put(&["model", "name"], model.into(), "--model")?;
+        let key = if is_model_file(model) { "file" } else { "name" };
+        document.put(&["model", key], model.into(), "--model")?;
         Ok(Some(document))
     }
 }

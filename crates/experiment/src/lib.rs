@@ -20,7 +20,7 @@ mod synthetic;
 mod travel;
 
 pub use assemble::text::TextReader;
-pub use assemble::{Pool, Study, table_form};
+pub use assemble::{Pool, Study, model_file, table_form};
 pub use config::{
     Change, ClientKeys, Config, DataKeys, Document, EvaluationKeys, MethodChoice, ModelKeys, OptimizerKeys, Origin,
     PartitionKeys, ServerKeys, Settings, StepRule,
@@ -30,7 +30,7 @@ pub use estimate::{Estimate, estimate};
 pub use rehearsal::{Rehearsal, rehearse};
 pub use resources::{Loaded, Resources};
 pub use run::{FrontError, Observer, Outcome, Run};
-pub use saved::Saved;
+pub use saved::{Saved, is_model_file};
 pub use sweep::{Job, JobEnd, JobState, Sweep, SweepObserver};
 pub use synthetic::Synthetic;
 pub use travel::{Travel, Trial};

@@ -114,7 +114,8 @@ impl Study {
         let (methods, seeds) = (&self.settings.methods, &self.settings.config.seeds);
         let several = methods.len() * seeds.len() > 1;
         if several {
-            folder.write_config(&self.settings.resolved(names::PARTITION))?;
+            folder.write_config(&self.settings.resolved_for(methods, seeds, names::PARTITION, Some(names::LAYERS)))?;
+            self.write_layers(folder)?;
             self.pool.partition.write(&folder.file(names::PARTITION), false)?;
         }
         let labels = self.labels();
@@ -140,6 +141,11 @@ impl Study {
         Ok(fedelity_report::Results { groups, left_out: Vec::new() })
     }
 
+    /// Writes the layers of a model of one's own, so that the folder reproduces the run.
+    fn write_layers(&self, folder: &RunFolder) -> Result<()> {
+        Ok(self.card.layers.as_ref().map_or(Ok(()), |text| folder.write(names::LAYERS, text.as_bytes()))?)
+    }
+
     /// Rejects invalid runs before anything is written.
     pub fn check(&self, threads: usize) -> Result<()> {
         for method in &self.settings.methods {
@@ -156,7 +162,9 @@ impl Run<'_> {
         let study = self.study;
         let mut simulation = Simulation::new(study.experiment(self.method, self.seed, self.threads))?;
         let method = std::slice::from_ref(self.method);
-        folder.write_config(&study.settings.resolved_for(method, &[self.seed], names::PARTITION))?;
+        let config = study.settings.resolved_for(method, &[self.seed], names::PARTITION, Some(names::LAYERS));
+        folder.write_config(&config)?;
+        study.write_layers(folder)?;
         study.pool.partition.write(&folder.file(names::PARTITION), false)?;
         folder.write_holdings(&Holdings::new(study.holdings.clone()))?;
         let header = Header { local_evaluation: Some(simulation.local_evaluation()), ..self.header() };
@@ -205,7 +213,7 @@ impl Run<'_> {
     }
 
     fn header(&self) -> Header {
-        let Study { settings, pool, model, per_round, .. } = self.study;
+        let Study { settings, pool, model, per_round, card, .. } = self.study;
         let as_json = |value: &toml::Value| serde_json::to_value(value).unwrap_or_default();
         Header {
             fedelity: env!("CARGO_PKG_VERSION").to_string(),
@@ -214,7 +222,7 @@ impl Run<'_> {
             dataset: pool.dataset.name.clone(),
             dataset_fingerprint: pool.fingerprint.clone(),
             partition: pool.partition.spec.clone(),
-            model: settings.config.model.name.0.clone(),
+            model: card.model.clone(),
             parameters: model.layout().trainable_len() as u64,
             seed: self.seed,
             rounds: settings.config.rounds as u64,

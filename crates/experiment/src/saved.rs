@@ -9,8 +9,8 @@ use fedelity_fl::{Evaluation, Samples, Scaling, Trainer};
 use fedelity_nn::{Card, Input, Model, Params, checkpoint};
 use fedelity_record::names;
 
-use crate::assemble::fit;
 use crate::assemble::text::TextReader;
+use crate::assemble::{OwnModel, fit};
 use crate::config::{Document, Settings};
 use crate::error::Result;
 use crate::{ExperimentError, Resources};
@@ -34,6 +34,14 @@ impl Saved {
     pub fn open(target: &Path, model: Option<&str>, foreign: Option<&Document>, resources: &Resources) -> Result<Self> {
         let path = file_of(target)?;
         let card = match (checkpoint::card(&path)?, foreign) {
+            (Some(card), _) if model.is_some_and(is_model_file) => {
+                let (file, wrong) = (model.unwrap_or_default(), |reason| ExperimentError::Config(reason));
+                let own = OwnModel::read(Path::new(file), |reason| wrong(format!("--model {file}: {reason}")))?;
+                if card.layers != Some(own.file.text()) {
+                    return Err(wrong(format!("--model {file}: {} has other layers", path.display())));
+                }
+                card
+            }
             (Some(card), _) if model.is_some_and(|name| name != card.model) => {
                 let name = model.unwrap_or_default();
                 let message = format!("--model {name}: {} is a {} model", path.display(), card.model);
@@ -145,6 +153,11 @@ impl Saved {
             )),
         }
     }
+}
+
+/// Whether a model is given by its file rather than its name.
+pub fn is_model_file(model: &str) -> bool {
+    Path::new(model).extension().is_some_and(|end| end == "toml")
 }
 
 /// The first few names.

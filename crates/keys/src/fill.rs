@@ -122,7 +122,10 @@ impl Schema {
                 let (selector, word) = (path(at, selector), word(selector));
                 if given.remove(key.name).is_some() && !context.leave_out(&full, &selector, word) {
                     let others = others.join(", ");
-                    let message = format!("{full}: not a key of {selector} = \"{word}\"; it goes with {others}");
+                    let message = match word {
+                        "" => format!("{full}: only allowed with {selector}, one of {others}"),
+                        _ => format!("{full}: not a key of {selector} = \"{word}\"; it goes with {others}"),
+                    };
                     return Err(KeyError::new(&full, message));
                 }
                 continue;

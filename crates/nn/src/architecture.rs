@@ -1,7 +1,7 @@
 //! A model as data: a tree of layers with a feature extractor and a head.
 
 use fedelity_kernels::pool::Window;
-use serde::{Deserialize, Serialize};
+use fedelity_keys::Choice;
 
 /// The shape of one input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,6 @@ impl InputShape {
 
 /// What one layer computes.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum Layer {
     /// Convolution with a square kernel.
     Conv { out: usize, kernel: usize, stride: usize, pad: usize, bias: bool },
@@ -94,10 +93,10 @@ pub enum Layer {
 }
 
 /// Naming scheme of a transformer block's tensors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum BlockNames {
     Bert,
+    #[choice("distilbert")]
     DistilBert,
 }
 

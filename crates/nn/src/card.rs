@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::architecture::{Architecture, InputShape};
 use crate::encoder::{EncoderShape, encoder};
 use crate::error::NnError;
+use crate::model_file::ModelFile;
 use crate::residual::Stem;
 use crate::zoo::{self, ModelSpec};
 
@@ -118,6 +119,9 @@ pub struct Card {
     /// The sizes of a text encoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoder: Option<EncoderShape>,
+    /// The layers of a model of one's own, as the text of a model file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<String>,
     pub input: Input,
     /// The class names; output `k` means `classes[k]`.
     pub classes: Vec<String>,
@@ -149,6 +153,13 @@ impl Card {
     pub fn architecture(&self) -> Result<Architecture, NnError> {
         self.check().map_err(|reason| NnError::DoesNotFit { model: self.model.clone(), reason })?;
         let (input, classes) = (self.input.shape(), self.classes.len());
+        if let Some(text) = &self.layers {
+            let file = ModelFile::parse(text);
+            let built = file.and_then(|file| {
+                file.architecture(&self.model, input, classes, self.projection).map_err(|misfit| misfit.to_string())
+            });
+            return built.map_err(|reason| NnError::DoesNotFit { model: self.model.clone(), reason });
+        }
         match &self.encoder {
             Some(shape) => Ok(encoder(&self.model, shape, self.projection, None, input, classes)),
             None => {

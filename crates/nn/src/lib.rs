@@ -5,6 +5,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests compare with the platform's functions"))]
 
+mod activation;
 mod architecture;
 mod batch;
 mod card;
@@ -13,16 +14,21 @@ mod cpu;
 mod encoder;
 mod engine;
 mod error;
+mod layer_keys;
 mod layout;
 pub mod loss;
 mod model;
+mod model_file;
 mod optimizer;
 mod outline;
+mod place;
 mod pretrained;
 mod residual;
+mod tensor_name;
 mod vgg;
 pub mod zoo;
 
+pub use activation::ActivationShape;
 pub use architecture::{Architecture, BlockNames, BlockParts, InputShape, Layer, Node};
 pub use batch::Batch;
 pub use card::{Card, ColumnCard, ColumnValues, Input, Reading, TableCard};
@@ -31,11 +37,15 @@ pub use encoder::{EncoderShape, encoder};
 pub use engine::{AdamStep, Engine, Outputs, Program, Session, SgdStep, engine_named};
 pub use error::NnError;
 pub use fedelity_kernels::pool::Window;
+pub use layer_keys::{LayerKeys, LayerKind};
 pub use layout::{Layout, Params, Tensor};
 pub use model::Model;
+pub use model_file::{MOST_BYTES, ModelFile, ModelFileKeys};
 pub use optimizer::{Optimizer, OptimizerKind};
 pub use outline::Outline;
+pub use place::{LayerList, LayerPlace, Misfit};
 pub use pretrained::Pretrained;
 pub use residual::{ResidualShape, Stem};
+pub use tensor_name::check as check_tensor_name;
 pub use vgg::vgg11;
 pub use zoo::ModelSpec;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rand::{Rng, RngExt};
 
+use crate::activation;
 use crate::architecture::{Architecture, InputShape};
 use crate::engine::{Engine, Program, Session};
 use crate::error::NnError;
@@ -42,6 +43,8 @@ impl Model {
             let reason = format!("{:?} with {} classes is empty", arch.input, arch.classes);
             return Err(NnError::DoesNotFit { model: arch.name.clone(), reason });
         }
+        activation::features(&arch.extractor, arch.input, arch.classes)
+            .map_err(|misfit| NnError::DoesNotFit { model: arch.name.clone(), reason: misfit.to_string() })?;
         let outline = Outline::of(arch)?;
         let program = engine.compile(arch, &outline)?;
         Ok(Self {

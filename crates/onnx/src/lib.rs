@@ -50,7 +50,14 @@ pub fn encode(source: &OnnxModel<'_>) -> Result<Vec<u8>, OnnxError> {
         InputShape::Image { channels, height, width } => {
             let sides = if source.numbers { vec![width] } else { vec![channels, height, width] };
             let input = ValueInfo::floats("input", &sides);
-            (vec![input], spatial::write(&mut graph, &arch.extractor, "input", (channels, height, width))?)
+            let flat = arch.extractor.first().is_some_and(|node| node.layer == Layer::Flatten);
+            let image = if source.numbers && !flat {
+                let shape = graph.ints("image", &[4], &[-1, channels as i64, height as i64, width as i64]);
+                graph.node("Reshape", &["input", &shape], vec![])
+            } else {
+                "input".to_owned()
+            };
+            (vec![input], spatial::write(&mut graph, &arch.extractor, &image, (channels, height, width))?)
         }
     };
     let head = fedelity_nn::Node::named(arch.head.clone(), Layer::Dense { out: arch.classes });

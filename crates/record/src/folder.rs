@@ -24,6 +24,8 @@ pub mod names {
     pub const FEATURES: &str = "features.safetensors";
     /// The user's tags.
     pub const TAGS: &str = "tags.json";
+    /// The layers of a model of one's own.
+    pub const LAYERS: &str = "layers.toml";
     pub const MODEL: &str = "model.safetensors";
 }
 

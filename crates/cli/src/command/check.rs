@@ -89,11 +89,7 @@ impl Check {
         let frozen = study.model.frozen_layout().len();
         let frozen = if frozen > 0 { format!(", plus {} frozen", thousands(frozen)) } else { String::new() };
         let size = bytes(4 * layout.len() as u64);
-        printer.line(format!(
-            "Parameters  {}{fixed} of {}{frozen}, {size}",
-            thousands(trainable),
-            study.settings.config.model.name.0
-        ))?;
+        printer.line(format!("Parameters  {}{fixed} of {}{frozen}, {size}", thousands(trainable), study.card.model))?;
         let methods = &study.settings.methods;
         let found = methods.iter().map(|method| estimate(&study, method, threads)).collect::<Result<Vec<_>, _>>()?;
         let lines = match &found[..] {

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use fedelity_experiment::Saved;
 use fedelity_nn::{Card, Input, Reading, checkpoint};
 use fedelity_onnx::{OnnxModel, encode};
+use fedelity_pytorch::{PyTorchModel, source};
 
 use crate::engine::resources;
 use crate::output;
@@ -18,7 +19,8 @@ const EXAMPLES: &str = "\
 Examples:
   fedelity export runs/a --onnx clothes.onnx
   fedelity export runs/a --safetensors clothes.safetensors
-  fedelity export runs/a --onnx clothes.onnx --force        overwrite an existing file
+  fedelity export runs/a --pytorch clothes.py               an nn.Module that loads model.safetensors
+  fedelity export runs/a --onnx clothes.onnx --overwrite
   fedelity export torch.safetensors --model resnet18-bn --data cifar10 --onnx planes.onnx
 
 The ONNX file (opset 17) accepts batches of any size: 'input', normalised pixels as float32
@@ -28,9 +30,11 @@ standard deviation and tokeniser; a pixel is (value / 255 - mean) / std.
 For tables, 'input' is float32 [batch, numbers], and 'columns' in the metadata says what the numbers
 are, in order: (value - mean) / std for a column of numbers, and one number per category otherwise, 1
 for the row's own and 0 for the others.
-The safetensors file has PyTorch's names; its metadata describe the model.";
+The safetensors file has PyTorch's names; its metadata describe the model.
+The PyTorch file is the model as Python source, with the class names, mean and standard deviation; its
+first lines say how to load the weights. It needs torch and safetensors, and nothing of Fedelity.";
 
-/// Write a trained model for other programs, as ONNX or safetensors
+/// Write a trained model for other programs, as ONNX, safetensors or PyTorch source
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Export {
@@ -46,9 +50,13 @@ pub(crate) struct Export {
     #[arg(long, value_name = "FILE")]
     safetensors: Option<PathBuf>,
 
+    /// Write the model as a PyTorch source file.
+    #[arg(long, value_name = "FILE")]
+    pytorch: Option<PathBuf>,
+
     /// Overwrite existing files.
-    #[arg(long)]
-    force: bool,
+    #[arg(long, alias = "force")]
+    overwrite: bool,
 
     /// The architecture, for a file that does not name it.
     #[arg(long, value_name = "NAME")]
@@ -64,24 +72,37 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
-        let files = [("--onnx", &self.onnx), ("--safetensors", &self.safetensors)];
+        let files = [("--onnx", &self.onnx), ("--safetensors", &self.safetensors), ("--pytorch", &self.pytorch)];
         if files.iter().all(|(_, file)| file.is_none()) {
-            bail!("nothing to write: give --onnx FILE or --safetensors FILE");
+            bail!("nothing to write: give --onnx FILE, --safetensors FILE or --pytorch FILE");
         }
         for (option, file) in files {
-            if let Some(file) = file.as_deref().filter(|file| file.exists() && !self.force) {
-                bail!("{option} {}: the file exists; --force overwrites it", file.display());
+            if let Some(file) = file.as_deref().filter(|file| file.exists() && !self.overwrite) {
+                bail!("{option} {}: the file exists; --overwrite replaces it", file.display());
+            }
+        }
+        for (i, (option, file)) in files.iter().enumerate() {
+            if let Some((other, path)) = files[..i].iter().find(|(_, other)| file.is_some() && other == file) {
+                let path = path.as_deref().unwrap_or(Path::new(""));
+                bail!("{other} and {option} {}: each needs a file of its own", path.display());
             }
         }
         let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;
         let saved = Saved::open(&self.target, self.model.as_deref(), foreign.as_ref(), &resources()?)?;
-        if let Some(file) = &self.onnx {
-            output::write(file, &onnx(&saved)?)?;
+        // Everything that can fail comes before the first file.
+        let onnx = self.onnx.as_ref().map(|file| onnx(&saved).map(|bytes| (file, bytes))).transpose()?;
+        let pytorch = self.pytorch.as_ref().map(|file| pytorch(&saved).map(|text| (file, text))).transpose()?;
+        if let Some((file, bytes)) = onnx {
+            output::write(file, &bytes)?;
             tell(printer, &saved, "ONNX", file);
         }
         if let Some(file) = &self.safetensors {
             checkpoint::save(file, saved.model.layout(), &saved.params, Some(&saved.card))?;
             tell(printer, &saved, "safetensors", file);
+        }
+        if let Some((file, text)) = pytorch {
+            output::write(file, text.as_bytes())?;
+            tell(printer, &saved, "PyTorch source", file);
         }
         Ok(ExitStatus::Done)
     }
@@ -103,6 +124,19 @@ fn onnx(saved: &Saved) -> Result<Vec<u8>> {
         metadata: &metadata(card)?,
     };
     encode(&source).with_context(|| saved.path.display().to_string())
+}
+
+fn pytorch(saved: &Saved) -> Result<String> {
+    let card = &saved.card;
+    let architecture = card.architecture()?;
+    let model = PyTorchModel {
+        architecture: &architecture,
+        numbers: matches!(card.input, Input::Numbers { .. }),
+        classes: &card.classes,
+        mean: &card.mean,
+        std: &card.std,
+    };
+    source(&model).with_context(|| saved.path.display().to_string())
 }
 
 /// The metadata needed to use the file; lists are JSON.

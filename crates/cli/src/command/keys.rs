@@ -6,6 +6,7 @@ use fedelity_keys::{Key, Keys, Schema, ValueType, nearest};
 use fedelity_methods::registry;
 use serde_json::json;
 
+use super::model_file;
 use crate::printer::{Printer, Style};
 use crate::status::ExitStatus;
 use crate::view::terminal;
@@ -16,6 +17,8 @@ Examples:
   fedelity keys                   all keys of a configuration with their defaults
   fedelity keys clients           the keys of one section
   fedelity keys optimizer.lr      one key
+  fedelity keys layers            the kinds of layers of a model file, and their keys
+  fedelity keys layers.conv       one kind
   fedelity keys --json            one object per key
 
 fedelity methods NAME explains the keys of a method.";
@@ -46,6 +49,14 @@ struct Placed {
 
 impl KeysCommand {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+        let layers = self.key.as_deref().and_then(|key| key.strip_prefix(model_file::SECTION));
+        match layers.map(|rest| (rest, rest.strip_prefix('.'))) {
+            Some((_, kind @ Some(_))) | Some(("", kind)) => {
+                model_file::explain(printer, kind, self.json)?;
+                return Ok(ExitStatus::Done);
+            }
+            Some(_) | None => {}
+        }
         let mut all = Vec::new();
         list("", Config::SCHEMA, &mut all);
         if let Some(wanted) = &self.key {
@@ -58,6 +69,9 @@ impl KeysCommand {
         }
         for placed in &all {
             if self.json { printer.json(&placed.json())? } else { placed.show(printer)? }
+        }
+        if self.key.as_deref() == Some("model.file") && !self.json {
+            model_file::explain(printer, None, false)?;
         }
         Ok(ExitStatus::Done)
     }

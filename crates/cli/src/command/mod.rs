@@ -9,6 +9,7 @@ mod evaluate;
 mod export;
 mod keys;
 mod methods;
+mod model_file;
 mod partition;
 mod predict;
 mod report;
@@ -38,6 +39,7 @@ pub(crate) enum Command {
     Partition(partition::PartitionCommand),
     Keys(keys::KeysCommand),
     Methods(methods::Methods),
+    Layers(model_file::Layers),
     Data(data::Data),
     Bench(bench::Bench),
     Completions(completions::Completions),
@@ -59,6 +61,7 @@ impl Command {
             Self::Partition(command) => command.run(printer),
             Self::Keys(command) => command.run(printer),
             Self::Methods(command) => command.run(printer),
+            Self::Layers(command) => command.run(printer),
             Self::Data(command) => command.run(printer),
             Self::Bench(command) => command.run(printer),
             Self::Completions(command) => command.run(printer),

@@ -206,7 +206,7 @@ fn title(study: &Study, threads: usize) -> String {
         "{}: {}\n{} with {} parameters, {} per round, {}, {}",
         study.pool.dataset.name,
         study.pool.partition.spec,
-        settings.config.model.name.0,
+        study.card.model,
         thousands(study.model.layout().trainable_len()),
         plural(study.per_round, "client"),
         plural(settings.config.rounds, "round"),

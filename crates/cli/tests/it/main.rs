@@ -11,6 +11,7 @@ mod https;
 #[cfg(unix)]
 mod live;
 mod methods;
+mod own_model;
 mod place;
 mod saved;
 mod studies;

@@ -251,7 +251,7 @@ fn texts_are_read_from_all_sources() {
 #[test]
 fn exports_are_complete_and_never_overwrite_files() {
     let place = trained();
-    place.refuses(&["export", "a"], &["--onnx FILE or --safetensors FILE"]);
+    place.refuses(&["export", "a"], &["--onnx FILE, --safetensors FILE or --pytorch FILE"]);
     let answer = place.call(&["export", "a", "--onnx", "m.onnx", "--safetensors", "m.safetensors"]);
     assert_eq!((answer.code, answer.out.as_str()), (0, ""), "{}", answer.err);
     assert_eq!(place.read("m.safetensors"), place.read(MODEL));
@@ -259,9 +259,9 @@ fn exports_are_complete_and_never_overwrite_files() {
     let weight = SafeTensors::deserialize(&place.read(MODEL)).unwrap().tensor("fc.weight").unwrap().data().to_vec();
     assert!(first.windows(weight.len()).any(|part| part == weight), "the file contains the weights unchanged");
     assert!(first.windows(10).any(|part| part == b"Ankle boot"));
-    place.refuses(&["export", "a", "--onnx", "m.onnx"], &["--onnx m.onnx", "--force"]);
+    place.refuses(&["export", "a", "--onnx", "m.onnx"], &["--onnx m.onnx", "--overwrite"]);
     assert_eq!(place.read("m.onnx"), first);
-    assert_eq!(place.call(&["export", "a", "--onnx", "m.onnx", "--force"]).code, 0);
+    assert_eq!(place.call(&["export", "a", "--onnx", "m.onnx", "--overwrite"]).code, 0);
     assert_eq!(place.read("m.onnx"), first, "the same model gives the same bytes");
     place.refuses(&["export", "a", "--onnx", "none/m.onnx"], &["none/m.onnx"]);
     let parts = |name: &String| name.contains("part");

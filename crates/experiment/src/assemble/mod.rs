@@ -2,13 +2,14 @@
 
 mod columns;
 mod model;
+mod own;
 mod pool;
 pub(crate) mod text;
 
 use std::sync::Arc;
 
 use fedelity_fl::{Federation, ServerData};
-use fedelity_nn::{Card, Model};
+use fedelity_nn::{Card, Input, Model};
 use fedelity_sim::{Experiment, Observation};
 
 use crate::config::{Document, MethodChoice, Settings};
@@ -16,9 +17,11 @@ use crate::error::Result;
 use crate::resources::Resources;
 
 pub use columns::table_form;
+pub use own::model_file;
 pub use pool::Pool;
 
 pub(crate) use model::fit;
+pub(crate) use own::OwnModel;
 
 /// Everything shared by the runs of one configuration.
 pub struct Study {
@@ -56,6 +59,9 @@ impl Study {
             .map_err(|reason| document.error("server.rule", format!("server.rule: {reason}")))?;
         let fitted = fit(document, &settings.config.model, &pool.dataset, &resources.engine)?;
         pool.dataset = fitted.dataset;
+        if settings.config.model.file.is_some() && !matches!(fitted.card.input, Input::Tokens { .. }) {
+            settings.forget_texts();
+        }
         Ok(Self {
             per_round,
             partition_fingerprint: pool.partition.fingerprint(),

@@ -7,6 +7,7 @@ use fedelity_data::{Dataset, ImageShape, Shape};
 use fedelity_nn::{Card, Engine, Input, Model, ModelSpec, Stem, zoo};
 
 use super::columns::describe;
+use super::own::OwnModel;
 use super::text::{self, Prepared};
 use crate::config::{Document, ModelKeys};
 use crate::error::Result;
@@ -26,33 +27,55 @@ pub(crate) fn fit(
     dataset: &Arc<Dataset>,
     engine: &Arc<dyn Engine>,
 ) -> Result<FittedModel> {
-    let (name, data) = (&keys.name.0, &dataset.name);
-    let wrong = |reason: &dyn std::fmt::Display| {
-        document.error("model.name", format!("model.name = \"{name}\" with data.name = \"{data}\": {reason}"))
+    let (own, data) = (OwnModel::of(document, keys)?, &dataset.name);
+    let own = own.as_ref();
+    let (key, given) = match &keys.file {
+        Some(path) => ("model.file", path.display().to_string()),
+        None => ("model.name", keys.zoo_name().to_string()),
     };
-    let input = match (dataset.shape, zoo::reads_text(name)) {
+    let wrong = |reason: &dyn std::fmt::Display| {
+        document.error(key, format!("{key} = \"{given}\" with data.name = \"{data}\": {reason}"))
+    };
+    let reads_text = own.map_or_else(|| zoo::reads_text(keys.zoo_name()), |own| own.file.reads_text());
+    if let Some(own) = own.filter(|_| !reads_text) {
+        let stray = ["model.max-length", "model.vocabulary"].into_iter().find(|key| document.gives(key));
+        if let Some(key) = stray {
+            let message = format!("{key}: not a key of this model, {}, which does not read texts", own.name);
+            return Err(document.error(key, message));
+        }
+    }
+    let input = match (dataset.shape, reads_text) {
         (Shape::Text, true) => {
-            let Prepared { model, input, encoder, reading, dataset } = text::prepare(document, keys, dataset, engine)?;
-            let card = Card { encoder, reading: Some(reading), ..card(keys, input, &dataset) };
+            let Prepared { model, input, encoder, reading, dataset } =
+                text::prepare(document, keys, own, dataset, engine)?;
+            let card = Card { encoder, reading: Some(reading), ..card(keys, own, input, &dataset) };
             return Ok(FittedModel { model, card, dataset: Arc::new(dataset) });
+        }
+        (Shape::Text, false) if own.is_some() => {
+            return Err(wrong(&"the data are texts: start the layers with an embedding"));
         }
         (Shape::Text, false) => return Err(wrong(&"the data are texts: use lstm, minilm, distilbert or bert")),
         (_, true) => return Err(wrong(&"the model reads texts, but the data are not texts")),
         (Shape::Image(ImageShape { channels, height, width }), false) => Input::Image { channels, height, width },
         (Shape::Numbers(width), false) => Input::Numbers { width },
     };
-    let built = zoo::build(&keys.spec(), input.shape(), dataset.classes.len());
-    let model = built.and_then(|arch| Model::compile(&arch, engine.clone())).map_err(|error| wrong(&error))?;
-    Ok(FittedModel { model, card: card(keys, input, dataset), dataset: Arc::clone(dataset) })
+    let classes = dataset.classes.len();
+    let arch = match own {
+        Some(own) => own.architecture(input.shape(), classes, keys.projection, &format!("{data}, {input}"))?,
+        None => zoo::build(&keys.spec(), input.shape(), classes).map_err(|error| wrong(&error))?,
+    };
+    let model = Model::compile(&arch, engine.clone()).map_err(|error| wrong(&error))?;
+    Ok(FittedModel { model, card: card(keys, own, input, dataset), dataset: Arc::clone(dataset) })
 }
 
-fn card(keys: &ModelKeys, input: Input, dataset: &Dataset) -> Card {
-    let stem = keys.stem.or_else(|| zoo::has_stem(&keys.name.0).then(|| Stem::usual(input.shape())));
+fn card(keys: &ModelKeys, own: Option<&OwnModel>, input: Input, dataset: &Dataset) -> Card {
+    let stem = keys.stem.or_else(|| zoo::has_stem(keys.zoo_name()).then(|| Stem::usual(input.shape())));
     Card {
-        model: keys.name.0.clone(),
+        model: own.map_or(keys.zoo_name(), |own| &own.name).to_string(),
         projection: keys.projection,
         stem,
         encoder: None,
+        layers: own.map(|own| own.file.text()),
         input,
         classes: dataset.classes.clone(),
         mean: dataset.normalisation.mean.clone(),
@@ -67,8 +90,13 @@ fn card(keys: &ModelKeys, input: Input, dataset: &Dataset) -> Card {
 }
 
 impl ModelKeys {
+    /// The name of the model in the zoo; empty if the model has a file.
+    pub(super) fn zoo_name(&self) -> &str {
+        self.name.as_ref().map_or("", |name| &name.0)
+    }
+
     pub(super) fn spec(&self) -> ModelSpec {
-        ModelSpec { stem: self.stem, ..ModelSpec::new(self.name.0.clone(), self.projection) }
+        ModelSpec { stem: self.stem, ..ModelSpec::new(self.zoo_name(), self.projection) }
     }
 }
 

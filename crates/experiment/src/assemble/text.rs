@@ -7,6 +7,7 @@ use fedelity_data::{Dataset, Inputs, Split, Tokens};
 use fedelity_nn::{Card, EncoderShape, Engine, Input, Model, Pretrained, Reading, encoder, zoo};
 use fedelity_text::{Tokenizer, Vocabulary};
 
+use super::own::OwnModel;
 use crate::ExperimentError;
 use crate::config::{Document, ModelKeys};
 use crate::error::Result;
@@ -67,11 +68,12 @@ impl TextReader {
 pub(crate) fn prepare(
     document: &Document,
     keys: &ModelKeys,
+    own: Option<&OwnModel>,
     dataset: &Dataset,
     engine: &Arc<dyn Engine>,
 ) -> Result<Prepared> {
     let max_length = keys.max_length.unwrap_or(usize::MAX);
-    let usual = EncoderShape::named(&keys.name.0);
+    let usual = EncoderShape::named(keys.zoo_name());
     let too_long = |positions: usize| {
         let expected = format!("1 to {positions}, the number of positions of the encoder");
         if max_length <= positions { Ok(()) } else { Err(document.expected("model.max-length", max_length, expected)) }
@@ -85,7 +87,7 @@ pub(crate) fn prepare(
             let wrong = |reason: String| document.error("model.weights", format!("model.weights: {reason}"));
             let found = Pretrained::open(folder).map_err(|error| wrong(error.to_string()))?;
             if found.shape().names != usual.names {
-                let (name, file) = (&keys.name.0, found.config_file());
+                let (name, file) = (keys.zoo_name(), found.config_file());
                 return Err(wrong(format!("{}: model_type does not fit model.name = \"{name}\"", file.display())));
             }
             let layers = found.shape().layers;
@@ -96,7 +98,7 @@ pub(crate) fn prepare(
             too_long(found.shape().positions)?;
             let shape = dropped(found.shape().clone());
             let input = tokens(found.vocabulary());
-            let arch = encoder(&keys.name.0, &shape, keys.projection, keys.freeze, input.shape(), classes);
+            let arch = encoder(keys.zoo_name(), &shape, keys.projection, keys.freeze, input.shape(), classes);
             let model = Model::compile(&arch, engine.clone()).and_then(|model| found.load(model));
             let model = model.map_err(|error| wrong(error.to_string()))?;
             let file = folder.join("tokenizer.json");
@@ -107,15 +109,20 @@ pub(crate) fn prepare(
         }
         // A fresh model with a vocabulary from the training texts.
         (_, usual) => {
-            usual.as_ref().map_or(Ok(()), |shape| too_long(shape.positions))?;
+            let limit = own.map_or(usual.as_ref().map(|shape| shape.positions), |own| own.file.positions());
+            limit.map_or(Ok(()), too_long)?;
             // An encoder classifies by the first token, so each text gets a start token.
+            let start = usual.is_some() || own.is_some_and(|own| own.file.needs_start_token());
             let words = texts(&dataset.train)?.iter().map(String::as_str);
-            let vocabulary = Vocabulary::build(words, keys.vocabulary.unwrap_or(usize::MAX), usual.is_some());
+            let vocabulary = Vocabulary::build(words, keys.vocabulary.unwrap_or(usize::MAX), start);
             let input = tokens(vocabulary.words().len());
             let shape = usual.map(dropped);
-            let arch = match &shape {
-                Some(shape) => encoder(&keys.name.0, shape, keys.projection, None, input.shape(), classes),
-                None => zoo::build(&keys.spec(), input.shape(), classes)?,
+            let arch = match (&shape, own) {
+                (_, Some(own)) => {
+                    own.architecture(input.shape(), classes, keys.projection, &format!("{}, {input}", dataset.name))?
+                }
+                (Some(shape), None) => encoder(keys.zoo_name(), shape, keys.projection, None, input.shape(), classes),
+                (None, None) => zoo::build(&keys.spec(), input.shape(), classes)?,
             };
             let reading = Reading::Words(vocabulary.words().to_vec());
             (

@@ -135,9 +135,13 @@ pub enum StepRule {
 
 #[keys(check = needs_weights)]
 pub struct ModelKeys {
+    /// A file with the layers of a model of your own, instead of `name`. `fedelity keys layers` explains the kinds of
+    /// layers, and `fedelity layers NAME` prints a model of the zoo as such a file.
+    #[key(what = "the path of a model file", instead = "name")]
+    pub file: Option<PathBuf>,
     /// The network; `fedelity check` reports whether it fits the data.
-    #[key(default = "simple-cnn")]
-    pub name: ModelName,
+    #[key(default = "simple-cnn", unless("file", is_given))]
+    pub name: Option<ModelName>,
     /// Whether to put two more layers before the classifier, as in MOON and FedGKD+.
     #[key(default = false)]
     pub projection: bool,
@@ -147,8 +151,8 @@ pub struct ModelKeys {
     /// Folder with a pretrained encoder and its tokenizer, in Hugging Face format.
     #[key(what = "the path of a folder", only("name", zoo::is_encoder))]
     pub weights: Option<PathBuf>,
-    /// Maximum number of tokens per text; longer texts are truncated.
-    #[key(default = 128, min = 1, only("name", zoo::reads_text))]
+    /// Maximum number of tokens per text; longer texts are truncated. Also for a file whose first layer is an embedding.
+    #[key(default = 128, min = 1, only("name", may_read_text))]
     pub max_length: Option<usize>,
     /// Number of encoder layers to freeze, in addition to the embeddings.
     #[key(only("name", zoo::is_encoder))]
@@ -156,9 +160,14 @@ pub struct ModelKeys {
     /// Dropout inside the encoder, instead of the value in its folder.
     #[key(min = 0, below = 1, only("name", zoo::is_encoder))]
     pub dropout: Option<f32>,
-    /// Number of words in the vocabulary, if there is no tokenizer.
-    #[key(default = 20000, min = 3, only("name", zoo::reads_text), unless("weights", is_given))]
+    /// Number of words in the vocabulary, if there is no tokenizer. Also for a file whose first layer is an embedding.
+    #[key(default = 20000, min = 3, only("name", may_read_text), unless("weights", is_given))]
     pub vocabulary: Option<usize>,
+}
+
+/// Whether a model reads texts; one without a name has a file, which alone says so.
+fn may_read_text(name: &str) -> bool {
+    name.is_empty() || zoo::reads_text(name)
 }
 
 fn is_given(path: &str) -> bool {

@@ -144,14 +144,30 @@ impl Settings {
         Ok(clients.per_round)
     }
 
+    /// Drops the keys about texts: the model's file shows that it does not read them.
+    pub(crate) fn forget_texts(&mut self) {
+        (self.config.model.max_length, self.config.model.vocabulary) = (None, None);
+        if let Some(Value::Table(model)) = self.table.get_mut("model") {
+            model.remove("max-length");
+            model.remove("vocabulary");
+        }
+    }
+
     /// The whole configuration with every default filled in, so that the file alone reproduces the run.
     /// `partition_file` is the name for a partition that was read from a file.
     pub fn resolved(&self, partition_file: &str) -> String {
-        self.resolved_for(&self.methods, &self.config.seeds, partition_file)
+        self.resolved_for(&self.methods, &self.config.seeds, partition_file, None)
     }
 
-    /// As [`Self::resolved`], for some of the methods and seeds.
-    pub fn resolved_for(&self, methods: &[MethodChoice], seeds: &[u64], partition_file: &str) -> String {
+    /// As [`Self::resolved`], for some of the methods and seeds. `model_file` is the name for a model of one's own, if
+    /// it is not that of its file.
+    pub fn resolved_for(
+        &self,
+        methods: &[MethodChoice],
+        seeds: &[u64],
+        partition_file: &str,
+        model_file: Option<&str>,
+    ) -> String {
         let mut table = self.table.clone();
         Config::SCHEMA.change_paths(&mut table, &|path| {
             *path = std::path::absolute(&path).map_or_else(|_| path.clone(), |path| path.display().to_string());
@@ -168,6 +184,11 @@ impl Settings {
         if self.config.partition.file.is_some() {
             let file = Value::String(partition_file.to_string());
             put("partition", Value::Table(Table::from_iter([("file".to_string(), file)])));
+        }
+        if let (Some(file), Some(Value::Table(model))) = (model_file, table.get_mut("model"))
+            && self.config.model.file.is_some()
+        {
+            model.insert("file".to_string(), Value::String(file.to_string()));
         }
         if let Some(Value::Table(clients)) = table.get_mut("clients")
             && self.config.clients.fraction.is_some()

@@ -72,7 +72,7 @@ fn every_data_set_can_be_configured() {
 #[test]
 fn every_model_method_optimizer_and_rule_can_be_configured() {
     for name in zoo::NAMES {
-        assert_eq!(read(&[&format!("model.name={name}")]).config.model.name.0, **name);
+        assert_eq!(read(&[&format!("model.name={name}")]).config.model.name.unwrap().0, **name);
     }
     for entry in registry::entries() {
         let server = ["server.auxiliary=1", "server.validation=0.1", "server.unlabelled=1"];

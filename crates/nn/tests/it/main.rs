@@ -6,6 +6,7 @@
 mod bits;
 mod golden;
 mod golden_losses;
+mod model_file;
 mod models;
 mod text;
 mod vision;

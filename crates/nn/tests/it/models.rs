@@ -305,6 +305,7 @@ fn files_round_trip() {
         projection: true,
         stem: None,
         encoder: None,
+        layers: None,
         input: Input::Image { channels: 3, height: 32, width: 32 },
         classes: (0..10).map(|k| format!("class \"{k}\"\n")).collect(),
         mean: vec![0.1, 0.2, 1.0 / 3.0],
@@ -339,6 +340,7 @@ fn descriptions_are_checked() {
         projection: false,
         stem: None,
         encoder: EncoderShape::named("bert"),
+        layers: None,
         input: Input::Tokens { vocabulary: 100, max_length: 16 },
         classes: vec!["a".to_owned(), "b".to_owned()],
         mean: Vec::new(),
@@ -366,6 +368,7 @@ fn descriptions_are_checked() {
     let image = Card {
         model: "mlp".to_owned(),
         encoder: None,
+        layers: None,
         input: Input::Image { channels: 1, height: 2, width: 2 },
         mean: vec![0.0],
         std: vec![0.0],

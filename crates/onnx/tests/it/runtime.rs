@@ -76,6 +76,8 @@ fn image_models() {
     }
     let numbers = InputShape::Image { channels: 1, height: 1, width: 7 };
     image_model(&zoo::build(&ModelSpec::new("mlp", false), numbers, 3).unwrap(), true);
+    // Layers on images read a row of numbers as an image of one row.
+    image_model(&zoo::build(&ModelSpec::new("resnet8-gn", false), numbers, 3).unwrap(), true);
 }
 
 /// Residual networks and VGG as in the zoo, but narrow.
