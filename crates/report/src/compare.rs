@@ -159,6 +159,11 @@ impl Comparison {
         notes
     }
 
+    /// Advice, if a run collapsed.
+    pub fn advice(&self) -> Option<&'static str> {
+        self.rows.iter().any(|row| row.collapsed > 0).then_some(REMEDY)
+    }
+
     /// One line per marked run, and what marks mean.
     fn of_marks(&self, include: Include) -> Vec<String> {
         let marks: Vec<(&ComparisonRow, &RunMark)> =
@@ -178,9 +183,6 @@ impl Comparison {
             let note = "runs do not count in differences, rounds to target and ranks";
             let text = format!("{} {note}.", out.join(" and "));
             notes.push(text[..1].to_uppercase() + &text[1..]);
-        }
-        if has(MarkKind::Collapsed) {
-            notes.push(REMEDY.to_string());
         }
         notes
     }

@@ -7,8 +7,8 @@ use crate::loaded::LoadedRun;
 use crate::results::Group;
 
 /// What to do about a collapse.
-pub const REMEDY: &str = "Clipping gradients often prevents this: set optimizer.clip, for example --set optimizer.clip=10; \
-                          so does a lower optimizer.lr.";
+pub const REMEDY: &str = "Clipping gradients often prevents this (--set optimizer.clip=10, or less if it is set), and so \
+                          does a lower optimizer.lr.";
 
 /// Why a run is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

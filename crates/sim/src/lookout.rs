@@ -14,8 +14,8 @@ const MAD: f64 = 1.4826;
 const LEAST_CLIENTS: usize = 3;
 /// A smaller training loss is never out of line.
 const LEAST_LOSS: f64 = 10.0;
-/// The model has learnt something once its accuracy is this far above guessing.
-const LEARNT: f64 = 0.1;
+/// The model has learnt something once its accuracy has come this share of the way from guessing to 1.
+const LEARNT: f64 = 0.15;
 /// This share of all predictions is nearly all.
 const NEARLY_ALL: f64 = 0.95;
 /// The share of the lead over guessing that a collapsed model has lost.
@@ -81,7 +81,7 @@ impl Lookout {
         let Some(best) = self.best.filter(|_| samples > 0) else { return Vec::new() };
         let share = |count: usize| count as f64 / samples as f64;
         let chance = share(global.actual.iter().max().copied().unwrap_or(0));
-        if best < chance + LEARNT {
+        if best < chance + LEARNT * (1.0 - chance) {
             return Vec::new();
         }
         let accuracy = global.accuracy;
@@ -231,6 +231,7 @@ mod tests {
     fn a_model_that_falls_to_chance_or_to_one_class() {
         let calm: &[f64] = &[1.0; 5];
         let said = watch(&[
+            (calm, Some(global(0.36, &EVEN))),
             (calm, Some(global(0.25, &[400, 0, 0, 0]))),
             (calm, Some(global(0.70, &EVEN))),
             (calm, Some(global(0.40, &EVEN))),
@@ -240,10 +241,10 @@ mod tests {
             (calm, Some(global(0.65, &EVEN))),
         ]);
         // Before it has learnt anything, a model may predict one class; a swing above chance is none of these.
-        assert_eq!(said[..3], [vec![], vec![], vec![]]);
-        assert_eq!(said[3], [Notice::Chance { accuracy: 0.26, best: 0.7, chance: 0.25 }]);
-        assert_eq!(said[4], [Notice::OneClass { class: 0, share: 0.9625 }]);
-        assert_eq!(said[5..], [vec![], vec![]]);
+        assert_eq!(said[..4], [vec![], vec![], vec![], vec![]]);
+        assert_eq!(said[4], [Notice::Chance { accuracy: 0.26, best: 0.7, chance: 0.25 }]);
+        assert_eq!(said[5], [Notice::OneClass { class: 0, share: 0.9625 }]);
+        assert_eq!(said[6..], [vec![], vec![]]);
     }
 
     #[test]

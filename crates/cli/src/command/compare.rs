@@ -206,7 +206,8 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
     }
     if !comparison.footnotes.is_empty() {
         lines.push(String::new());
-        lines.extend(comparison.footnotes.iter().flat_map(|note| wrap(note, width)));
+        let footnotes = comparison.footnotes.iter().map(String::as_str).chain(comparison.advice());
+        lines.extend(footnotes.flat_map(|note| wrap(note, width)));
     }
     lines
 }

@@ -51,7 +51,8 @@ pub(crate) fn lines(ended: &Results, printer: &Printer, width: usize) -> Result<
     let mut lines = shown.lines_within(printer, width, place(COST));
     if !comparison.footnotes.is_empty() {
         lines.push(String::new());
-        lines.extend(comparison.footnotes.iter().flat_map(|note| wrap(note, width)));
+        let footnotes = comparison.footnotes.iter().map(String::as_str).chain(comparison.advice());
+        lines.extend(footnotes.flat_map(|note| wrap(note, width)));
     }
     Ok(lines)
 }

@@ -234,6 +234,30 @@ fn a_sweep_and_compare_agree_and_mix_only_what_is_named() {
     place.refuses(&["compare", "out", "--mix", "seeds"], &["always compared on the same seeds"]);
 }
 
+/// SCAFFOLD on very skewed clients: a client runs away and takes the global model with it. Results have the same bits on
+/// every processor, so it always does.
+#[test]
+fn a_collapse_is_said_and_recorded() {
+    let place = Place::new();
+    let sets = ["rounds=13", "partition.alpha=0.05", "partition.clients=40", "method.name=scaffold"];
+    let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+    let answer = place.call(&[&["run", "--metrics", "fast", "--output", "run"][..], &sets].concat());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let warnings: Vec<&str> = answer.err.lines().filter(|line| line.starts_with("warning: ")).collect();
+    assert!(warnings[0].contains("scaffold, seed 1, round 12: client 35: drift "), "{}", answer.err);
+    assert_eq!(answer.err.matches("--set optimizer.clip=10").count(), 1, "{}", answer.err);
+    assert!(warnings.iter().any(|line| line.contains("after client 35 was out of line in round 12")), "{warnings:?}");
+    assert!(answer.out.contains("1†") && answer.out.contains("collapsed in round 12"), "{}", answer.out);
+    let summary: Value = serde_json::from_slice(&place.read("run/summary.json")).unwrap();
+    assert_eq!((&summary["collapse"], &summary["notices"][0]["kind"]), (&12.into(), &"outlier".into()), "{summary}");
+    let listed = place.call(&["runs", "list", "run", "--status", "collapsed", "--json"]);
+    assert!(listed.out.contains("collapsed in round 12"), "{}{}", listed.out, listed.err);
+    // One key away.
+    let clipped = [&["run", "--metrics", "fast", "--output", "clipped", "--set", "optimizer.clip=10"][..], &sets];
+    let answer = place.call(&clipped.concat());
+    assert!(answer.code == 0 && !answer.out.contains('†') && !answer.err.contains("warning: "), "{}", answer.err);
+}
+
 /// A run that was stopped early, and a summary that claims too much.
 #[test]
 fn unfinished_runs_are_marked_everywhere() {

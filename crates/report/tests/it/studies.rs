@@ -179,7 +179,7 @@ fn unfinished_and_collapsed_runs_are_marked_and_do_not_count() {
     assert_eq!((of(&included, 1).2, of(&included, 2).2), (3, 3));
     assert!(found.rows.iter().all(|row| row.rank.is_some()));
     let html = ReportPage::new(&study, None).unwrap().html(false);
-    let footnotes = ["seed 2: stopped after round 2 of 6", "seed 3: collapsed in round 6", "optimizer.clip"];
+    let footnotes = ["seed 2: stopped after round 2 of 6", "seed 3: collapsed in round 6"];
     for (form, text) in [
         ("latex", render(&found, TableSyntax::Latex)),
         ("markdown", render(&found, TableSyntax::Markdown)),
@@ -190,6 +190,7 @@ fn unfinished_and_collapsed_runs_are_marked_and_do_not_count() {
     }
     assert!(render(&found, TableSyntax::Latex).contains("3$\\dagger$ &"));
     assert!(html.contains("<td>2*</td>") && html.contains("<td>3†</td>") && html.contains("What was noticed"));
+    assert!(html.contains("optimizer.clip") && found.advice().unwrap().contains("optimizer.clip"));
     let json: serde_json::Value = serde_json::from_str(&render(&found, TableSyntax::Json)).unwrap();
     assert_eq!((&json["rows"][1]["unfinished"], &json["rows"][2]["collapsed"]), (&1.into(), &1.into()));
     let csv = render(&found, TableSyntax::Csv);
