@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fedelity_nn::{Card, checkpoint};
 use fedelity_record::{Header, Holdings, RoundRecord, RunFolder, Status, Summary, names};
-use fedelity_report::{Group, LoadedRun};
+use fedelity_report::LoadedRun;
 use fedelity_sim::Simulation;
 
 use crate::assemble::Study;
@@ -121,7 +121,7 @@ impl Study {
         let labels = self.labels();
         let mut groups = Vec::new();
         for (method, label) in methods.iter().zip(&labels) {
-            let mut group = Group { label: label.clone(), runs: Vec::new() };
+            let mut runs = Vec::new();
             for &seed in seeds {
                 if observer.stop() {
                     break;
@@ -132,13 +132,16 @@ impl Study {
                     folder.clone()
                 };
                 let ended = Run { study: self, method, label, seed, threads }.execute(&own, observer)?;
-                group.runs.push(LoadedRun::of(seed, ended.summary, &ended.accuracies));
+                let mut run = LoadedRun::of(seed, ended.summary, &ended.accuracies);
+                run.header.classes = self.pool.dataset.classes.clone();
+                run.header.rounds = self.settings.config.rounds as u64;
+                runs.push(run);
             }
-            if !group.runs.is_empty() {
-                groups.push(group);
+            if !runs.is_empty() {
+                groups.push((label.clone(), runs));
             }
         }
-        Ok(fedelity_report::Results { groups, left_out: Vec::new() })
+        Ok(fedelity_report::Results::of(groups))
     }
 
     /// Writes the layers of a model of one's own, so that the folder reproduces the run.

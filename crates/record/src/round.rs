@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::local::{LocalRecord, Spread};
+use crate::notice::Notice;
 
 /// The results of one round: one line of `rounds.jsonl`.
 ///
@@ -69,6 +70,9 @@ pub struct RoundRecord {
     pub seconds: Seconds,
     /// The clients of the round, in ascending order.
     pub clients: Vec<u64>,
+    /// What needs attention. Absent if nothing does; older records lack it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<Notice>,
 }
 
 /// Time spent in a round, by phase, in seconds. The sum is the time of the round.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::header::Stamp;
+use crate::notice::{Notice, RoundNotice};
 use crate::round::{RoundRecord, Seconds};
 
 /// How a run ended: `summary.json`.
@@ -30,7 +31,19 @@ pub struct Summary {
     pub traffic: Option<f64>,
     /// Time spent, over all rounds.
     pub seconds: Seconds,
+    /// The round since which the global model is collapsed, if it is at the end.
+    #[serde(default)]
+    pub collapse: Option<u64>,
+    /// How many notices the rounds have.
+    #[serde(default)]
+    pub noticed: u64,
+    /// The first of them.
+    #[serde(default)]
+    pub notices: Vec<RoundNotice>,
 }
+
+/// Maximum notices in a summary. The rounds have all of them.
+const NOTICES: usize = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -71,7 +84,15 @@ impl Summary {
         self.seconds.aggregate += round.seconds.aggregate;
         self.seconds.evaluate += round.seconds.evaluate;
         self.seconds.observe += round.seconds.observe;
+        for notice in &round.notices {
+            self.noticed += 1;
+            if self.notices.len() < NOTICES {
+                self.notices.push(RoundNotice { round: round.round, notice: notice.clone() });
+            }
+        }
         if let Some(accuracy) = round.accuracy {
+            let collapsed = round.notices.iter().any(Notice::is_collapse);
+            self.collapse = collapsed.then(|| self.collapse.unwrap_or(round.round));
             self.final_accuracy = Some(accuracy);
             self.final_loss = round.loss;
             self.forgetting = round.forgetting;
@@ -85,6 +106,25 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_collapse_ends_with_the_recovery() {
+        let mut summary = Summary::default();
+        let mut add = |round, accuracy, notices| {
+            summary.add(&RoundRecord { round, accuracy, notices, ..RoundRecord::default() });
+            summary.collapse
+        };
+        let fell = || vec![Notice::Chance { accuracy: 0.1, best: 0.7, chance: 0.1 }];
+        assert_eq!(add(1, Some(0.7), Vec::new()), None);
+        assert_eq!(add(2, Some(0.1), fell()), Some(2));
+        assert_eq!(add(3, None, Vec::new()), Some(2));
+        assert_eq!(add(4, Some(0.1), fell()), Some(2));
+        assert_eq!(add(5, Some(0.6), Vec::new()), None);
+        for round in 6..40 {
+            assert_eq!(add(round, Some(0.1), fell()), Some(6));
+        }
+        assert_eq!((summary.noticed, summary.notices.len(), summary.notices[0].round), (36, NOTICES, 2));
+    }
 
     #[test]
     fn sums_and_the_first_best() {

@@ -87,6 +87,17 @@
           }),
         });
       }
+      /* Single seeds: a thin line that ends in a dot. */
+      for (const line of (bands && one.seeds) || []) {
+        const last = line.points.length - 1;
+        series.push({
+          type: "line", silent: true, name: name(one) + ", seed " + line.seed, z: 2, symbol: "circle", showAllSymbol: true,
+          symbolSize: (value, item) => (item.dataIndex === last ? 4 : 0), tooltip: { show: false },
+          data: line.points.map((p) => [p[0], p[1] * scale]),
+          lineStyle: { color: style.colour, width: 1, opacity: 0.4 }, itemStyle: { color: style.colour, opacity: 0.8 },
+          emphasis: { disabled: true },
+        });
+      }
       series.push({
         type: "line", name: name(one), z: 3, showSymbol: single || one.points.length < 2, symbolSize: 6,
         data: one.points.map((p) => [p[0], p[1] * scale]),
@@ -101,7 +112,8 @@
         ...box(), trigger: "axis", axisPointer: { type: "line" }, order: "valueDesc",
         formatter: (items) => {
           if (!items.length) return "";
-          const rows = items.filter((item) => item.seriesType === "line").map((item) => {
+          const means = items.filter((item) => item.seriesType === "line" && shown.some((series) => name(series) === item.seriesName));
+          const rows = means.map((item) => {
             const one = shown.find((series) => name(series) === item.seriesName);
             const point = one && one.points.find((p) => p[0] === item.value[0]);
             const sd = point && point[3] > point[1] ? " ± " + number(point[3] - point[1], figure.percent) : "";
@@ -456,11 +468,16 @@
 
   /* For tests: draws everything, and what the figures hold. */
   window.fedelity = {
+    seeds: (id) => {
+      const chart = charts.get(id);
+      draw(chart);
+      return chart.instance.getOption().series.filter((one) => one.type === "line" && one.silent).map((one) => ({ name: one.name, data: one.data }));
+    },
     drawAll: () => charts.forEach((chart) => { draw(chart); chart.instance.resize(); }),
     series: (id) => {
       const chart = charts.get(id);
       draw(chart);
-      return chart.instance.getOption().series.filter((one) => one.type !== "custom").map((one) => ({ name: one.name, data: one.data }));
+      return chart.instance.getOption().series.filter((one) => one.type !== "custom" && !one.silent).map((one) => ({ name: one.name, data: one.data }));
     },
   };
 

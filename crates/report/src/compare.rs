@@ -1,12 +1,12 @@
 //! Comparison of methods, with sound statistics.
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 
 use crate::error::ReportError;
 use crate::loaded::{LeftOut, LoadedRun};
+use crate::mark::{Include, MarkKind, REMEDY, RunMark};
 use crate::results::{Group, Results};
+use crate::setting::Setting;
 use crate::statistics::{Difference, MeanSd, differ, difference, holm, ranks};
 
 /// What to compare with, and how.
@@ -16,24 +16,27 @@ pub struct Options {
     pub baseline: Option<String>,
     /// The accuracy to reach; by default, the baseline's final accuracy with the same seed.
     pub target: Option<f64>,
-    /// Whether to compare runs even if their data, partitions or seeds differ.
-    pub force: bool,
-    /// Whether to include runs with other data or partitions, each compared with the baseline on the same ones.
-    pub apart: bool,
+    /// Marked runs that count in differences, rounds to target and ranks.
+    pub include: Include,
 }
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Comparison {
-    /// The method that the others are compared with.
+    /// The method that the others of a setting are compared with.
     pub baseline: String,
     /// The accuracy to reach, if given.
     pub target: Option<f64>,
+    /// What rows are compared within.
+    pub settings: Vec<Setting>,
+    /// One row per method and setting, setting by setting.
     pub rows: Vec<ComparisonRow>,
-    /// How the compared runs differ.
-    pub mismatches: Vec<String>,
+    /// Keys that differ within a setting, as asked for.
+    pub mixed: Vec<String>,
     /// Notes on the numbers.
     pub notes: Vec<String>,
+    /// What the marks in the table mean, run by run.
+    pub footnotes: Vec<String>,
     pub left_out: Vec<LeftOut>,
 }
 
@@ -43,9 +46,20 @@ pub struct Comparison {
 pub struct ComparisonRow {
     /// The method and what distinguishes it from others.
     pub label: String,
+    /// The same without what distinguishes its setting.
+    pub name: String,
+    /// The place of its setting in [`Comparison::settings`].
+    pub setting: usize,
+    /// The label of the row that it is compared with, if there is one in its setting.
+    pub baseline: Option<String>,
+    /// The seeds of the runs that means are over: the finished ones or, without any, all.
     pub seeds: Vec<u64>,
-    /// Unfinished runs, which do not count.
+    /// Unfinished runs.
     pub unfinished: usize,
+    /// Finished runs whose global model is collapsed.
+    pub collapsed: usize,
+    /// Both, one by one.
+    pub marks: Vec<RunMark>,
     /// The accuracy in the last round.
     pub final_accuracy: Option<MeanSd>,
     /// The best accuracy over all rounds.
@@ -90,33 +104,16 @@ pub struct ToTarget {
 pub const BASELINE: &str = "fedavg";
 
 impl Comparison {
-    /// Compares the groups of a study. Runs with different data, partitions or seeds are rejected unless forced.
+    /// Compares the groups of each setting. An unknown baseline is an error.
     pub fn new(study: &Results, options: &Options) -> Result<Self, ReportError> {
-        let mismatches = study.mismatches();
-        if !mismatches.is_empty() && !options.force && !options.apart {
-            return Err(ReportError::Mismatch { what: mismatches.join("\n  ") });
-        }
-        let labels: Vec<&str> = study.groups.iter().map(|group| group.label.as_str()).collect();
-        let baseline = match &options.baseline {
-            Some(name) => study
-                .groups
-                .iter()
-                .find(|group| group.label == *name)
-                .ok_or_else(|| ReportError::UnknownBaseline { name: name.clone(), known: labels.join(", ") })?,
-            None => study.groups.iter().find(|group| group.label == BASELINE).unwrap_or(&study.groups[0]),
-        };
-        let settings: Vec<BTreeSet<(&str, &str)>> = study.groups.iter().map(setting).collect();
+        let baseline = baseline(study, options.baseline.as_deref())?;
         let mut rows: Vec<ComparisonRow> = Vec::new();
-        for (group, own) in study.groups.iter().zip(&settings) {
-            let all = study.groups.iter().zip(&settings);
-            let others: Vec<&Group> =
-                all.filter(|(_, other)| !options.apart || *other == own).map(|(group, _)| group).collect();
-            let own_baseline = if others.iter().any(|group| std::ptr::eq(*group, baseline)) {
-                Some(baseline)
-            } else {
-                others.iter().copied().find(|group| group.method() == baseline.method())
-            };
-            rows.push(row(group, own_baseline, options.target, mean_rank(group, &others)));
+        for setting in 0..study.settings.len() {
+            let groups = study.of_setting(setting);
+            let own = groups.iter().copied().find(|group| group.name == baseline);
+            rows.extend(
+                groups.iter().map(|group| row(group, own, options, mean_rank(group, &groups, options.include))),
+            );
         }
         let p: Vec<Option<f64>> = rows.iter().map(|row| row.difference.and_then(|found| found.p)).collect();
         for (row, p) in rows.iter_mut().zip(holm(&p)) {
@@ -125,26 +122,74 @@ impl Comparison {
             }
         }
         let mut new = Self {
-            baseline: baseline.label.clone(),
+            baseline,
             target: options.target,
+            settings: study.settings.clone(),
             rows,
-            mismatches,
+            mixed: study.mixed.clone(),
             notes: Vec::new(),
+            footnotes: Vec::new(),
             left_out: study.left_out.clone(),
         };
-        let mixed = options.apart && settings.iter().any(|other| *other != settings[0]);
-        new.notes = new.remarks(if mixed { baseline.method() } else { &baseline.label });
-        if mixed {
-            let note = "The runs have different data or partitions: differences, rounds to target and ranks compare only \
-                        runs with the same.";
-            new.notes.push(note.to_string());
-        }
+        new.notes = new.remarks();
+        new.notes.extend(new.of_settings());
+        new.notes.extend(seeds(study, options.include));
+        new.footnotes = new.of_marks(options.include);
         Ok(new)
     }
 
-    /// Notes on the numbers.
-    fn remarks(&self, baseline: &str) -> Vec<String> {
+    /// Notes on what is compared with what.
+    fn of_settings(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if !self.mixed.is_empty() {
+            notes
+                .push(format!("Runs that differ in {} are compared with each other, as asked.", self.mixed.join(", ")));
+        }
+        if self.settings.len() > 1 {
+            let note = "Differences, rounds to target and ranks compare only runs of the same setting.";
+            notes.push(note.to_string());
+        }
+        let of = |setting: usize| self.rows.iter().filter(move |row| row.setting == setting);
+        let lacks = |setting: &usize| of(*setting).count() > 1 && of(*setting).all(|row| row.baseline.is_none());
+        let without: Vec<&str> =
+            (0..self.settings.len()).filter(lacks).map(|setting| self.settings[setting].label.as_str()).collect();
+        if !without.is_empty() {
+            notes.push(format!("There is no {} with {}: no differences there.", self.baseline, without.join("; ")));
+        }
+        notes
+    }
+
+    /// Advice, if a run collapsed.
+    pub fn advice(&self) -> Option<&'static str> {
+        self.rows.iter().any(|row| row.collapsed > 0).then_some(REMEDY)
+    }
+
+    /// One line per marked run, and what marks mean.
+    fn of_marks(&self, include: Include) -> Vec<String> {
+        let marks: Vec<(&ComparisonRow, &RunMark)> =
+            self.rows.iter().flat_map(|row| row.marks.iter().map(move |mark| (row, mark))).collect();
+        let line = |(row, mark): &(&ComparisonRow, &RunMark)| {
+            format!("{} {}, seed {}: {}.", mark.kind.sign(), row.label, mark.seed, mark.what)
+        };
+        let mut notes: Vec<String> = marks.iter().map(line).collect();
+        let has = |kind: MarkKind| marks.iter().any(|(_, mark)| mark.kind == kind);
+        let kinds = [
+            (MarkKind::Unfinished, include.unfinished, "unfinished"),
+            (MarkKind::Collapsed, include.collapsed, "collapsed"),
+        ];
+        let out: Vec<&str> =
+            kinds.iter().filter(|(kind, counts, _)| has(*kind) && !counts).map(|(.., name)| *name).collect();
+        if !out.is_empty() && self.rows.len() > 1 {
+            let note = "runs do not count in differences, rounds to target and ranks";
+            let text = format!("{} {note}.", out.join(" and "));
+            notes.push(text[..1].to_uppercase() + &text[1..]);
+        }
+        notes
+    }
+
+    /// Notes on the numbers.
+    fn remarks(&self) -> Vec<String> {
+        let (baseline, mut notes) = (&self.baseline, Vec::new());
         let differences: Vec<&Difference> = self.rows.iter().filter_map(|row| row.difference.as_ref()).collect();
         if let Some(most) = differences.iter().map(|difference| difference.summary.n).max() {
             let mut names: Vec<&str> = Vec::new();
@@ -173,31 +218,73 @@ impl Comparison {
     }
 }
 
-/// The data and partitions of a group's runs.
-fn setting(group: &Group) -> BTreeSet<(&str, &str)> {
-    let headers = group.runs.iter().map(|run| &run.header);
-    headers.map(|header| (header.dataset_fingerprint.as_str(), header.partition_fingerprint.as_str())).collect()
+/// The name of the groups that others are compared with: the one asked for, or FedAvg, or the first.
+fn baseline(study: &Results, asked: Option<&str>) -> Result<String, ReportError> {
+    let groups = &study.groups;
+    let name = |group: &Group| group.name.clone();
+    let Some(asked) = asked else {
+        let fedavg = groups.iter().find(|group| group.name == BASELINE);
+        let like = || groups.iter().find(|group| group.method() == BASELINE);
+        return Ok(fedavg.or_else(like).or(groups.first()).map_or(String::new(), name));
+    };
+    let found = groups.iter().find(|group| group.name == asked || group.label == asked).map(name);
+    found.ok_or_else(|| {
+        let mut known: Vec<&str> = Vec::new();
+        for group in groups {
+            if !known.contains(&group.name.as_str()) {
+                known.push(&group.name);
+            }
+        }
+        ReportError::UnknownBaseline { name: asked.to_string(), known: known.join(", ") }
+    })
 }
 
-fn row(group: &Group, baseline: Option<&Group>, target: Option<f64>, rank: Option<f64>) -> ComparisonRow {
-    let runs = group.counted();
+/// A note if the groups of a setting have different seeds.
+fn seeds(study: &Results, include: Include) -> Option<String> {
+    let differ = |setting: &usize| {
+        let mut values: Vec<(String, Vec<&str>)> = Vec::new();
+        for group in study.of_setting(*setting) {
+            let seeds: Vec<String> = group.compared(include).iter().map(|run| run.header.seed.to_string()).collect();
+            let seeds = if seeds.is_empty() { "none".to_string() } else { seeds.join(" ") };
+            match values.iter_mut().find(|(known, _)| *known == seeds) {
+                Some((_, who)) => who.push(&group.label),
+                None => values.push((seeds, vec![&group.label])),
+            }
+        }
+        let said: Vec<String> = values.iter().map(|(seeds, who)| format!("{seeds} ({})", who.join(", "))).collect();
+        (said.len() > 1).then(|| said.join(", "))
+    };
+    let said: Vec<String> = (0..study.settings.len()).filter_map(|setting| differ(&setting)).collect();
+    let note = "Differences are over the seeds that a method and its baseline share, ranks over those that all share.";
+    (!said.is_empty()).then(|| format!("The seeds that count differ: {}. {note}", said.join("; ")))
+}
+
+fn row(group: &Group, baseline: Option<&Group>, options: &Options, rank: Option<f64>) -> ComparisonRow {
+    let (runs, compared) = (group.counted(), group.compared(options.include));
     let over = |of: &dyn Fn(&LoadedRun) -> Option<f64>| {
         MeanSd::of(&runs.iter().filter_map(|run| of(run)).collect::<Vec<f64>>())
     };
     let is_baseline = baseline.is_some_and(|baseline| std::ptr::eq(group, baseline));
-    let paired = |run: &LoadedRun| baseline?.seed(run.header.seed)?.summary.final_accuracy;
+    let others = baseline.map_or(Vec::new(), |baseline| baseline.compared(options.include));
+    let paired = |run: &LoadedRun| final_accuracy(&others, run.header.seed);
     let differences: Vec<f64> =
-        runs.iter().filter_map(|run| Some(difference(run.summary.final_accuracy?, paired(run)?))).collect();
+        compared.iter().filter_map(|run| Some(difference(run.summary.final_accuracy?, paired(run)?))).collect();
+    let marks = group.marks();
+    let count = |kind: MarkKind| marks.iter().filter(|mark| mark.kind == kind).count();
     ComparisonRow {
         label: group.label.clone(),
+        name: group.name.clone(),
+        setting: group.setting,
+        baseline: baseline.map(|baseline| baseline.label.clone()),
         seeds: runs.iter().map(|run| run.header.seed).collect(),
-        unfinished: group.runs.len() - runs.len(),
+        unfinished: count(MarkKind::Unfinished),
+        collapsed: count(MarkKind::Collapsed),
         final_accuracy: over(&|run| run.summary.final_accuracy),
         best_accuracy: over(&|run| run.summary.best.map(|best| best.accuracy)),
         forgetting: over(&|run| run.summary.forgetting),
         area: over(&area),
         difference: if is_baseline { None } else { differ(&differences) },
-        to_target: to_target(&runs, baseline, target),
+        to_target: to_target(&compared, |seed| options.target.or_else(|| final_accuracy(&others, seed))),
         rank,
         bytes: over(&|run| Some((run.summary.bytes_down + run.summary.bytes_up) as f64)),
         bytes_down: over(&|run| Some(run.summary.bytes_down as f64)),
@@ -205,7 +292,13 @@ fn row(group: &Group, baseline: Option<&Group>, target: Option<f64>, rank: Optio
         traffic: over(&|run| run.summary.traffic),
         seconds: over(&|run| Some(run.summary.seconds.total())),
         curve: mean_curve(&runs),
+        marks,
     }
+}
+
+/// The final accuracy with a seed.
+fn final_accuracy(runs: &[&LoadedRun], seed: u64) -> Option<f64> {
+    runs.iter().find(|run| run.header.seed == seed)?.summary.final_accuracy
 }
 
 /// The mean of the accuracy over the rounds, by trapezoids between evaluations.
@@ -219,12 +312,11 @@ fn area(run: &LoadedRun) -> Option<f64> {
     Some(pieces.sum::<f64>() / (last.0 - first.0) as f64)
 }
 
-fn to_target(runs: &[&LoadedRun], baseline: Option<&Group>, target: Option<f64>) -> Option<ToTarget> {
+fn to_target(runs: &[&LoadedRun], target: impl Fn(u64) -> Option<f64>) -> Option<ToTarget> {
     let mut rounds = Vec::new();
     let mut of = 0;
     for run in runs {
-        let own = target.or_else(|| baseline?.seed(run.header.seed)?.summary.final_accuracy);
-        let Some(target) = own else { continue };
+        let Some(target) = target(run.header.seed) else { continue };
         of += 1;
         rounds.extend(
             run.curve(|round| round.accuracy)
@@ -251,14 +343,16 @@ fn mean_curve(runs: &[&LoadedRun]) -> Vec<(u64, f64)> {
         .collect()
 }
 
-/// The mean rank of a group among others by final accuracy, over the seeds that all of them have.
-fn mean_rank(group: &Group, others: &[&Group]) -> Option<f64> {
-    let own = others.iter().position(|other| std::ptr::eq(*other, group)).filter(|_| others.len() > 1)?;
+/// The mean rank of a group among others by final accuracy, over the seeds that all of them have. Groups without a run
+/// that counts have no rank.
+fn mean_rank(group: &Group, others: &[&Group], include: Include) -> Option<f64> {
+    let ranked: Vec<(&Group, Vec<&LoadedRun>)> =
+        others.iter().map(|other| (*other, other.compared(include))).filter(|(_, runs)| !runs.is_empty()).collect();
+    let own = ranked.iter().position(|(other, _)| std::ptr::eq(*other, group)).filter(|_| ranked.len() > 1)?;
     let rank = |run: &&LoadedRun| {
-        let finals: Option<Vec<f64>> =
-            others.iter().map(|other| other.seed(run.header.seed)?.summary.final_accuracy).collect();
+        let finals: Option<Vec<f64>> = ranked.iter().map(|(_, runs)| final_accuracy(runs, run.header.seed)).collect();
         Some(ranks(&finals?, true)[own])
     };
-    let found: Vec<f64> = group.counted().iter().filter_map(rank).collect();
+    let found: Vec<f64> = ranked[own].1.iter().filter_map(rank).collect();
     MeanSd::of(&found).map(|found| found.mean)
 }

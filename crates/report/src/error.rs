@@ -6,8 +6,9 @@
 pub enum ReportError {
     #[error("no runs in {paths}{reasons}")]
     NoRun { paths: String, reasons: String },
-    #[error("the runs cannot be compared: {what}. --force compares them anyway")]
-    Mismatch { what: String },
+    /// A key that cannot be mixed.
+    #[error("--mix {name}: {what}")]
+    Mix { name: String, what: String },
     /// The runs include no such method.
     #[error("no method '{name}' among the runs; the methods are {known}")]
     UnknownBaseline { name: String, known: String },

@@ -66,6 +66,17 @@ pub struct Series {
     pub faint: bool,
     /// x, mean, mean minus standard deviation, mean plus standard deviation.
     pub points: Vec<[f64; 4]>,
+    /// The runs behind the mean, if there are several: thin lines that end in a dot.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub seeds: Vec<SeedLine>,
+}
+
+/// The curve of one run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SeedLine {
+    pub seed: u64,
+    pub points: Vec<[f64; 2]>,
 }
 
 /// Figures that belong together.

@@ -1,7 +1,8 @@
 //! Turns records of runs into statistics over seeds, tables, figures and a page.
 //!
 //! [`LoadedRuns::load`] reads what is available in files and lists what was left out; [`LoadedRun::of`] takes a run
-//! that has just ended; [`Results::new`] groups runs that differ only in their seed; [`Comparison::new`] compares them.
+//! that has just ended; [`Results::new`] groups runs that differ only in their seed, and groups that differ only in the
+//! method into settings; [`Comparison::new`] compares within each setting.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests compare with the platform's functions"))]
 
@@ -11,19 +12,23 @@ mod embed;
 mod error;
 mod figure;
 mod loaded;
+mod mark;
 mod page;
 mod plot;
 mod results;
+mod setting;
 mod statistics;
 mod table;
 
 pub use compare::{BASELINE, Comparison, ComparisonRow, Options, ToTarget};
 pub use embed::FeatureLayouts;
 pub use error::ReportError;
-pub use figure::{Drawing, Figure, FigureCard, MethodStyle, Series};
+pub use figure::{Drawing, Figure, FigureCard, MethodStyle, SeedLine, Series};
 pub use loaded::{LeftOut, LoadedRun, LoadedRuns};
+pub use mark::{Include, MarkKind, REMEDY, RunMark};
 pub use page::{ReportPage, waiting};
 pub use plot::{png, svg};
 pub use results::{Group, Results};
+pub use setting::Setting;
 pub use statistics::{Difference, Interval, MeanSd, Test};
 pub use table::{TableSyntax, render, spread};

@@ -21,6 +21,8 @@ pub struct LoadedRun {
     pub summary: Summary,
     /// Whether the run recorded how it ended. If not, it is still running or was killed.
     pub ended: bool,
+    /// What its summary claims that its rounds do not show. The rounds count.
+    pub contradictions: Vec<String>,
     /// The configuration's values, by dotted path.
     pub config: BTreeMap<String, String>,
     /// The configuration as it was written; empty if there is none.
@@ -116,6 +118,8 @@ impl LoadedRun {
 
     /// Reads what is available of a run folder, and lists what is missing.
     pub fn read(path: &Path) -> Result<(Self, Vec<String>), fedelity_record::RecordError> {
+        // Before the rounds: a run that ends meanwhile must not seem to have lost some.
+        let claimed = read_summary(&path.join(names::SUMMARY));
         let salvage = salvage_rounds(&path.join(names::ROUNDS))?;
         let mut problems = salvage.problems;
         let mut summary = Summary { status: Status::Interrupted, ..Summary::default() };
@@ -124,9 +128,14 @@ impl LoadedRun {
         if last > 0 && last == salvage.header.rounds && salvage.rounds.len() as u64 == last {
             summary.status = Status::Finished;
         }
-        let mut ended = true;
-        match read_summary(&path.join(names::SUMMARY)) {
-            Ok(found) => summary = found,
+        let (mut ended, mut against) = (true, Vec::new());
+        match claimed {
+            Ok(claimed) => {
+                let (whole, planned) = (salvage.rounds.len() as u64 == last, salvage.header.rounds);
+                against = contradictions(&claimed, &summary, whole, planned);
+                problems.extend(against.iter().cloned());
+                summary = settled(claimed, summary, whole, planned);
+            }
             Err(error) => {
                 ended = false;
                 problems.push(format!("no summary; it was made from the rounds: {}", short(&error)));
@@ -158,6 +167,7 @@ impl LoadedRun {
             rounds: salvage.rounds,
             summary,
             ended,
+            contradictions: against,
             config: keys,
             config_text,
             holdings,
@@ -169,6 +179,66 @@ impl LoadedRun {
     /// One number of each evaluated round.
     pub fn curve(&self, of: impl Fn(&RoundRecord) -> Option<f64>) -> Vec<(u64, f64)> {
         self.rounds.iter().filter_map(|round| Some((round.round, of(round)?))).collect()
+    }
+}
+
+/// What a summary claims that its rounds do not show. Sums and the best round need all rounds.
+fn contradictions(claimed: &Summary, derived: &Summary, whole: bool, planned: u64) -> Vec<String> {
+    let percent = |found: Option<f64>| found.map_or("none".to_string(), |found| format!("{:.2} %", 100.0 * found));
+    let number = |found: Option<f64>| found.map_or("none".to_string(), |found| format!("{found}"));
+    let best = |summary: &Summary| summary.best.map(|best| best.accuracy);
+    let bytes = |summary: &Summary| summary.bytes_down.saturating_add(summary.bytes_up);
+    let mut found: Vec<(&str, String, String)> = Vec::new();
+    let mut check = |what, same: bool, claimed: String, derived: String| {
+        if !same {
+            found.push((what, claimed, derived));
+        }
+    };
+    let (a, b) = (claimed, derived);
+    let complete = a.status != Status::Finished || b.rounds >= planned;
+    check("status", complete, "finished".to_string(), format!("{} of {planned} rounds", b.rounds));
+    check("rounds", a.rounds == b.rounds, a.rounds.to_string(), b.rounds.to_string());
+    check("final accuracy", a.final_accuracy == b.final_accuracy, percent(a.final_accuracy), percent(b.final_accuracy));
+    check("final loss", a.final_loss == b.final_loss, number(a.final_loss), number(b.final_loss));
+    check("forgetting", a.forgetting == b.forgetting, number(a.forgetting), number(b.forgetting));
+    if whole {
+        check("best accuracy", a.best == b.best, percent(best(a)), percent(best(b)));
+        check(
+            "bytes",
+            (a.bytes_down, a.bytes_up) == (b.bytes_down, b.bytes_up),
+            bytes(a).to_string(),
+            bytes(b).to_string(),
+        );
+        let (spent, recorded) = (a.seconds.total(), b.seconds.total());
+        let same = (spent - recorded).abs() <= 1e-6 * recorded.abs().max(1.0);
+        check("seconds", same, spent.to_string(), recorded.to_string());
+        let (said, noticed) = ((a.collapse, a.noticed), (b.collapse, b.noticed));
+        check("notices", said == noticed, a.noticed.to_string(), b.noticed.to_string());
+    }
+    let line = |(what, claimed, derived): (&str, String, String)| {
+        format!(
+            "{} contradicts {}: {what} {claimed}, but the rounds give {derived}, which counts",
+            names::SUMMARY,
+            names::ROUNDS
+        )
+    };
+    found.into_iter().map(line).collect()
+}
+
+/// What counts of a summary: how the run ended, and what cannot be derived from its rounds.
+fn settled(claimed: Summary, derived: Summary, whole: bool, planned: u64) -> Summary {
+    let lost = claimed.status == Status::Finished && derived.rounds < planned;
+    let status = if lost { Status::Interrupted } else { claimed.status };
+    if whole {
+        return Summary { status, ..derived };
+    }
+    Summary {
+        status,
+        rounds: derived.rounds,
+        final_accuracy: derived.final_accuracy,
+        final_loss: derived.final_loss,
+        forgetting: derived.forgetting,
+        ..claimed
     }
 }
 

@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::cards::cards;
-use crate::compare::{Comparison, Options};
+use crate::compare::{Comparison, ComparisonRow, Options};
 use crate::embed::FeatureLayouts;
 use crate::error::ReportError;
 use crate::figure::{FigureCard, MethodStyle, styles};
 use crate::loaded::LeftOut;
+use crate::mark::REMEDY;
 use crate::results::Results;
 use crate::statistics::MeanSd;
 use crate::table::spread;
@@ -29,6 +30,8 @@ pub struct ReportPage {
     environment: Vec<(String, String)>,
     commands: Vec<String>,
     configurations: Vec<(String, String)>,
+    /// What the runs noticed about themselves.
+    notices: Vec<String>,
     pub left_out: Vec<LeftOut>,
 }
 
@@ -42,7 +45,7 @@ struct PageData<'a> {
 }
 
 impl ReportPage {
-    /// A report on the runs of a study. Runs that do not match are shown together anyway, with a note on what differs.
+    /// A report on the runs of a study. Several settings are shown together, and compared separately.
     pub fn new(study: &Results, baseline: Option<String>) -> Result<Self, ReportError> {
         Self::with(study, baseline, &mut FeatureLayouts::default())
     }
@@ -53,7 +56,7 @@ impl ReportPage {
         baseline: Option<String>,
         embeddings: &mut FeatureLayouts,
     ) -> Result<Self, ReportError> {
-        let comparison = Comparison::new(study, &Options { baseline, target: None, force: false, apart: true })?;
+        let comparison = Comparison::new(study, &Options { baseline, ..Options::default() })?;
         let labels: Vec<&str> = study.groups.iter().map(|group| group.label.as_str()).collect();
         let mut left_out = study.left_out.clone();
         let cards = cards(study, embeddings, &mut left_out);
@@ -64,6 +67,7 @@ impl ReportPage {
             environment: environment(study),
             commands: commands(study),
             configurations: configurations(study),
+            notices: notices(study),
             left_out,
             comparison,
         })
@@ -86,13 +90,19 @@ impl ReportPage {
     fn body(&self, live: bool) -> String {
         let mut out = String::new();
         let _ = write!(out, "<p class=setting>{}</p>", escape(&self.setting));
-        for mismatch in &self.comparison.mismatches {
-            let _ =
-                write!(out, "<p class=warning>These runs differ in more than the method: {}.</p>", escape(mismatch));
-        }
         out.push_str(&self.table());
         for note in &self.comparison.notes {
             let _ = write!(out, "<p class=note>{}</p>", escape(note));
+        }
+        for note in &self.comparison.footnotes {
+            let _ = write!(out, "<p class=note>{}</p>", escape(note));
+        }
+        if !self.notices.is_empty() {
+            out.push_str("<details open class=warning><summary>What was noticed</summary><ul>");
+            for notice in &self.notices {
+                let _ = write!(out, "<li>{}</li>", escape(notice));
+            }
+            let _ = write!(out, "</ul><p>{}</p></details>", escape(REMEDY));
         }
         if !self.left_out.is_empty() {
             let open = if live { "" } else { " open" };
@@ -128,9 +138,17 @@ impl ReportPage {
             out.push_str("<th>difference<th>95 % interval<th>p<th>p (Holm)<th>rank");
         }
         out.push_str("<th>to target<th>MB<th>seconds</tr></thead><tbody>");
+        let columns = if several { 14 } else { 9 };
+        let mut setting = None;
         for (row, style) in self.comparison.rows.iter().zip(&self.methods) {
+            let own = self.comparison.settings.get(row.setting).filter(|_| self.comparison.settings.len() > 1);
+            if own.is_some() && setting != Some(row.setting) {
+                let label = own.map_or("", |own| &own.label);
+                let _ = write!(out, "<tr class=setting-of><th colspan={columns}>{}</th></tr>", escape(label));
+            }
+            setting = Some(row.setting);
             let mut cells = vec![
-                row.seeds.len().to_string(),
+                row.seeds_cell(),
                 spread(row.final_accuracy, 100.0, 2),
                 spread(row.best_accuracy, 100.0, 2),
                 spread(row.forgetting, 1.0, 3),
@@ -149,17 +167,38 @@ impl ReportPage {
                 out,
                 "<tr><th><i style=\"background:{}\"></i>{}{}</th>{cells}</tr>",
                 style.colour,
-                escape(&row.label),
-                if row.unfinished > 0 {
-                    format!(" <small>({} unfinished)</small>", row.unfinished)
-                } else {
-                    String::new()
-                }
+                escape(&row.name),
+                marked(row),
             );
         }
         out.push_str("</tbody></table></div>");
         out
     }
+}
+
+/// How many runs of a row are marked, in words.
+fn marked(row: &ComparisonRow) -> String {
+    let counts = [(row.unfinished, "unfinished"), (row.collapsed, "collapsed")];
+    let parts: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    if parts.is_empty() { String::new() } else { format!(" <small>({})</small>", parts.join(", ")) }
+}
+
+/// Maximum notices on a page.
+const NOTICES: usize = 100;
+
+/// What the runs noticed, one line per run and kind.
+fn notices(study: &Results) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for group in &study.groups {
+        for run in &group.runs {
+            let line = |text: String| format!("{}, seed {}: {text}", group.label, run.header.seed);
+            lines.extend(run.notices().into_iter().map(line));
+        }
+    }
+    let more = lines.len().saturating_sub(NOTICES);
+    lines.truncate(NOTICES);
+    lines.extend((more > 0).then(|| format!("and {more} more")));
+    lines
 }
 
 fn news(version: &str, body: &str, data: &PageData<'_>) -> String {

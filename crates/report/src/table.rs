@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::compare::{Comparison, ComparisonRow};
+use crate::mark::MarkKind;
 use crate::statistics::MeanSd;
 
 /// The format of a table.
@@ -35,7 +36,23 @@ pub fn spread(found: Option<MeanSd>, scale: f64, digits: usize) -> String {
     }
 }
 
+impl Comparison {
+    /// The rows of each setting, and its label if there are several.
+    pub fn by_setting(&self) -> Vec<(Option<&str>, Vec<&ComparisonRow>)> {
+        let several = self.settings.len() > 1;
+        let labels = self.settings.iter().map(|setting| several.then_some(setting.label.as_str()));
+        let rows = |setting: usize| self.rows.iter().filter(move |row| row.setting == setting).collect();
+        labels.enumerate().map(|(setting, label)| (label, rows(setting))).collect()
+    }
+}
+
 impl ComparisonRow {
+    /// Whether it can be the best of its setting: at least one of its runs has no mark, or marked ones count.
+    fn is_eligible(&self) -> bool {
+        let marked = |seed: &u64| self.marks.iter().any(|mark| mark.seed == *seed);
+        self.rank.is_some() || self.seeds.iter().any(|seed| !marked(seed))
+    }
+
     /// The difference from the baseline in points and its interval, formatted.
     pub fn difference_cells(&self) -> [String; 2] {
         let interval = self.difference.and_then(|found| found.interval);
@@ -58,6 +75,14 @@ impl ComparisonRow {
             Some(rounds) => format!("{rounds:.1} ({}/{})", found.reached, found.of),
             None => "-".to_string(),
         })
+    }
+
+    /// The number of seeds, with the signs of marked ones.
+    pub fn seeds_cell(&self) -> String {
+        let mut kinds: Vec<MarkKind> = self.marks.iter().map(|mark| mark.kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds.iter().fold(self.seeds.len().to_string(), |cell, kind| cell + kind.sign())
     }
 
     pub fn rank_cell(&self) -> String {
@@ -92,8 +117,8 @@ fn cells(row: &ComparisonRow) -> Vec<String> {
     let interval = if interval == "-" { String::new() } else { format!(" {interval}") };
     let [p, p_holm] = row.p_cells();
     vec![
-        row.label.clone(),
-        row.seeds.len().to_string(),
+        row.name.clone(),
+        row.seeds_cell(),
         spread(row.final_accuracy, 100.0, 2),
         spread(row.best_accuracy, 100.0, 2),
         spread(row.forgetting, 1.0, 3),
@@ -107,7 +132,7 @@ fn cells(row: &ComparisonRow) -> Vec<String> {
 }
 
 fn markdown(comparison: &Comparison) -> String {
-    let escape = |text: &str| text.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;");
+    let escape = |text: &str| text.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*");
     let mut out = String::new();
     let line = |out: &mut String, cells: &[String]| {
         let _ = writeln!(out, "| {} |", cells.join(" | "));
@@ -115,11 +140,18 @@ fn markdown(comparison: &Comparison) -> String {
     line(&mut out, &HEADINGS.map(String::from));
     let rules: Vec<String> = (0..HEADINGS.len()).map(|i| if i == 0 { "---" } else { "---:" }.to_string()).collect();
     line(&mut out, &rules);
-    for row in &comparison.rows {
-        line(&mut out, &cells(row).iter().map(|cell| escape(cell)).collect::<Vec<_>>());
+    for (setting, rows) in comparison.by_setting() {
+        if let Some(setting) = setting {
+            let mut heading = vec![String::new(); HEADINGS.len()];
+            heading[0] = format!("**{}**", escape(setting));
+            line(&mut out, &heading);
+        }
+        for row in rows {
+            line(&mut out, &cells(row).iter().map(|cell| escape(cell)).collect::<Vec<_>>());
+        }
     }
-    for note in &comparison.notes {
-        let _ = write!(out, "\n{note}\n");
+    for note in comparison.notes.iter().chain(&comparison.footnotes) {
+        let _ = write!(out, "\n{}\n", escape(note));
     }
     out
 }
@@ -138,24 +170,38 @@ fn latex(comparison: &Comparison) -> String {
                 '^' => out.push_str("\\textasciicircum{}"),
                 '<' => out.push_str("$<$"),
                 '±' => out.push_str("$\\pm$"),
+                '†' => out.push_str("$\\dagger$"),
                 c => out.push(c),
             }
         }
         out
     };
-    let best = comparison.rows.iter().filter_map(|row| Some(row.final_accuracy?.mean)).fold(f64::MIN, f64::max);
     let mut out = String::from("% \\usepackage{booktabs}\n\\begin{tabular}{lrrrrrrrrrr}\n\\toprule\n");
     let headings: Vec<String> = HEADINGS.iter().map(|heading| escape(heading)).collect();
-    let _ = writeln!(out, "{} \\\\\n\\midrule", headings.join(" & "));
-    for row in &comparison.rows {
-        let mut cells: Vec<String> = cells(row).iter().map(|cell| escape(cell)).collect();
-        cells[1..].iter_mut().for_each(|cell| *cell = minus(cell));
-        if comparison.rows.len() > 1 && row.final_accuracy.is_some_and(|found| found.mean == best) {
-            cells[2] = format!("\\textbf{{{}}}", cells[2]);
+    let _ = writeln!(out, "{} \\\\", headings.join(" & "));
+    for (setting, rows) in comparison.by_setting() {
+        out.push_str("\\midrule\n");
+        if let Some(setting) = setting {
+            let _ = writeln!(out, "\\multicolumn{{{}}}{{l}}{{\\emph{{{}}}}} \\\\", HEADINGS.len(), escape(setting));
         }
-        let _ = writeln!(out, "{} \\\\", cells.join(" & "));
+        let eligible = || rows.iter().filter(|row| row.is_eligible());
+        let best = eligible().filter_map(|row| Some(row.final_accuracy?.mean)).fold(f64::MIN, f64::max);
+        for row in &rows {
+            let mut cells: Vec<String> = cells(row).iter().map(|cell| escape(cell)).collect();
+            cells[1..].iter_mut().for_each(|cell| *cell = minus(cell));
+            let wins = row.is_eligible() && row.final_accuracy.is_some_and(|found| found.mean == best);
+            if wins && eligible().count() > 1 {
+                cells[2] = format!("\\textbf{{{}}}", cells[2]);
+            }
+            let _ = writeln!(out, "{} \\\\", cells.join(" & "));
+        }
     }
-    out.push_str("\\bottomrule\n\\end{tabular}\n");
+    out.push_str("\\bottomrule\n");
+    for note in &comparison.footnotes {
+        let text = escape(note);
+        let _ = writeln!(out, "\\multicolumn{{{}}}{{p{{\\linewidth}}}}{{\\footnotesize {text}}} \\\\", HEADINGS.len());
+    }
+    out.push_str("\\end{tabular}\n");
     for note in &comparison.notes {
         let _ = writeln!(out, "% {note}");
     }
@@ -169,14 +215,18 @@ fn minus(cell: &str) -> String {
 
 const CSV_COLUMNS: &str = "method,seeds,final-accuracy,final-accuracy-sd,best-accuracy,best-accuracy-sd,forgetting,\
     forgetting-sd,area,area-sd,difference,difference-sd,difference-low,difference-high,p,p-holm,test,rounds-to-target,\
-    seeds-at-target,rank,bytes,seconds";
+    seeds-at-target,rank,bytes,seconds,setting,baseline,unfinished,collapsed";
 
 fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
     let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     let mut out = csv::Writer::from_writer(Vec::new());
     out.write_record(CSV_COLUMNS.split(','))?;
     for row in &comparison.rows {
-        let mut cells = vec![row.label.clone(), row.seeds.len().to_string()];
+        let marked = |kind: MarkKind| {
+            let seeds = row.marks.iter().filter(|mark| mark.kind == kind).map(|mark| mark.seed.to_string());
+            seeds.collect::<Vec<_>>().join(" ")
+        };
+        let mut cells = vec![row.name.clone(), row.seeds.len().to_string()];
         for found in [row.final_accuracy, row.best_accuracy, row.forgetting, row.area] {
             cells.extend([number(found.map(|found| found.mean)), number(found.and_then(|found| found.sd))]);
         }
@@ -194,6 +244,10 @@ fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
             number(row.rank),
             number(row.bytes.map(|found| found.mean)),
             number(row.seconds.map(|found| found.mean)),
+            comparison.settings.get(row.setting).map_or(String::new(), |setting| setting.label.clone()),
+            row.baseline.clone().unwrap_or_default(),
+            marked(MarkKind::Unfinished),
+            marked(MarkKind::Collapsed),
         ]);
         out.write_record(cells)?;
     }

@@ -6,6 +6,7 @@
 
 mod evaluate;
 mod experiment;
+mod lookout;
 mod observe;
 mod simulation;
 mod workers;

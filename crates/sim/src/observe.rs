@@ -188,7 +188,12 @@ impl<'a> Observed<'a> {
 /// The measurements of one client.
 #[derive(Debug)]
 pub(crate) struct Seen {
+    pub(crate) client: usize,
+    /// Its training samples.
+    pub(crate) samples: usize,
     pub(crate) drift: f64,
+    /// Its mean training loss.
+    pub(crate) loss: Option<f64>,
     local: Option<SeenLocal>,
 }
 
@@ -238,7 +243,7 @@ pub(crate) fn look(
         let alignment = baseline.layers.as_ref().map_or(Vec::new(), |global| alignment(global, &portrait));
         SeenLocal { record, alignment, focus }
     });
-    Seen { drift, local }
+    Seen { client: upload.client, samples: upload.examples, drift, loss: upload.terms.total(), local }
 }
 
 /// The features of samples, as rows.

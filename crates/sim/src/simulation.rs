@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use fedelity_data::label_counts;
 use fedelity_fl::metrics::{Forgetting, class_accuracy_cosine};
 use fedelity_fl::observe::{Diversity, Portrait, alignment, confusion};
 use fedelity_fl::{
@@ -10,6 +11,7 @@ use fedelity_fl::{
 use fedelity_nn::Params;
 use fedelity_record::{LocalEvaluation, RoundRecord, Seconds, Spread};
 
+use crate::lookout::{ClientSigns, GlobalSigns, Lookout};
 use crate::observe::{self, Baseline, ObservationPlan, Observed};
 use crate::workers::{self, Clients};
 use crate::{Experiment, evaluate};
@@ -25,6 +27,7 @@ pub struct Simulation {
     scaling: Scaling,
     test: Vec<u32>,
     forgetting: Forgetting,
+    lookout: Lookout,
     plan: ObservationPlan,
     diversity: Diversity,
     /// The global model's predictions for all test samples at its last evaluation, and the number of rounds before it.
@@ -64,6 +67,7 @@ impl Simulation {
             scaling: Scaling::from(&experiment.data.normalisation),
             test: (0..experiment.data.test.len() as u32).collect(),
             forgetting: Forgetting::default(),
+            lookout: Lookout::default(),
             plan: ObservationPlan::new(&experiment),
             diversity: Diversity::default(),
             known: None,
@@ -95,6 +99,7 @@ impl Simulation {
         let (trainers, coordinator, memories) = (&mut self.trainers, &mut self.coordinator, &self.memories);
         let mut tally = workers::run(&all, trainers, coordinator, memories, &mut self.spare, &mut self.diversity)?;
         let trained = start.elapsed();
+        let signs: Vec<ClientSigns> = tally.seen.iter().map(ClientSigns::from).collect();
         let drifts: Vec<f64> = tally.seen.iter().map(|seen| seen.drift).collect();
         let (local, features) = observe::together(std::mem::take(&mut tally.seen), observed.as_ref());
         let before = baseline.and_then(|baseline| baseline.layers);
@@ -114,6 +119,8 @@ impl Simulation {
         let forgetting = accuracies.as_ref().and_then(|accuracies| self.forgetting.push(accuracies));
         let class_cosine = accuracies.as_ref().and_then(|now| cosine(self.classes.as_deref()?, now));
         self.classes = accuracies.or(self.classes.take());
+        let global = evaluation.as_ref().and_then(|found| self.signs(found));
+        let notices = self.lookout.notices(number as u64 + 1, &signs, global.as_ref());
         let confusion = if confuses { self.confusion() } else { None };
         let after = before.as_ref().map(|_| self.layers());
         let alignment = before.zip(after).map_or(Vec::new(), |(before, after)| alignment(&before, &after));
@@ -131,7 +138,7 @@ impl Simulation {
         let weights_both_ways = 2 * 4 * broadcast.global.len() * clients.len();
         let finite = |value: &f64| value.is_finite();
         let terms = tally.terms.iter().filter(|(_, mean)| finite(mean));
-        Ok(RoundRecord {
+        let record = RoundRecord {
             round: number as u64 + 1,
             accuracy: evaluation.as_ref().map(Evaluation::accuracy),
             loss: evaluation.as_ref().and_then(Evaluation::loss),
@@ -153,7 +160,10 @@ impl Simulation {
             traffic: Some((bytes_down + tally.bytes_up) as f64 / weights_both_ways as f64),
             seconds,
             clients: clients.iter().map(|&client| client as u64).collect(),
-        })
+            notices,
+        };
+        self.lookout.recall(&record);
+        Ok(record)
     }
 
     /// Evaluates the current global model on the test split.
@@ -217,6 +227,17 @@ impl Simulation {
         let samples = Samples { split: &self.experiment.data.test, indices, scaling: &self.scaling };
         let classes = self.experiment.federation.model.classes();
         evaluate::evaluate(&mut self.trainers, self.coordinator.global(), samples, classes)
+    }
+
+    /// What the last evaluation says about the health of the global model.
+    fn signs(&self, evaluation: &Evaluation) -> Option<GlobalSigns> {
+        let (_, predictions) = self.known.as_ref()?;
+        let classes = self.experiment.federation.model.classes();
+        Some(GlobalSigns {
+            accuracy: evaluation.accuracy(),
+            predicted: label_counts(predictions.iter().copied(), classes),
+            actual: label_counts(self.experiment.data.test.labels.iter().copied(), classes),
+        })
     }
 
     fn confusion(&self) -> Option<Vec<Vec<u64>>> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use fedelity_report::{Comparison, ComparisonRow, LoadedRuns, Options, Results, TableSyntax, render, spread};
+use fedelity_report::{Comparison, ComparisonRow, Include, LoadedRuns, Options, Results, TableSyntax, render, spread};
 
 use crate::printer::Printer;
 use crate::status::ExitStatus;
@@ -19,13 +19,17 @@ Examples:
   fedelity compare runs/a --target 0.75             rounds to 75 % accuracy
   fedelity compare runs/a --format latex > table.tex
   fedelity compare runs/a --json | jq '.rows[].difference'
+  fedelity compare runs/sweep --mix partition.alpha
 
-Runs that differ only in their seed form one row: mean and standard deviation. 'difference' is the
-final accuracy minus the baseline's on the same seeds, in points, with its 95 % interval. p is the
-p-value of that difference (paired t-test with fewer than 10 seeds, otherwise Wilcoxon signed-rank
-test), and p (Holm) is corrected for the number of methods. 'area' is the mean of the accuracy
-curve. 'to target' is the first round that reaches the target accuracy: that of --target, or the
-baseline's final accuracy with the same seed. 'rank' is the mean rank over seeds.";
+Runs that differ only in their seed form one row: mean and standard deviation. Rows that differ only
+in the method form a setting; each is compared with the baseline of its own setting. --mix names
+keys that may differ within a setting. 'difference' is the final accuracy minus the baseline's on
+the same seeds, in points, with its 95 % interval. p is the p-value of that difference (paired
+t-test with fewer than 10 seeds, otherwise Wilcoxon signed-rank test), and p (Holm) is corrected for
+the number of rows. 'area' is the mean of the accuracy curve. 'to target' is the first round that
+reaches the target accuracy: that of --target, or the baseline's final accuracy with the same seed.
+'rank' is the mean rank over seeds. Unfinished runs (*) and collapsed ones (†) do not count in
+differences, rounds to target and ranks, unless --include names them.";
 
 /// Compare methods over seeds, with statistics
 #[derive(Debug, clap::Args)]
@@ -43,9 +47,13 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "SHARE")]
     target: Option<f64>,
 
-    /// Compare the runs even if their data, partitions or seeds differ.
-    #[arg(long)]
-    force: bool,
+    /// Keys or sections that may differ between compared runs, such as partition.alpha or server.
+    #[arg(long, value_name = "KEYS", value_delimiter = ',')]
+    mix: Vec<String>,
+
+    /// Marked runs that count in differences, rounds to target and ranks.
+    #[arg(long, value_enum, value_name = "WHICH", value_delimiter = ',')]
+    include: Vec<Marked>,
 
     /// Write the table for another program.
     #[arg(long, value_enum, value_name = "FORMAT")]
@@ -54,6 +62,14 @@ pub(crate) struct Compare {
     /// Print one JSON object at full precision; the same as --format json.
     #[arg(long, conflicts_with = "format")]
     json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Marked {
+    /// Runs that were stopped or killed, still run, or diverged.
+    Unfinished,
+    /// Runs whose global model is collapsed at the end.
+    Collapsed,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -73,16 +89,18 @@ impl Compare {
         if let Some(target) = self.target.filter(|target| !(0.0..=1.0).contains(target)) {
             anyhow::bail!("--target {target}: expected a share from 0 to 1, such as 0.75");
         }
-        let study = Results::new(LoadedRuns::load(&self.runs)?);
+        let source = LoadedRuns::load(&self.runs)?;
+        let left_out = source.left_out.clone();
+        let study = Results::mixing(source, &self.mix);
         // Before any error: what is left out may be its cause.
-        for out in &study.left_out {
+        for out in study.as_ref().map_or(&left_out, |study| &study.left_out) {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));
         }
-        let options = Options { baseline: self.baseline, target: self.target, force: self.force, apart: false };
-        let comparison = Comparison::new(&study, &options)?;
-        for mismatch in &comparison.mismatches {
-            printer.warn(mismatch);
-        }
+        let include = Include {
+            unfinished: self.include.contains(&Marked::Unfinished),
+            collapsed: self.include.contains(&Marked::Collapsed),
+        };
+        let comparison = Comparison::new(&study?, &Options { baseline: self.baseline, target: self.target, include })?;
         let format = match self.format {
             _ if self.json => Some(TableSyntax::Json),
             Some(Form::Markdown) => Some(TableSyntax::Markdown),
@@ -97,6 +115,13 @@ impl Compare {
                 for line in lines(&comparison, printer, terminal::width()) {
                     printer.line(line)?;
                 }
+                let unfinished = !include.unfinished && comparison.rows.iter().any(|row| row.unfinished > 0);
+                let collapsed = !include.collapsed && comparison.rows.iter().any(|row| row.collapsed > 0);
+                let which = [(unfinished, "unfinished"), (collapsed, "collapsed")];
+                let which: Vec<&str> = which.iter().filter(|(out, _)| *out).map(|(_, name)| *name).collect();
+                if !which.is_empty() && comparison.rows.len() > 1 {
+                    printer.say(format_args!("To count marked runs: --include {}", which.join(",")));
+                }
             }
         }
         Ok(ExitStatus::Done)
@@ -110,7 +135,8 @@ const COST_CURVE: usize = 3;
 const FORGETTING: usize = 4;
 const TO_TARGET: usize = 5;
 
-/// The comparison as text, at most `width` columns wide unless names are very long. Curves share one scale.
+/// The comparison as text, at most `width` columns wide unless names are very long. Curves share one scale; rows
+/// of several settings are below the setting's label.
 pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) -> Vec<String> {
     let mut results = Table::new(&[
         ("method", Align::Left),
@@ -133,11 +159,19 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
     let mut costs =
         Table::new(&[("method", Align::Left), ("bytes", Align::Right), ("time", Align::Right), ("curve", Align::Left)]);
     let scale = scale(comparison.rows.iter().flat_map(|row| row.curve.iter().map(|(_, accuracy)| *accuracy)));
+    let mut setting = None;
     for row in &comparison.rows {
+        if setting != Some(row.setting) && comparison.settings.len() > 1 {
+            let label = &comparison.settings[row.setting].label;
+            for table in [&mut results, &mut differences, &mut costs] {
+                table.heading(label);
+            }
+        }
+        setting = Some(row.setting);
         let curve: Vec<f64> = row.curve.iter().map(|(_, accuracy)| *accuracy).collect();
         results.row([
-            row.label.clone(),
-            row.seeds.len().to_string(),
+            row.name.clone(),
+            row.seeds_cell(),
             spread(row.final_accuracy, 100.0, 2),
             spread(row.best_accuracy, 100.0, 2),
             spread(row.forgetting, 1.0, 3),
@@ -146,7 +180,7 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
         ]);
         differences.row(difference(row));
         costs.row([
-            row.label.clone(),
+            row.name.clone(),
             row.bytes.map_or("-".to_string(), |found| bytes(found.mean as u64)),
             row.seconds.map_or("-".to_string(), |found| seconds(found.mean)),
             sparkline(&curve, CURVE_WIDTH, scale),
@@ -165,22 +199,20 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
     }
     lines.push(String::new());
     lines.extend(costs.lines(printer));
-    let unfinished: usize = comparison.rows.iter().map(|row| row.unfinished).sum();
-    let mut notes = comparison.notes.clone();
-    if comparison.rows.len() == 1 {
-        notes.clear();
-    }
-    if unfinished > 0 {
-        notes.push(format!("Unfinished runs that do not count: {unfinished}."));
-    }
+    let notes = comparison.notes.iter().filter(|_| comparison.rows.len() > 1);
     for note in notes {
         lines.push(String::new());
-        lines.extend(wrap(&note, width));
+        lines.extend(wrap(note, width));
+    }
+    if !comparison.footnotes.is_empty() {
+        lines.push(String::new());
+        let footnotes = comparison.footnotes.iter().map(String::as_str).chain(comparison.advice());
+        lines.extend(footnotes.flat_map(|note| wrap(note, width)));
     }
     lines
 }
 
 fn difference(row: &ComparisonRow) -> [String; 7] {
     let ([difference, interval], [p, p_holm]) = (row.difference_cells(), row.p_cells());
-    [row.label.clone(), difference, interval, p, p_holm, row.to_target_cell(), row.rank_cell()]
+    [row.name.clone(), difference, interval, p, p_holm, row.to_target_cell(), row.rank_cell()]
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
 use fedelity_experiment::{ExperimentError, FrontError, Observer, Outcome, Run as OneRun, Study};
-use fedelity_record::{EventsFile, RecordError, RoundRecord, RunFolder, Status as Ending};
-use fedelity_report::Results;
+use fedelity_record::{EventsFile, Notice, RecordError, RoundRecord, RunFolder, Status as Ending};
+use fedelity_report::{REMEDY, Results};
 use fedelity_sim::Metrics;
 use serde::Serialize;
 
@@ -107,7 +107,8 @@ impl RunCommand {
         }
         let runs = study.settings.methods.len() * study.settings.config.seeds.len();
         let progress = Progress::new(printer, runs, study.settings.config.rounds);
-        let mut viewer = RunViewer { command: &self, printer, interrupt: &interrupt, progress, events: None };
+        let mut viewer =
+            RunViewer { command: &self, printer, interrupt: &interrupt, progress, events: None, noticed: Vec::new() };
         let ended = study.run(&folder, threads, &mut viewer);
         viewer.progress.finish();
         let ended = ended?;
@@ -145,17 +146,38 @@ struct RunViewer<'a> {
     interrupt: &'a Interrupt,
     progress: Progress<'a>,
     events: Option<EventsFile>,
+    /// What was noticed in the current run: the first of each kind.
+    noticed: Vec<Notice>,
+}
+
+impl RunViewer<'_> {
+    /// Says what a round noticed, once per run and kind of notice.
+    fn warn(&mut self, run: &OneRun<'_>, record: &RoundRecord) {
+        let classes = &run.study.pool.dataset.classes;
+        for notice in &record.notices {
+            if self.noticed.iter().any(|known| known.is_like(notice)) {
+                continue;
+            }
+            let advice = if self.noticed.is_empty() { format!(". {REMEDY}") } else { String::new() };
+            let (label, seed, round, what) = (run.label, run.seed, record.round, notice.describe(classes));
+            let text = format!("{label}, seed {seed}, round {round}: {what}{advice}");
+            self.progress.pause(|| self.printer.warn(&text));
+            self.noticed.push(notice.clone());
+        }
+    }
 }
 
 impl Observer for RunViewer<'_> {
     fn start(&mut self, run: &OneRun<'_>, folder: &RunFolder) -> Result<(), FrontError> {
         self.progress.start(format!("{}, seed {}", run.label, run.seed));
+        self.noticed.clear();
         self.events = if self.command.tensorboard { Some(events(folder)?) } else { None };
         Ok(())
     }
 
     fn round(&mut self, run: &OneRun<'_>, record: &RoundRecord) -> Result<(), FrontError> {
         self.progress.round(record);
+        self.warn(run, record);
         if let Some(events) = &mut self.events {
             events.append(record, now())?;
         }
@@ -167,7 +189,9 @@ impl Observer for RunViewer<'_> {
 
     fn end(&mut self, run: &OneRun<'_>, outcome: &Outcome) {
         if let Some(reason) = &outcome.divergence {
-            self.progress.pause(|| self.printer.error(format_args!("{}, seed {}: {reason}", run.label, run.seed)));
+            let advice = if self.noticed.is_empty() { format!(". {REMEDY}") } else { String::new() };
+            let text = format!("{}, seed {}: {reason}{advice}", run.label, run.seed);
+            self.progress.pause(|| self.printer.error(&text));
         }
     }
 

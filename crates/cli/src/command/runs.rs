@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
 use fedelity_keys::Choice;
 use fedelity_record::{EventsFile, Status as Ending, names, read_tags, rounds_csv, salvage_rounds, write_tags};
-use fedelity_report::{LoadedRun, LoadedRuns};
+use fedelity_report::{LoadedRun, LoadedRuns, MarkKind};
 use serde_json::json;
 
 use crate::printer::Printer;
@@ -144,6 +144,8 @@ enum RunState {
     Finished,
     Diverged,
     Interrupted,
+    /// It finished with a collapsed global model.
+    Collapsed,
     /// It did not end.
     Broken,
 }
@@ -152,11 +154,18 @@ impl RunState {
     fn of(run: &LoadedRun) -> Self {
         match run.summary.status {
             _ if !run.ended => Self::Broken,
+            Ending::Finished if run.summary.collapse.is_some() => Self::Collapsed,
             Ending::Finished => Self::Finished,
             Ending::Diverged { .. } => Self::Diverged,
             Ending::Interrupted => Self::Interrupted,
         }
     }
+}
+
+/// The rounds of a run; of an unfinished one, how many there should be.
+fn rounds(run: &LoadedRun) -> String {
+    let (done, planned) = (run.rounds.len() as u64, run.header.rounds);
+    if done < planned { format!("{done}/{planned}") } else { done.to_string() }
 }
 
 /// Positions of columns in the list.
@@ -200,6 +209,8 @@ impl List {
                     "planned": run.header.rounds,
                     "final-accuracy": run.summary.final_accuracy,
                     "forgetting": run.summary.forgetting,
+                    "mark": run.mark().map(|mark| mark.what),
+                    "notices": run.notices(),
                     "tags": run.tags,
                     "version": run.header.stamp.version,
                     "fedelity": run.header.fedelity,
@@ -224,7 +235,7 @@ impl List {
                 run.header.method.clone(),
                 run.header.dataset.clone(),
                 run.header.seed.to_string(),
-                run.rounds.len().to_string(),
+                rounds(run),
                 run.summary.final_accuracy.map_or("-".to_string(), |accuracy| format!("{:.2}", 100.0 * accuracy)),
                 sparkline(&curve, 10, scale(curve.iter().copied())),
                 RunState::of(run).name().to_string(),
@@ -238,6 +249,12 @@ impl List {
         let several = runs.iter().any(|run| run.header.dataset != runs[0].header.dataset);
         for line in within(table, several, width()).lines(printer) {
             printer.line(line)?;
+        }
+        for run in &runs {
+            let collapse = run.mark().filter(|mark| mark.kind == MarkKind::Collapsed).map(|mark| mark.what);
+            for what in collapse.iter().chain(&run.contradictions) {
+                printer.warn(format_args!("{}: {what}", run.path.display()));
+            }
         }
         for out in source.left_out.iter().filter(|out| !source.runs.iter().any(|run| run.path == out.path)) {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));

@@ -37,7 +37,7 @@ A sweep file names keys of the configuration and their values:
 Examples:
   fedelity sweep sweep.toml -o runs/sweep     run it; the same command resumes it
   fedelity sweep sweep.toml --dry-run         show what would run
-  fedelity compare runs/sweep --force";
+  fedelity compare runs/sweep                 the table again, each setting with its own baseline";
 
 /// Run a grid or a list of settings over seeds
 ///
@@ -193,7 +193,11 @@ impl SweepViewer<'_> {
             (Some(reason), _) => reason.to_string(),
             (None, Some(summary)) => {
                 let accuracy = summary.final_accuracy.map_or("-".to_string(), percent);
-                let note = if matches!(summary.status, Ending::Diverged { .. }) { "  diverged" } else { "" };
+                let note = match (summary.status, summary.collapse) {
+                    (Ending::Diverged { .. }, _) => "  diverged".to_string(),
+                    (Ending::Finished | Ending::Interrupted, Some(round)) => format!("  collapsed in round {round}"),
+                    (Ending::Finished | Ending::Interrupted, None) => String::new(),
+                };
                 format!("{accuracy}  {}{note}", seconds(summary.seconds.total()))
             }
             (None, None) => String::new(),
@@ -207,7 +211,7 @@ impl SweepViewer<'_> {
 /// The comparison of all existing runs.
 fn table(printer: &Printer, output: &Path) -> Result<()> {
     let study = Results::new(LoadedRuns::load(&[output.to_path_buf()])?);
-    let comparison = Comparison::new(&study, &Options { apart: true, ..Options::default() })?;
+    let comparison = Comparison::new(&study, &Options::default())?;
     for line in compare::lines(&comparison, printer, terminal::width()) {
         printer.line(line)?;
     }

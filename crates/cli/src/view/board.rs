@@ -44,6 +44,7 @@ struct Row {
     finals: Vec<f64>,
     ended: usize,
     diverged: usize,
+    collapsed: usize,
     failed: usize,
     /// By seed: the round, the number of rounds, the accuracies.
     running: BTreeMap<u64, (u64, u64, Vec<f64>)>,
@@ -105,6 +106,7 @@ impl Board {
             JobEnd::Before(summary) | JobEnd::Now(summary) => {
                 row.ended += 1;
                 row.diverged += usize::from(matches!(summary.status, Status::Diverged { .. }));
+                row.collapsed += usize::from(summary.collapse.is_some());
                 row.finals.extend(summary.final_accuracy);
             }
         }
@@ -209,7 +211,7 @@ impl Row {
                 n => format!("{n} running, {least}/{of}"),
             });
         }
-        let counts = [(self.failed, "failed"), (self.diverged, "diverged")];
+        let counts = [(self.failed, "failed"), (self.diverged, "diverged"), (self.collapsed, "collapsed")];
         parts.extend(counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
         if parts.is_empty() {
             return if self.ended == self.seeds { "done" } else { "waiting" }.to_string();

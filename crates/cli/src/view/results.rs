@@ -7,7 +7,7 @@ use fedelity_report::{BASELINE, Comparison, ComparisonRow, Group, Options, Resul
 use crate::printer::Printer;
 use crate::view::sparkline::{CURVE_WIDTH, scale, sparkline};
 use crate::view::table::{Align, Table};
-use crate::view::units::{bytes, seconds};
+use crate::view::units::{bytes, seconds, wrap};
 
 /// The first cost column.
 const COST: &str = "down";
@@ -21,7 +21,8 @@ pub(crate) fn lines(ended: &Results, printer: &Printer, width: usize) -> Result<
     if ended.groups.is_empty() {
         return Ok(Vec::new());
     }
-    let rows = Comparison::new(ended, &Options { force: true, ..Options::default() })?.rows;
+    let comparison = Comparison::new(ended, &Options::default())?;
+    let rows = &comparison.rows;
     let compared = rows.len() > 1 && rows.iter().any(|row| row.label == BASELINE);
     let mut columns = vec![
         ("method", Align::Left),
@@ -47,13 +48,19 @@ pub(crate) fn lines(ended: &Results, printer: &Printer, width: usize) -> Result<
     let place = |name: &str| columns.iter().position(|(known, _)| *known == name).unwrap_or(columns.len());
     let plain = table.without(place(CURVE));
     let shown = if table.width() > width && plain.width() <= width { plain } else { table };
-    Ok(shown.lines_within(printer, width, place(COST)))
+    let mut lines = shown.lines_within(printer, width, place(COST));
+    if !comparison.footnotes.is_empty() {
+        lines.push(String::new());
+        let footnotes = comparison.footnotes.iter().map(String::as_str).chain(comparison.advice());
+        lines.extend(footnotes.flat_map(|note| wrap(note, width)));
+    }
+    Ok(lines)
 }
 
 fn cells(row: &ComparisonRow, group: &Group, compared: bool, scale: (f64, f64)) -> Vec<String> {
     let mut cells = vec![
         row.label.clone(),
-        row.seeds.len().to_string(),
+        row.seeds_cell(),
         spread(row.final_accuracy, 100.0, 2),
         spread(row.best_accuracy, 100.0, 2),
         spread(row.forgetting, 1.0, 3),
@@ -65,7 +72,7 @@ fn cells(row: &ComparisonRow, group: &Group, compared: bool, scale: (f64, f64)) 
         row.traffic.map_or("-".to_string(), |found| format!("{:.2}x", found.mean)),
         seconds(row.seconds.map_or(0.0, |found| found.mean)),
         sparkline(&curve(row), CURVE_WIDTH, scale),
-        remark(group),
+        remark(row, group),
     ]);
     cells
 }
@@ -74,13 +81,14 @@ fn curve(row: &ComparisonRow) -> Vec<f64> {
     row.curve.iter().map(|(_, accuracy)| *accuracy).collect()
 }
 
-/// The status of seeds that did not finish.
-fn remark(group: &Group) -> String {
+/// The status of seeds that did not finish, or that collapsed.
+fn remark(row: &ComparisonRow, group: &Group) -> String {
     let count = |fits: fn(&Status) -> bool| group.runs.iter().filter(|run| fits(&run.summary.status)).count();
     let mut parts = Vec::new();
     for (n, what) in [
         (count(|status| matches!(status, Status::Diverged { .. })), "diverged"),
         (count(|status| *status == Status::Interrupted), "interrupted"),
+        (row.collapsed, "collapsed"),
     ] {
         if n > 0 {
             parts.push(if group.runs.len() == 1 { what.to_string() } else { format!("{n} {what}") });
@@ -103,9 +111,9 @@ mod tests {
     }
 
     fn table(groups: Vec<(&str, Vec<LoadedRun>)>) -> String {
-        let groups = groups.into_iter().map(|(label, runs)| Group { label: label.to_string(), runs }).collect();
+        let groups = groups.into_iter().map(|(label, runs)| (label.to_string(), runs)).collect();
         let printer = Printer::new(crate::printer::When::Never, false, false);
-        let text = lines(&Results { groups, left_out: Vec::new() }, &printer, 80).unwrap().join("\n");
+        let text = lines(&Results::of(groups), &printer, 80).unwrap().join("\n");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         text
     }
@@ -119,8 +127,8 @@ mod tests {
     fn unfinished_seeds_are_reported_and_left_out() {
         let diverged = Status::Diverged { round: 3, client: None };
         let text = table(vec![("m", vec![run(1, Status::Finished, &[0.5]), run(2, diverged, &[0.1])])]);
-        assert_eq!(words(&text, "m ")[1..3], ["1", "50.00"], "{text}");
-        assert!(text.contains("1 diverged"), "{text}");
+        assert_eq!(words(&text, "m ")[1..3], ["1*", "50.00"], "{text}");
+        assert!(text.contains("1 diverged") && text.contains("* m, seed 2: diverged in round 3"), "{text}");
         assert!(table(Vec::new()).is_empty());
     }
 

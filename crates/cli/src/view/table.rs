@@ -12,7 +12,14 @@ pub(crate) enum Align {
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     columns: Vec<(String, Align)>,
-    rows: Vec<Vec<String>>,
+    rows: Vec<TableLine>,
+}
+
+#[derive(Clone, Debug)]
+enum TableLine {
+    Cells(Vec<String>),
+    /// A heading of the rows below it.
+    Heading(String),
 }
 
 impl Table {
@@ -21,7 +28,12 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows.push(TableLine::Cells(cells.into_iter().collect()));
+    }
+
+    /// A heading of the rows that follow, on a line of its own.
+    pub(crate) fn heading(&mut self, text: &str) {
+        self.rows.push(TableLine::Heading(text.to_string()));
     }
 
     /// The lines, in one block if they are at most `width` wide. Otherwise the columns from `at` on follow in a second
@@ -51,7 +63,10 @@ impl Table {
     }
 
     fn some(&self, columns: &[usize]) -> Self {
-        let pick = |row: &Vec<String>| columns.iter().filter_map(|&i| row.get(i).cloned()).collect();
+        let pick = |line: &TableLine| match line {
+            TableLine::Cells(row) => TableLine::Cells(columns.iter().filter_map(|&i| row.get(i).cloned()).collect()),
+            TableLine::Heading(text) => TableLine::Heading(text.clone()),
+        };
         Self {
             columns: columns.iter().map(|&i| self.columns[i].clone()).collect(),
             rows: self.rows.iter().map(pick).collect(),
@@ -60,7 +75,10 @@ impl Table {
 
     fn widths(&self) -> Vec<usize> {
         let width = |(i, (name, _)): (usize, &(String, Align))| {
-            let cells = self.rows.iter().filter_map(|row| row.get(i));
+            let cells = self.rows.iter().filter_map(|line| match line {
+                TableLine::Cells(row) => row.get(i),
+                TableLine::Heading(_) => None,
+            });
             cells.chain([name]).map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
         self.columns.iter().enumerate().map(width).collect()
@@ -82,7 +100,10 @@ impl Table {
             line.trim_end().to_string()
         };
         let mut lines = vec![printer.paint(Style::Heading, &set(&heading))];
-        lines.extend(self.rows.iter().map(|row| set(row)));
+        lines.extend(self.rows.iter().map(|line| match line {
+            TableLine::Cells(row) => set(row),
+            TableLine::Heading(text) => printer.paint(Style::Heading, text),
+        }));
         lines
     }
 }
@@ -91,6 +112,16 @@ impl Table {
 mod tests {
     use super::*;
     use crate::printer::When;
+
+    #[test]
+    fn headings_do_not_widen_columns() {
+        let mut table = Table::new(&[("a", Align::Left), ("b", Align::Right)]);
+        table.heading("a very long heading");
+        table.row(["x", "1"].map(String::from));
+        let printer = Printer::new(When::Never, false, false);
+        assert_eq!(table.lines(&printer), ["a  b", "a very long heading", "x  1"]);
+        assert_eq!(table.without(0).lines(&printer), ["b", "a very long heading", "1"]);
+    }
 
     #[test]
     fn columns_line_up() {

@@ -6,8 +6,8 @@ use crate::figure::FigureCard;
 use crate::results::Results;
 
 pub(super) fn accuracy(study: &Results) -> Option<FigureCard> {
-    let text =
-        "The global model on the test set after each round. Lines are means over seeds, bands one standard deviation.";
+    let text = "The global model on the test set after each round. Lines are means over seeds, bands one standard deviation; thin \
+         lines that end in a dot are single seeds.";
     let figures = vec![
         curve(study, "accuracy", "Accuracy", "accuracy", true, &|round| round.accuracy),
         curve(study, "loss", "Loss", "cross-entropy", false, &|round| round.loss),

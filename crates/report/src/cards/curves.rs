@@ -3,12 +3,16 @@
 use fedelity_record::{RoundRecord, mean_and_sd};
 
 use super::{by_round, thin, tidy};
-use crate::figure::{Drawing, Figure, Series};
+use crate::figure::{Drawing, Figure, SeedLine, Series};
 use crate::loaded::LoadedRun;
 use crate::results::{Group, Results};
 
 /// Maximum points of a curve.
 const POINTS: usize = 600;
+/// Maximum points of a single run's curve.
+const SEED_POINTS: usize = 150;
+/// Single runs are drawn for at most this many seeds.
+const SEEDS: usize = 20;
 
 /// Gets a number from a round.
 pub(super) type Of<'a> = &'a dyn Fn(&RoundRecord) -> Option<f64>;
@@ -30,9 +34,21 @@ fn series(study: &Results, part: &str, faint: bool, of: &dyn Fn(&LoadedRun) -> P
             let (x, sd) = (x.iter().sum::<f64>() / x.len() as f64, sd.unwrap_or(0.0));
             [tidy(x), tidy(mean), tidy(mean - sd), tidy(mean + sd)]
         });
-        Series { method, part: part.to_string(), faint, points: thin(points.collect(), POINTS) }
+        let seeds = if faint { Vec::new() } else { lines_of_seeds(group, of) };
+        Series { method, part: part.to_string(), faint, points: thin(points.collect(), POINTS), seeds }
     };
     study.groups.iter().enumerate().map(of_group).filter(|series| !series.points.is_empty()).collect()
+}
+
+/// The single runs of a group, if there are several.
+fn lines_of_seeds(group: &Group, of: &dyn Fn(&LoadedRun) -> Points) -> Vec<SeedLine> {
+    let runs = group.counted();
+    let line = |run: &&LoadedRun| {
+        let points = of(run).into_iter().map(|(_, (x, y))| [tidy(x), tidy(y)]).collect();
+        SeedLine { seed: run.header.seed, points: thin(points, SEED_POINTS) }
+    };
+    let several = (2..=SEEDS).contains(&runs.len());
+    if several { runs.iter().map(line).filter(|line| !line.points.is_empty()).collect() } else { Vec::new() }
 }
 
 /// A figure with one curve per group over the rounds.

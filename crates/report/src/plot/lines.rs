@@ -11,6 +11,9 @@ use crate::figure::{Figure, MethodStyle, Series};
 /// Maximum number of methods with bands: more would overlap.
 const BANDS: usize = 6;
 
+/// How strong the lines of single seeds are.
+const SEED_STRENGTH: f64 = 0.4;
+
 /// Maximum number of labels along an axis.
 const LABELS: usize = 11;
 
@@ -30,6 +33,12 @@ pub(super) fn lines(
     let bands = methods.len() <= BANDS;
     for curve in series {
         let (below, above) = if bands && spread(curve) { (2, 3) } else { (1, 1) };
+        for point in curve.seeds.iter().filter(|_| bands).flat_map(|line| &line.points) {
+            left = left.min(point[0]);
+            right = right.max(point[0]);
+            low = low.min(scale * point[1]);
+            high = high.max(scale * point[1]);
+        }
         for point in &curve.points {
             left = left.min(point[0]);
             right = right.max(point[0]);
@@ -73,6 +82,12 @@ pub(super) fn lines(
             let lower = curve.points.iter().rev().map(|point| (point[0], scale * point[2]));
             let outline: Vec<(f64, f64)> = upper.chain(lower).collect();
             chart.draw_series([Polygon::new(outline, paint.mix(0.15).filled())])?;
+        }
+        for line in curve.seeds.iter().filter(|_| bands) {
+            let points = || line.points.iter().map(|point| (point[0], scale * point[1]));
+            let thin = paint.mix(SEED_STRENGTH);
+            chart.draw_series(LineSeries::new(points(), thin.stroke_width(1)))?;
+            chart.draw_series(points().last().map(|at| Circle::new(at, 2, paint.filled())))?;
         }
         let points = curve.points.iter().map(|point| (point[0], scale * point[1]));
         let pen = paint.mix(strength).stroke_width(2);

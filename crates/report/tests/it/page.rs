@@ -71,6 +71,11 @@ fn what_is_shown_is_what_was_recorded_and_switches_work(browser: &mut Browser) {
             assert!((point[1].as_f64().unwrap() - expected).abs() < 1e-6, "{point} {expected}");
         }
     }
+    // Single seeds, and none of them in the box at the pointer.
+    let seeds = browser.value("fedelity.seeds('accuracy')");
+    assert_eq!((seeds.as_array().unwrap().len(), &seeds[4]["name"]), (9, &format!("{}, seed 2", name(1)).into()));
+    let expected = 100.0 * round(made, 1, 2, 12).accuracy.unwrap();
+    assert!((seeds[4]["data"][11][1].as_f64().unwrap() - expected).abs() < 1e-6, "{}", seeds[4]);
     // A map: class 2 of the first method in round 5.
     let cells = browser.value("fedelity.series('classes-fedavg')[0].data.find((c) => c[0] === 4 && c[1] === 2)[2]");
     let values: Vec<f64> = (1..=3).map(|seed| round(made, 0, seed, 5).class_accuracy.unwrap()[2].unwrap()).collect();

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use crate::records::{Made, header, name, round, run, study};
-use fedelity_record::Summary;
+use fedelity_record::{Measure, Notice, RoundsFile, Status, Summary};
 use fedelity_report::{
-    Comparison, Group, LoadedRun, LoadedRuns, Options, ReportPage, Results, TableSyntax, Test, png, render, svg,
+    Comparison, ComparisonRow, Drawing, Include, LoadedRun, LoadedRuns, Options, ReportPage, Results, TableSyntax,
+    Test, png, render, svg,
 };
 
 const MADE: Made = Made { methods: 3, seeds: 4, rounds: 6, classes: 4 };
@@ -64,25 +65,201 @@ fn methods_follow_the_order_of_the_configuration() {
     assert_eq!(groups.iter().map(|group| &group.label[..]).collect::<Vec<_>>(), ["fedgkd", "fedcad", "fedavg"]);
 }
 
-#[test]
-fn other_partitions_are_compared_separately() {
-    let dir = tempfile::tempdir().unwrap();
-    study(&dir.path().join("one"), Made { methods: 2, ..MADE });
+/// Two methods on two partitions: on the first, `fedcad` is better than `fedavg`; on the second, both are worse than
+/// either is on the first.
+fn two_partitions(folder: &Path) {
+    study(&folder.join("one"), Made { methods: 2, ..MADE });
     for (method, name) in ["fedavg", "fedcad"].iter().enumerate() {
         for seed in 1..=MADE.seeds {
             let mut other = header(MADE, name, seed);
             other.partition_fingerprint = "ee".repeat(32);
-            run(&dir.path().join(format!("two/{name}/{seed}")), MADE, &other, method);
+            let path = run(&folder.join(format!("two/{name}/{seed}")), MADE, &other, method);
+            lower(&path, 0.3);
         }
     }
-    let found = load(dir.path());
-    assert!(Comparison::new(&found, &Options::default()).is_err());
-    let apart = Comparison::new(&found, &Options { apart: true, ..Options::default() }).unwrap();
-    assert_eq!(apart.rows.len(), 4);
-    // Each fedavg is the baseline of its own partition, with two ranks in each.
-    assert_eq!(apart.rows.iter().filter(|row| row.difference.is_none()).count(), 2);
-    assert_eq!(apart.rows.iter().map(|row| row.rank.unwrap()).sum::<f64>(), 6.0);
-    assert!(apart.notes.last().unwrap().contains("different data or partitions"), "{:?}", apart.notes);
+}
+
+/// Lowers all accuracies of a run, in its rounds and its summary.
+fn lower(path: &Path, by: f64) {
+    let mut read = LoadedRun::read(path).unwrap().0;
+    fs::remove_file(path.join("rounds.jsonl")).unwrap();
+    let mut file = RoundsFile::create(&path.join("rounds.jsonl"), &read.header).unwrap();
+    let mut summary = Summary { status: Status::Finished, ..Summary::default() };
+    for round in &mut read.rounds {
+        round.accuracy = round.accuracy.map(|accuracy| (accuracy - by).max(0.0));
+        file.append(round).unwrap();
+        summary.add(round);
+    }
+    fs::write(path.join("summary.json"), serde_json::to_string(&summary).unwrap()).unwrap();
+}
+
+#[test]
+fn other_partitions_are_compared_separately() {
+    let dir = tempfile::tempdir().unwrap();
+    two_partitions(dir.path());
+    let found = Comparison::new(&load(dir.path()), &Options::default()).unwrap();
+    let labels: Vec<&str> = found.settings.iter().map(|setting| setting.label.as_str()).collect();
+    assert_eq!(labels, ["partition=c0c0c0c0", "partition=eeeeeeee"]);
+    let rows: Vec<(usize, &str)> = found.rows.iter().map(|row| (row.setting, row.name.as_str())).collect();
+    assert_eq!(rows, [(0, "fedavg"), (0, "fedcad"), (1, "fedavg"), (1, "fedcad")]);
+    // Each fedavg is the baseline of its own partition, with two ranks in each, and what compares one partition alone
+    // is the same.
+    let alone = Comparison::new(&load(&dir.path().join("two")), &Options::default()).unwrap();
+    assert_eq!(found.rows[3].baseline.as_deref(), Some("fedavg partition=eeeeeeee"));
+    let plain = |row: &ComparisonRow| {
+        let difference = row.difference.unwrap();
+        (difference.summary, difference.interval, difference.p, row.rank, row.to_target)
+    };
+    assert_eq!(plain(&found.rows[3]), plain(&alone.rows[1]));
+    assert!(found.rows[3].difference.unwrap().summary.mean.abs() < 0.15, "not that of the other partition");
+    assert_eq!(found.rows.iter().filter(|row| row.difference.is_none()).count(), 2);
+    assert_eq!(found.rows.iter().map(|row| row.rank.unwrap()).sum::<f64>(), 6.0);
+    assert!(found.notes.iter().any(|note| note.contains("only runs of the same setting")), "{:?}", found.notes);
+    // Every format has a heading, or a column, for each setting, and a winner in each.
+    let latex = render(&found, TableSyntax::Latex);
+    assert_eq!((latex.matches("\\textbf").count(), latex.matches("\\midrule").count()), (2, 2), "{latex}");
+    assert_eq!(latex.matches("\\emph{partition=").count(), 2, "{latex}");
+    assert_eq!(render(&found, TableSyntax::Markdown).matches("| **partition=").count(), 2);
+    let csv = render(&found, TableSyntax::Csv);
+    assert_eq!(csv.lines().filter(|line| line.contains(",partition=eeeeeeee,fedavg partition=eeeeeeee,")).count(), 2);
+    let json: serde_json::Value = serde_json::from_str(&render(&found, TableSyntax::Json)).unwrap();
+    assert_eq!((&json["rows"][3]["setting"], &json["settings"][1]["label"]), (&1.into(), &"partition=eeeeeeee".into()));
+    let html = ReportPage::new(&load(dir.path()), None).unwrap().html(false);
+    assert_eq!(html.matches("<tr class=setting-of>").count(), 2);
+}
+
+#[test]
+fn only_what_is_named_is_mixed() {
+    let dir = tempfile::tempdir().unwrap();
+    two_partitions(dir.path());
+    for path in ["one/fedcad", "two/fedcad"] {
+        fs::remove_dir_all(dir.path().join(path)).unwrap();
+    }
+    let source = || LoadedRuns::load(&[dir.path().to_path_buf()]).unwrap();
+    let apart = Comparison::new(&Results::new(source()), &Options::default()).unwrap();
+    assert!(apart.rows.iter().all(|row| row.difference.is_none() && row.rank.is_none()));
+    let mixed = Results::mixing(source(), &["partition.fingerprint".to_string()]).unwrap();
+    let mixed = Comparison::new(&mixed, &Options::default()).unwrap();
+    assert_eq!((mixed.settings.len(), mixed.rows[1].rank), (1, Some(2.0)));
+    assert!(mixed.notes.iter().any(|note| note.contains("as asked")), "{:?}", mixed.notes);
+    let error = Results::mixing(source(), &["rounds".to_string()]).unwrap_err().to_string();
+    assert!(error.starts_with("--mix rounds: "), "{error}");
+}
+
+#[test]
+fn unfinished_and_collapsed_runs_are_marked_and_do_not_count() {
+    let dir = tempfile::tempdir().unwrap();
+    study(dir.path(), Made { methods: 3, seeds: 3, ..MADE });
+    // Seed 2 of fedcad stopped after round 2, with the highest accuracy of all; seed 3 of fedgkd collapsed.
+    let path = |name: &str| dir.path().join(name);
+    let stopped = path("fedcad/seed-2");
+    let text = fs::read_to_string(stopped.join("rounds.jsonl")).unwrap();
+    let kept: Vec<&str> = text.lines().take(3).collect();
+    fs::write(stopped.join("rounds.jsonl"), kept.join("\n") + "\n").unwrap();
+    let mut summary = Summary { status: Status::Interrupted, ..Summary::default() };
+    LoadedRun::read(&stopped).unwrap().0.rounds.iter().for_each(|round| summary.add(round));
+    fs::write(stopped.join("summary.json"), serde_json::to_string(&summary).unwrap()).unwrap();
+    collapse(&path("fedgkd/seed-3"));
+    let study = load(dir.path());
+    let found = Comparison::new(&study, &Options::default()).unwrap();
+    let of = |found: &Comparison, row: usize| {
+        let row = &found.rows[row];
+        (row.unfinished, row.collapsed, row.difference.map_or(0, |found| found.summary.n), row.seeds_cell())
+    };
+    assert_eq!(of(&found, 1), (1, 0, 2, "2*".to_string()));
+    assert_eq!(of(&found, 2), (0, 1, 2, "3†".to_string()));
+    let what = &found.rows[2].marks[0].what;
+    assert_eq!(
+        what,
+        "collapsed in round 6: client 7: drift 211, median of the round 2.00; accuracy fell from 74.0 % to \
+                      28.0 % after client 7 was out of line in round 6"
+    );
+    let all = Include { unfinished: true, collapsed: true };
+    let included = Comparison::new(&study, &Options { include: all, ..Options::default() }).unwrap();
+    assert_eq!((of(&included, 1).2, of(&included, 2).2), (3, 3));
+    assert!(found.rows.iter().all(|row| row.rank.is_some()));
+    let html = ReportPage::new(&study, None).unwrap().html(false);
+    let footnotes = ["seed 2: stopped after round 2 of 6", "seed 3: collapsed in round 6"];
+    for (form, text) in [
+        ("latex", render(&found, TableSyntax::Latex)),
+        ("markdown", render(&found, TableSyntax::Markdown)),
+        ("json", render(&found, TableSyntax::Json)),
+        ("page", html.clone()),
+    ] {
+        assert!(footnotes.iter().all(|note| text.contains(note)), "{form}: {text}");
+    }
+    assert!(render(&found, TableSyntax::Latex).contains("3$\\dagger$ &"));
+    assert!(html.contains("<td>2*</td>") && html.contains("<td>3†</td>") && html.contains("What was noticed"));
+    assert!(html.contains("optimizer.clip") && found.advice().unwrap().contains("optimizer.clip"));
+    let json: serde_json::Value = serde_json::from_str(&render(&found, TableSyntax::Json)).unwrap();
+    assert_eq!((&json["rows"][1]["unfinished"], &json["rows"][2]["collapsed"]), (&1.into(), &1.into()));
+    let csv = render(&found, TableSyntax::Csv);
+    let marks: Vec<&str> = csv.lines().skip(1).map(|line| line.rsplit_once("fedavg,").unwrap().1).collect();
+    assert_eq!(marks, [",", "2,", ",3"], "{csv}");
+}
+
+/// Makes the last round of a run a collapse.
+fn collapse(path: &Path) {
+    let read = LoadedRun::read(path).unwrap().0;
+    fs::remove_file(path.join("rounds.jsonl")).unwrap();
+    let mut file = RoundsFile::create(&path.join("rounds.jsonl"), &read.header).unwrap();
+    let mut summary = Summary { status: Status::Finished, ..Summary::default() };
+    for mut round in read.rounds {
+        if round.round == MADE.rounds {
+            round.accuracy = Some(0.28);
+            round.notices = vec![
+                Notice::Outlier { client: 7, measure: Measure::Drift, value: 211.0, median: 2.0 },
+                Notice::Fall { accuracy: 0.28, best: 0.74, client: 7, since: round.round },
+            ];
+        }
+        file.append(&round).unwrap();
+        summary.add(&round);
+    }
+    fs::write(path.join("summary.json"), serde_json::to_string(&summary).unwrap()).unwrap();
+}
+
+#[test]
+fn a_method_without_a_finished_run_is_not_ranked() {
+    let dir = tempfile::tempdir().unwrap();
+    study(dir.path(), Made { methods: 3, seeds: 1, ..MADE });
+    let path = dir.path().join("fedgkd/seed-1");
+    fs::remove_file(path.join("summary.json")).unwrap();
+    let text = fs::read_to_string(path.join("rounds.jsonl")).unwrap();
+    fs::write(path.join("rounds.jsonl"), text.lines().take(4).collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    let found = Comparison::new(&load(dir.path()), &Options::default()).unwrap();
+    let row = &found.rows[2];
+    assert_eq!((row.unfinished, row.rank, row.difference, row.to_target), (1, None, None, None));
+    assert_eq!(row.marks[0].what, "no end recorded, last round 3 of 6: it is running or was killed");
+    assert_eq!(found.rows[0].rank.unwrap() + found.rows[1].rank.unwrap(), 3.0);
+    let latex = render(&found, TableSyntax::Latex);
+    assert!(!latex.lines().any(|line| line.starts_with("fedgkd") && line.contains("\\textbf")), "{latex}");
+}
+
+#[test]
+fn a_summary_is_not_believed_against_its_rounds() {
+    let dir = tempfile::tempdir().unwrap();
+    study(dir.path(), Made { methods: 2, seeds: 1, ..MADE });
+    assert_eq!(load(dir.path()).left_out, []);
+    let path = dir.path().join("fedcad/seed-1/summary.json");
+    let mut summary: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    summary["final-accuracy"] = 0.999.into();
+    summary["bytes-up"] = 1.into();
+    fs::write(&path, summary.to_string()).unwrap();
+    let study = load(dir.path());
+    let said: Vec<&str> = study.left_out.iter().map(|out| out.what.as_str()).collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    let expected = format!("final accuracy 99.90 %, but the rounds give {:.2} %, which counts", 100.0 * finals(1)[0]);
+    assert!(said[0].starts_with("summary.json contradicts rounds.jsonl: ") && said[0].ends_with(&expected), "{said:?}");
+    let found = Comparison::new(&study, &Options::default()).unwrap();
+    assert_eq!(found.rows[1].final_accuracy.unwrap().mean, finals(1)[0]);
+    // Rounds that are gone: the run is not finished, whatever the summary says.
+    let rounds = dir.path().join("fedcad/seed-1/rounds.jsonl");
+    let text = fs::read_to_string(&rounds).unwrap();
+    fs::write(&rounds, text.lines().take(4).collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    let study = load(dir.path());
+    let said: Vec<&str> = study.left_out.iter().map(|out| out.what.as_str()).collect();
+    assert!(said.iter().any(|what| what.contains("status finished, but the rounds give 3 of 6 rounds")), "{said:?}");
+    assert_eq!(Comparison::new(&study, &Options::default()).unwrap().rows[1].unfinished, 1);
 }
 
 #[test]
@@ -90,7 +267,7 @@ fn tables_for_other_programs() {
     let dir = tempfile::tempdir().unwrap();
     study(dir.path(), MADE);
     let mut found = Comparison::new(&load(dir.path()), &Options::default()).unwrap();
-    found.rows[1].label = "a_b & 50% | \"x\", y".to_string();
+    found.rows[1].name = "a_b & 50% | \"x\", y".to_string();
     let markdown = render(&found, TableSyntax::Markdown);
     assert_eq!(
         markdown.lines().take(5).map(|line| line.replace("\\|", "").matches('|').count()).collect::<Vec<_>>(),
@@ -115,25 +292,19 @@ fn tables_for_other_programs() {
 }
 
 #[test]
-fn mismatches_are_refused_and_named() {
+fn other_seeds_are_named_and_only_shared_ones_are_paired() {
     let dir = tempfile::tempdir().unwrap();
     study(&dir.path().join("one"), Made { methods: 1, seeds: 2, ..MADE });
-    let mut other = header(MADE, "fedntd", 1);
-    other.partition_fingerprint = "ee".repeat(32);
-    run(&dir.path().join("two"), MADE, &other, 1);
+    run(&dir.path().join("two"), MADE, &header(MADE, "fedntd", 1), 1);
     let study = load(dir.path());
-    let error = Comparison::new(&study, &Options::default()).unwrap_err().to_string();
-    for text in
-        ["the partitions differ", "[c0c0c0c0]", "[eeeeeeee]", "the seeds differ: 1 2 (fedavg), 1 (fedntd)", "--force"]
-    {
-        assert!(error.contains(text), "{text:?} in {error}");
-    }
-    let forced = Comparison::new(&study, &Options { force: true, ..Options::default() }).unwrap();
-    assert_eq!((forced.mismatches.len(), forced.rows[1].difference.unwrap().summary.n), (2, 1));
-    assert!(forced.rows[1].difference.unwrap().interval.is_none());
-    assert!(forced.notes[0].contains("one seed gives no interval"), "{:?}", forced.notes);
+    let found = Comparison::new(&study, &Options::default()).unwrap();
+    assert_eq!((found.settings.len(), found.rows[1].difference.unwrap().summary.n), (1, 1));
+    assert!(found.rows[1].difference.unwrap().interval.is_none());
+    assert!(found.notes[0].contains("one seed gives no interval"), "{:?}", found.notes);
+    let note = found.notes.last().unwrap();
+    assert!(note.starts_with("The seeds that count differ: 1 2 (fedavg), 1 (fedntd)."), "{note}");
     let html = ReportPage::new(&study, None).unwrap().html(false);
-    assert!(html.contains("These runs differ in more than the method"), "the page notes it");
+    assert!(html.contains("The seeds that count differ"), "the page notes it");
 }
 
 #[test]
@@ -222,7 +393,7 @@ fn a_run_that_lost_a_file_still_counts() {
     let seeds = |group: &fedelity_report::Group| group.counted().iter().map(|run| run.header.seed).collect::<Vec<_>>();
     let groups: Vec<_> = found.groups.iter().map(|group| (group.label.as_str(), seeds(group))).collect();
     assert_eq!(groups, [("fedavg", vec![1, 2]), ("fedcad", vec![1, 2]), ("fedgkd", vec![2])]);
-    let row = &Comparison::new(&found, &Options { force: true, ..Options::default() }).unwrap().rows[1];
+    let row = &Comparison::new(&found, &Options::default()).unwrap().rows[1];
     assert_eq!((row.seeds.as_slice(), row.unfinished), (&[1, 2][..], 0));
     assert_eq!(row.final_accuracy.unwrap().mean, (finals(1)[0] + finals(1)[1]) / 2.0);
     let report = ReportPage::new(&found, None).unwrap();
@@ -235,6 +406,28 @@ fn a_run_that_lost_a_file_still_counts() {
         let said = report.left_out.iter().any(|out| out.path == path(run) && out.what.starts_with(what));
         assert!(said && html.contains(what), "{run}: {:?}", report.left_out);
     }
+}
+
+#[test]
+fn curves_show_single_seeds() {
+    let dir = tempfile::tempdir().unwrap();
+    study(dir.path(), Made { methods: 2, seeds: 3, ..MADE });
+    let report = ReportPage::new(&load(dir.path()), None).unwrap();
+    let figure = &report.cards[0].figures[0];
+    let Drawing::Lines { series, .. } = &figure.drawing else { panic!("{figure:?}") };
+    let line = &series[1].seeds[2];
+    let expected: Vec<[f64; 2]> = (1..=6).map(|r| [r as f64, round(MADE, 1, 3, r).accuracy.unwrap()]).collect();
+    assert_eq!((series[1].seeds.len(), line.seed, line.points.len()), (3, 3, 6));
+    assert!(line.points.iter().zip(&expected).all(|(a, b)| a[0] == b[0] && (a[1] - b[1]).abs() < 1e-8));
+    // A line and a dot for each run, beside the means.
+    let text = svg(figure, &report.methods).unwrap();
+    assert_eq!(text.matches("<circle").count(), 6, "{text}");
+    assert_eq!(text.matches("<polyline fill=\"none\" opacity=\"0.4\"").count(), 6, "{text}");
+    let alone = tempfile::tempdir().unwrap();
+    study(alone.path(), Made { methods: 2, seeds: 1, ..MADE });
+    let report = ReportPage::new(&load(alone.path()), None).unwrap();
+    let Drawing::Lines { series, .. } = &report.cards[0].figures[0].drawing else { panic!("no curves") };
+    assert!(series.iter().all(|series| series.seeds.is_empty()));
 }
 
 #[test]
@@ -289,7 +482,7 @@ fn golden_rounds_to_target() {
         let curve: Vec<(u64, f64)> = (1..).zip(accuracies.iter().map(|value| value.as_f64().unwrap())).collect();
         let found = |target: f64| {
             let runs = vec![LoadedRun::of(1, Summary::default(), &curve)];
-            let results = Results { groups: vec![Group { label: "m".to_string(), runs }], left_out: Vec::new() };
+            let results = Results::of(vec![("m".to_string(), runs)]);
             let options = Options { target: Some(target), ..Options::default() };
             Comparison::new(&results, &options).unwrap().rows[0].to_target.unwrap().rounds
         };

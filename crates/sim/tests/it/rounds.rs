@@ -10,6 +10,7 @@ use fedelity_fl::{
     ServerData, Step, Teacher, Terms, Trained, Training, Weighting,
 };
 use fedelity_nn::{Architecture, InputShape, Layer, Model, Node, OptimizerKind, Params, cpu, loss};
+use fedelity_record::{Measure, Notice};
 use fedelity_sim::{Experiment, Metrics, Observation, Simulation};
 
 const CLIENTS: usize = 12;
@@ -185,6 +186,60 @@ fn threads_change_no_bit() {
     other.federation.seed = 12;
     let other = run(other);
     assert_ne!(one.0, other.0);
+}
+
+/// In one round, the gradients of the first client that trains are far too large.
+#[derive(Debug)]
+struct Runaway {
+    round: usize,
+    client: AtomicUsize,
+}
+
+impl Named for Runaway {
+    fn name(&self) -> &'static str {
+        "runaway"
+    }
+}
+
+impl Method for Runaway {
+    fn adjust(&self, local: &mut Local<'_>, _: &[f32], grad: &mut [f32]) -> Result<Terms> {
+        if local.round == self.round {
+            let _ = self.client.compare_exchange(usize::MAX, local.client, Ordering::Relaxed, Ordering::Relaxed);
+            if self.client.load(Ordering::Relaxed) == local.client {
+                grad.iter_mut().for_each(|g| *g *= 3_000.0);
+            }
+        }
+        Ok(Terms::default())
+    }
+}
+
+#[test]
+fn a_client_that_runs_away_and_the_collapse_after_it_are_noticed() {
+    let rounds = 8;
+    let records = |method: Runaway| {
+        let mut simulation = Simulation::new(Experiment { rounds, ..experiment(method) }).unwrap();
+        let mut records = Vec::new();
+        while !simulation.done() {
+            records.push(simulation.step().unwrap());
+        }
+        records
+    };
+    let healthy = records(Runaway { round: usize::MAX, client: AtomicUsize::new(usize::MAX) });
+    assert!(healthy.iter().all(|record| record.notices.is_empty()), "{healthy:?}");
+    assert!(healthy[rounds - 1].accuracy.unwrap() > 0.5, "it learns: {:?}", healthy[rounds - 1].accuracy);
+    let found = records(Runaway { round: rounds - 1, client: AtomicUsize::new(usize::MAX) });
+    assert!(found[..rounds - 1].iter().all(|record| record.notices.is_empty()));
+    let last = &found[rounds - 1];
+    // Of a round's clients, the one with the most samples trains first.
+    let first = *last.clients.last().unwrap();
+    let drift = |notice: &Notice| match notice {
+        Notice::Outlier { client, measure: Measure::Drift, value, median } => {
+            *client == first && *value == last.drift.unwrap().max && value > &(10.0 * median)
+        }
+        _ => false,
+    };
+    assert!(drift(&last.notices[0]), "{:?}", last.notices);
+    assert!(last.notices.iter().any(Notice::is_collapse), "{:?} {:?}", last.accuracy, last.notices);
 }
 
 #[test]

@@ -1,0 +1,150 @@
+//! What a run notices about itself.
+
+use serde::{Deserialize, Serialize};
+
+/// Something in a round that needs attention. `docs/notices.md` has the rules.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum Notice {
+    /// A client is far out of line with the others of its round.
+    Outlier {
+        client: u64,
+        measure: Measure,
+        value: f64,
+        /// The median over the clients of the round.
+        median: f64,
+    },
+    /// The global model is no better than guessing, although it was before.
+    Chance {
+        accuracy: f64,
+        /// The best accuracy so far.
+        best: f64,
+        /// The accuracy of always guessing the most frequent class.
+        chance: f64,
+    },
+    /// The global model predicts one class for nearly all test samples, although it was better before.
+    OneClass {
+        class: u64,
+        /// The share of test samples with this prediction.
+        share: f64,
+    },
+    /// The accuracy lost more than half of its lead over guessing after a client was out of line.
+    Fall {
+        accuracy: f64,
+        /// The best accuracy so far.
+        best: f64,
+        /// The client that was out of line.
+        client: u64,
+        /// The round in which it was.
+        since: u64,
+    },
+}
+
+/// A number in which a client can be out of line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// The distance of its weights from the global ones.
+    Drift,
+    /// Its mean training loss.
+    Loss,
+}
+
+impl Notice {
+    /// Whether the global model collapsed, rather than one client.
+    pub fn is_collapse(&self) -> bool {
+        match self {
+            Self::Outlier { .. } => false,
+            Self::Chance { .. } | Self::OneClass { .. } | Self::Fall { .. } => true,
+        }
+    }
+
+    /// Whether both say the same kind of thing.
+    pub fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
+    /// One clause about it, with the name of the class if it is known.
+    pub fn describe(&self, classes: &[String]) -> String {
+        let percent = |share: &f64| format!("{:.1} %", 100.0 * share);
+        match self {
+            Self::Outlier { client, measure, value, median } => {
+                let what = match measure {
+                    Measure::Drift => "drift",
+                    Measure::Loss => "training loss",
+                };
+                format!("client {client}: {what} {}, median of the round {}", short(*value), short(*median))
+            }
+            Self::Chance { accuracy, best, chance } => format!(
+                "accuracy fell from {} to {}; guessing gives {}",
+                percent(best),
+                percent(accuracy),
+                percent(chance)
+            ),
+            Self::OneClass { class, share } => {
+                let name = usize::try_from(*class).ok().and_then(|class| classes.get(class));
+                let name = name.map_or_else(|| class.to_string(), |name| format!("'{name}'"));
+                format!("class {name} is predicted for {} of the test samples", percent(share))
+            }
+            Self::Fall { accuracy, best, client, since } => format!(
+                "accuracy fell from {} to {} after client {client} was out of line in round {since}",
+                percent(best),
+                percent(accuracy)
+            ),
+        }
+    }
+}
+
+/// A number with three digits.
+fn short(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1e6 || (size > 0.0 && size < 1e-3) => format!("{value:.2e}"),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// A notice and its round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RoundNotice {
+    /// Counted from 1.
+    pub round: u64,
+    #[serde(flatten)]
+    pub notice: Notice,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_are_clauses_and_come_back() {
+        let classes = ["cat".to_string(), "dog".to_string()];
+        let outlier = Notice::Outlier { client: 7, measure: Measure::Drift, value: 211.4, median: 2.0 };
+        for (notice, said) in [
+            (outlier.clone(), "client 7: drift 211, median of the round 2.00"),
+            (
+                Notice::Chance { accuracy: 0.1, best: 0.74, chance: 0.1 },
+                "accuracy fell from 74.0 % to 10.0 %; guessing gives 10.0 %",
+            ),
+            (Notice::OneClass { class: 1, share: 0.975 }, "class 'dog' is predicted for 97.5 % of the test samples"),
+            (Notice::OneClass { class: 9, share: 1.0 }, "class 9 is predicted for 100.0 % of the test samples"),
+            (
+                Notice::Fall { accuracy: 0.28, best: 0.74, client: 7, since: 30 },
+                "accuracy fell from 74.0 % to 28.0 % after client 7 was out of line in round 30",
+            ),
+        ] {
+            assert_eq!(notice.describe(&classes), said);
+            assert_eq!(notice.is_collapse(), notice != outlier);
+            let noticed = RoundNotice { round: 30, notice };
+            let text = serde_json::to_string(&noticed).unwrap();
+            assert_eq!(serde_json::from_str::<RoundNotice>(&text).unwrap(), noticed, "{text}");
+        }
+        assert_eq!(
+            (short(1.5e9), short(0.0), short(12.34), short(2e-5)),
+            ("1.50e9".into(), "0.00".into(), "12.3".into(), "2.00e-5".into())
+        );
+    }
+}
