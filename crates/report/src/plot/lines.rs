@@ -87,7 +87,7 @@ pub(super) fn lines(
             let points = || line.points.iter().map(|point| (point[0], scale * point[1]));
             let thin = paint.mix(SEED_STRENGTH);
             chart.draw_series(LineSeries::new(points(), thin.stroke_width(1)))?;
-            chart.draw_series(points().last().map(|at| Circle::new(at, 2, paint.filled())))?;
+            chart.draw_series(points().next_back().map(|at| Circle::new(at, 2, paint.filled())))?;
         }
         let points = curve.points.iter().map(|point| (point[0], scale * point[1]));
         let pen = paint.mix(strength).stroke_width(2);
