@@ -113,7 +113,8 @@ fn through(
 }
 
 fn needs_image(x: ActivationShape) -> String {
-    format!("it works on images, but its input is {x}")
+    let hint = if matches!(x, ActivationShape::Ids { .. }) { ": a text needs an embedding first" } else { "" };
+    format!("it works on images, but its input is {x}{hint}")
 }
 
 fn needs_tokens(x: ActivationShape) -> String {
@@ -227,7 +228,7 @@ impl Layer {
                 Ok(Tokens { width: *width, in_block: false })
             }
             (Self::Embedding { .. } | Self::Embeddings { .. }, Image { .. } | Row { .. } | Tokens { .. }) => {
-                Err(format!("it reads token IDs, but its input is {x}").into())
+                Err(format!("it reads texts, but its input is {x}").into())
             }
             (Self::Block { heads, hidden, .. }, Tokens { width, .. }) => {
                 if *heads == 0 || width % heads != 0 {

@@ -224,7 +224,7 @@ fn what_does_not_fit_is_named_with_its_shape() {
         (
             "{ kind = \"embedding\", width = 4 }".into(),
             CIFAR,
-            "layer 1 (embedding): it reads token IDs, but its input is an image of 3x32x32",
+            "layer 1 (embedding): it reads texts, but its input is an image of 3x32x32",
         ),
         (flatten.into(), TEXT, "layer 1 (flatten): it works on images, but its input is token IDs"),
         (
