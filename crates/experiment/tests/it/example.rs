@@ -41,7 +41,8 @@ fn fifteen_lines_run_a_configuration() {
         for name in [names::MODEL, names::CONFIG, names::PARTITION] {
             assert_eq!(at(&folder, name), at(own.path(), name), "{name}");
         }
-        let accuracy = ended.groups[0].seed(seed).unwrap().summary.final_accuracy.unwrap();
+        let accuracy =
+            ended.groups[0].runs.iter().find(|run| run.header.seed == seed).unwrap().summary.final_accuracy.unwrap();
         assert!(text.contains(&format!("fedntd, seed {seed}: {:.2} %\n", 100.0 * accuracy)), "{text}");
     }
 }
