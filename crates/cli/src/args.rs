@@ -25,7 +25,7 @@ Examples:
   fedelity keys                         explain every key of a configuration
 
 Results and tables go to stdout, everything else to stderr.
-FEDELITY_DATA names the folder that holds the data sets. FEDELITY_ISA selects the instruction set,
+Data sets are in the folder named by --data-dir, FEDELITY_DATA or data.dir, in this order, or in ./data. FEDELITY_ISA selects the instruction set,
 which changes the speed and no result: portable, avx2, avx512 or neon [default: the fastest of this machine].
 Exit codes: 0 success, 1 training diverged, 2 could not run, 130 interrupted.";
 

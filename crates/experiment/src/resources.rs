@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fedelity_data::{DataError, DataSource, Dataset, Normalisation, Shape, Skipped};
+use fedelity_data::{DataError, DataSource, Dataset, Normalisation, SetName, Shape, Skipped, quoted};
 use fedelity_nn::{Engine, cpu};
 
 use crate::config::{DataKeys, Document, Origin};
@@ -61,8 +61,9 @@ impl Resources {
 fn read(document: &Document, data: &DataKeys) -> Result<Loaded> {
     if let DataSource::Named(set) = &data.source
         && let Some(dir) = &set.dir
+        && document.gives("data.dir")
     {
-        exists(document, dir)?;
+        exists(document, set.name, dir)?;
     }
     let mut skipped = Skipped::new(data.skip_bad);
     let mut dataset =
@@ -91,11 +92,21 @@ fn read(document: &Document, data: &DataKeys) -> Result<Loaded> {
     Ok(Loaded { dataset: Arc::new(dataset), skipped, fingerprint })
 }
 
-fn exists(document: &Document, dir: &Path) -> Result<()> {
+fn exists(document: &Document, set: SetName, dir: &Path) -> Result<()> {
     if dir.is_dir() || document.is_from("data.dir", "FEDELITY_DATA") {
         return Ok(());
     }
-    let what = if dir.exists() { "not a folder" } else { "no such folder" };
+    let what = match (dir.exists(), set.entry().is_embedded()) {
+        (true, _) => "not a folder".to_string(),
+        (false, true) => "no such folder".to_string(),
+        (false, false) => {
+            let name = set.name();
+            format!(
+                "no such folder; 'fedelity data fetch {name} --data-dir {}' makes it and gets the data",
+                quoted(dir)
+            )
+        }
+    };
     Err(document.error("data.dir", format!("data.dir = \"{}\": {what}", dir.display())))
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct SweepCommand {
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
 
-    /// Folder that holds the data sets.
+    /// Folder that holds the data sets [default: FEDELITY_DATA, then data.dir of the configuration, then data].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 

@@ -102,7 +102,7 @@ fn wrong_values_are_refused_with_key_value_and_what_is_allowed() {
         ("partition.shards=2", &["partition.shards", "dirichlet", "alpha, min-size"]),
         ("partition.file=nowhere.json", &["nowhere.json"]),
         ("data.name=cifar", &["data.name = \"cifar\"", "cifar10"]),
-        ("data.name=cifar10", &["cifar10", "--data-dir", "FEDELITY_DATA", "data_batch_1.bin"]),
+        ("data.name=cifar10", &["cifar10", "FEDELITY_DATA", "'fedelity data fetch cifar10 --data-dir data'"]),
         ("data.dir=nowhere", &["data.dir", "nowhere", "no such folder"]),
         ("seeds=[]", &["seeds = []", "different whole numbers"]),
         ("seeds=[1,2,1]", &["seeds = [1, 2, 1]"]),
@@ -162,8 +162,11 @@ fn errors_of_a_file_have_line_and_column() {
             "[[method]]\nname = \"fedavg\"\n[[method]]\nname = \"fedavg\"\nx = 1\n",
             &["x.toml:5:1", "method.1 (fedavg).x"],
         ),
-        ("[data]\nname = \"cifar10\"\ndir = \"none\"\n", &["x.toml:3:1", "none", "no such folder"]),
-        ("[data]\nname = \"cifar10\"\n", &["x.toml:2:1", "data.dir", "subfolder", "--data-dir"]),
+        (
+            "[data]\nname = \"cifar10\"\ndir = \"none\"\n",
+            &["x.toml:3:1", "no such folder; 'fedelity data fetch cifar10 --data-dir none' makes it"],
+        ),
+        ("[data]\nname = \"cifar10\"\n", &["x.toml:2:1", "data/cifar-10-batches-bin (no such folder)"]),
         ("[data]\nname = \"cifar10\"\ndir = \".\"\n", &["x.toml:2:1", "files not found"]),
         (
             "[[method]]\nname = \"fedavg\"\n[[method]]\nname = \"fedprox\"\nmu = -1\n",
@@ -508,7 +511,7 @@ fn the_catalogues() {
         "{}",
         answer.out
     );
-    place.refuses(&["data", "show", "mnist"], &["mnist", "--data-dir", "train-images-idx3-ubyte"]);
+    place.refuses(&["data", "show", "mnist"], &["data/mnist (no such folder)", "fetch mnist --data-dir data"]);
     place.refuses(&["data", "show", "minst"], &["minst", "did you mean 'mnist'"]);
     place.refuses(&["data", "show", "foldr"], &["foldr", "did you mean 'folder'"]);
 }

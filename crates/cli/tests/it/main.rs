@@ -7,6 +7,7 @@
 mod browser;
 mod cli;
 mod data;
+mod data_folder;
 mod https;
 #[cfg(unix)]
 mod live;
