@@ -22,7 +22,7 @@ pub use embed::FeatureLayouts;
 pub use error::ReportError;
 pub use figure::{Drawing, Figure, FigureCard, MethodStyle, Series};
 pub use loaded::{LeftOut, LoadedRun, LoadedRuns};
-pub use page::{ReportPage, waiting};
+pub use page::{ReportPage, is_report_page, waiting};
 pub use plot::{png, svg};
 pub use results::{Group, Results};
 pub use statistics::{Difference, Interval, MeanSd, Test};

@@ -8,7 +8,7 @@ use fedelity_nn::{Card, Input, Reading, checkpoint};
 use fedelity_onnx::{OnnxModel, encode};
 
 use crate::engine::resources;
-use crate::output;
+use crate::output::Overwrite;
 use crate::overrides::Overrides;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
@@ -18,7 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   fedelity export runs/a --onnx clothes.onnx
   fedelity export runs/a --safetensors clothes.safetensors
-  fedelity export runs/a --onnx clothes.onnx --force        overwrite an existing file
+  fedelity export runs/a --onnx clothes.onnx --overwrite    replace an existing file
   fedelity export torch.safetensors --model resnet18-bn --data cifar10 --onnx planes.onnx
 
 The ONNX file (opset 17) accepts batches of any size: 'input', normalised pixels as float32
@@ -43,9 +43,8 @@ pub(crate) struct Export {
     #[arg(long, value_name = "FILE")]
     safetensors: Option<PathBuf>,
 
-    /// Overwrite existing files.
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    overwrite: Overwrite,
 
     /// The architecture, for a file that does not name it.
     #[arg(long, value_name = "NAME")]
@@ -66,14 +65,12 @@ impl Export {
             bail!("nothing to write: give --onnx FILE or --safetensors FILE");
         }
         for (option, file) in files {
-            if let Some(file) = file.as_deref().filter(|file| file.exists() && !self.force) {
-                bail!("{option} {}: the file exists; --force overwrites it", file.display());
-            }
+            file.iter().try_for_each(|file| self.overwrite.check(option, file))?;
         }
         let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;
         let saved = Saved::open(&self.target, self.model.as_deref(), foreign.as_ref(), &resources()?)?;
         if let Some(file) = &self.onnx {
-            output::write(file, &onnx(&saved)?)?;
+            self.overwrite.write("--onnx", file, &onnx(&saved)?)?;
             tell(printer, &saved, "ONNX", file);
         }
         if let Some(file) = &self.safetensors {

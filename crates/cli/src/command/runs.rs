@@ -11,6 +11,7 @@ use fedelity_record::{EventsFile, Status as Ending, names, read_tags, rounds_csv
 use fedelity_report::{LoadedRun, LoadedRuns};
 use serde_json::json;
 
+use crate::output::Overwrite;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
 use crate::view::sparkline::{scale, sparkline};
@@ -81,6 +82,8 @@ enum RunsAction {
         /// A folder that TensorBoard reads.
         #[arg(long, value_name = "DIR")]
         tensorboard: Option<PathBuf>,
+        #[command(flatten)]
+        overwrite: Overwrite,
         /// Print one JSON object that names what was written.
         #[arg(long)]
         json: bool,
@@ -121,12 +124,12 @@ impl Runs {
             Some(RunsAction::List(list)) => list.run(printer)?,
             Some(RunsAction::Tag { tag, runs, untag, json }) => tagged(printer, &tag, &runs, untag, json)?,
             Some(RunsAction::Remove { runs, yes, json }) => remove(printer, &runs, yes, json)?,
-            Some(RunsAction::Export { run, csv, tensorboard, json }) => {
+            Some(RunsAction::Export { run, csv, tensorboard, overwrite, json }) => {
                 if json && csv.as_deref() == Some(Path::new("-")) {
                     bail!("--csv - and --json both write to stdout: name a file");
                 }
                 if let Some(csv) = &csv {
-                    export_csv(printer, &run, csv)?;
+                    export_csv(printer, &run, csv, overwrite)?;
                 }
                 let events = tensorboard.map_or(Ok(Vec::new()), |folder| export_events(printer, &run, &folder))?;
                 if json {
@@ -299,7 +302,7 @@ fn remove(printer: &Printer, runs: &[PathBuf], yes: bool, json: bool) -> Result<
     Ok(())
 }
 
-fn export_csv(printer: &Printer, run: &Path, file: &Path) -> Result<()> {
+fn export_csv(printer: &Printer, run: &Path, file: &Path, overwrite: Overwrite) -> Result<()> {
     expect_run(run)?;
     let salvage = salvage_rounds(&run.join(names::ROUNDS))?;
     for problem in &salvage.problems {
@@ -309,7 +312,7 @@ fn export_csv(printer: &Printer, run: &Path, file: &Path) -> Result<()> {
     if file == Path::new("-") {
         return printer.raw(&text);
     }
-    crate::output::write(file, &text)
+    overwrite.write("--csv", file, &text)
 }
 
 /// One folder per run, as TensorBoard groups them. A round's time is when it ended, counted back from the file's time.

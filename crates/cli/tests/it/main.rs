@@ -12,6 +12,7 @@ mod https;
 #[cfg(unix)]
 mod live;
 mod methods;
+mod overwrite;
 mod place;
 mod saved;
 mod studies;

@@ -234,9 +234,9 @@ fn exports_are_complete_and_never_overwrite_files() {
     let weight = SafeTensors::deserialize(&place.read(MODEL)).unwrap().tensor("fc.weight").unwrap().data().to_vec();
     assert!(first.windows(weight.len()).any(|part| part == weight), "the file contains the weights unchanged");
     assert!(first.windows(10).any(|part| part == b"Ankle boot"));
-    place.refuses(&["export", "a", "--onnx", "m.onnx"], &["--onnx m.onnx", "--force"]);
+    place.refuses(&["export", "a", "--onnx", "m.onnx"], &["--onnx m.onnx", "--overwrite"]);
     assert_eq!(place.read("m.onnx"), first);
-    assert_eq!(place.call(&["export", "a", "--onnx", "m.onnx", "--force"]).code, 0);
+    assert_eq!(place.call(&["export", "a", "--onnx", "m.onnx", "--overwrite"]).code, 0);
     assert_eq!(place.read("m.onnx"), first, "the same model gives the same bytes");
     place.refuses(&["export", "a", "--onnx", "none/m.onnx"], &["none/m.onnx"]);
     let parts = |name: &String| name.contains("part");

@@ -36,7 +36,7 @@ pub struct Sweep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     Done,
-    /// Its folder contains a finished run with other settings.
+    /// Its folder contains a finished run with other settings, or something else.
     Taken,
     ToRun,
 }
@@ -133,6 +133,8 @@ impl Sweep {
         let finished =
             read_summary(&folder.join(names::SUMMARY)).is_ok_and(|found| found.status != Status::Interrupted);
         match fs::read_to_string(folder.join(STAMP)) {
+            // A folder without a stamp is not of a sweep.
+            Err(_) if folder.exists() => JobState::Taken,
             _ if !finished => JobState::ToRun,
             Ok(found) if found == self.stamp(job) => JobState::Done,
             _ => JobState::Taken,
@@ -176,7 +178,7 @@ impl Sweep {
                 Err(error) => return JobEnd::Failed(error.to_string()),
             },
             JobState::Taken => {
-                let other = "already exists with other settings; choose another folder or remove it";
+                let other = "already exists with other settings or other files; choose another folder or remove it";
                 return JobEnd::Failed(format!("{} {other}", folder.display()));
             }
             JobState::ToRun => {}
