@@ -24,6 +24,7 @@ Examples:
   fedelity methods fedntd               explain a method: its equation and its keys
   fedelity keys                         explain every key of a configuration
 
+runs/latest names the last run in runs wherever a run is named.
 Results and tables go to stdout, everything else to stderr.
 Data sets are in the folder named by --data-dir, FEDELITY_DATA or data.dir, in this order, or in ./data. FEDELITY_ISA selects the instruction set,
 which changes the speed and no result: portable, avx2, avx512 or neon [default: the fastest of this machine].

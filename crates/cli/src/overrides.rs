@@ -8,6 +8,7 @@ use fedelity_data::{DataSource, NamedSource, SetName};
 use fedelity_experiment::{Document, Settings};
 use fedelity_keys::nearest;
 
+use crate::latest::find as find_latest;
 use crate::printer::Printer;
 
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -31,7 +32,10 @@ pub(crate) struct Overrides {
 impl Overrides {
     /// Reads the file, if there is one, and applies the options.
     pub(crate) fn document(&self, file: Option<&Path>) -> Result<Document> {
-        let mut document = file.map_or_else(|| Ok(Document::default()), Document::read)?;
+        let mut document = match file {
+            None => Document::default(),
+            Some(file) => Document::read(&find_latest(file)?)?,
+        };
         for assignment in &self.set {
             document.set(assignment)?;
         }

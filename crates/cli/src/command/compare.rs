@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use fedelity_report::{Comparison, ComparisonRow, LoadedRuns, Options, Results, TableSyntax, render, spread};
 
+use crate::latest::resolve_all;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
 use crate::view::sparkline::{CURVE_WIDTH, scale, sparkline};
@@ -73,7 +74,7 @@ impl Compare {
         if let Some(target) = self.target.filter(|target| !(0.0..=1.0).contains(target)) {
             anyhow::bail!("--target {target}: expected a share from 0 to 1, such as 0.75");
         }
-        let study = Results::new(LoadedRuns::load(&self.runs)?);
+        let study = Results::new(LoadedRuns::load(&resolve_all(&self.runs, printer)?)?);
         // Before any error: what is left out may be its cause.
         for out in &study.left_out {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));

@@ -12,6 +12,7 @@ use toml::Value;
 
 use super::run::threads;
 use crate::engine::resources;
+use crate::latest::resolve;
 use crate::overrides::{Overrides, settings};
 use crate::printer::{Printer, Style};
 use crate::status::ExitStatus;
@@ -58,7 +59,8 @@ pub(crate) struct EvaluateCommand {
 }
 
 impl EvaluateCommand {
-    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+    pub(crate) fn run(mut self, printer: &Printer) -> Result<ExitStatus> {
+        self.target = resolve(&self.target, printer)?;
         let (threads, resources) = (threads(self.threads)?, resources()?);
         let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;
         let saved = Saved::open(&self.target, self.model.as_deref(), foreign.as_ref(), &resources)?;

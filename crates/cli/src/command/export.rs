@@ -8,6 +8,7 @@ use fedelity_nn::{Card, Input, Reading, checkpoint};
 use fedelity_onnx::{OnnxModel, encode};
 
 use crate::engine::resources;
+use crate::latest::resolve;
 use crate::output::Overwrite;
 use crate::overrides::Overrides;
 use crate::printer::Printer;
@@ -59,7 +60,8 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+    pub(crate) fn run(mut self, printer: &Printer) -> Result<ExitStatus> {
+        self.target = resolve(&self.target, printer)?;
         let files = [("--onnx", &self.onnx), ("--safetensors", &self.safetensors)];
         if files.iter().all(|(_, file)| file.is_none()) {
             bail!("nothing to write: give --onnx FILE or --safetensors FILE");

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use fedelity_report::{LoadedRuns, ReportPage as Page, Results, png, svg};
 
+use crate::latest::resolve_all;
 use crate::output::{Overwrite, exists};
 use crate::printer::Printer;
 use crate::status::ExitStatus;
@@ -13,6 +14,7 @@ use crate::view::units::{bytes, plural};
 
 const EXAMPLES: &str = "\
 Examples:
+  fedelity report runs/latest                        the last run, as report.html
   fedelity report runs/three-seeds -o report.html    one page, for a browser
   fedelity report runs/a runs/b --figures figures    every figure as SVG and PNG
   fedelity report runs/a -o a.html --baseline fedprox
@@ -58,7 +60,7 @@ impl Report {
         let output = self.output.or_else(|| self.figures.is_none().then(|| PathBuf::from("report.html")));
         let page_over = output.as_deref().map_or(self.overwrite, |path| self.overwrite.or_page(path));
         output.iter().try_for_each(|path| page_over.check("-o", path))?;
-        let study = Results::new(LoadedRuns::load(&self.runs)?);
+        let study = Results::new(LoadedRuns::load(&resolve_all(&self.runs, printer)?)?);
         let page = Page::new(&study, self.baseline)?;
         for out in &page.left_out {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));

@@ -11,6 +11,7 @@ use fedelity_record::{EventsFile, Status as Ending, names, read_tags, rounds_csv
 use fedelity_report::{LoadedRun, LoadedRuns};
 use serde_json::json;
 
+use crate::latest::{resolve, resolve_all};
 use crate::output::Overwrite;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
@@ -122,12 +123,15 @@ impl Runs {
         match self.action {
             None => self.list.run(printer)?,
             Some(RunsAction::List(list)) => list.run(printer)?,
-            Some(RunsAction::Tag { tag, runs, untag, json }) => tagged(printer, &tag, &runs, untag, json)?,
-            Some(RunsAction::Remove { runs, yes, json }) => remove(printer, &runs, yes, json)?,
+            Some(RunsAction::Tag { tag, runs, untag, json }) => {
+                tagged(printer, &tag, &resolve_all(&runs, printer)?, untag, json)?
+            }
+            Some(RunsAction::Remove { runs, yes, json }) => remove(printer, &resolve_all(&runs, printer)?, yes, json)?,
             Some(RunsAction::Export { run, csv, tensorboard, overwrite, json }) => {
                 if json && csv.as_deref() == Some(Path::new("-")) {
                     bail!("--csv - and --json both write to stdout: name a file");
                 }
+                let run = resolve(&run, printer)?;
                 if let Some(csv) = &csv {
                     export_csv(printer, &run, csv, overwrite)?;
                 }
@@ -180,7 +184,7 @@ fn within(table: Table, several: bool, width: usize) -> Table {
 
 impl List {
     fn run(&self, printer: &Printer) -> Result<()> {
-        let source = LoadedRuns::load(&self.folders)?;
+        let source = LoadedRuns::load(&resolve_all(&self.folders, printer)?)?;
         let fits = |run: &&LoadedRun| {
             let same = |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted == found);
             same(&self.method, &run.header.method)

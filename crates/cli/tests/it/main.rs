@@ -9,6 +9,7 @@ mod cli;
 mod data;
 mod data_folder;
 mod https;
+mod latest;
 #[cfg(unix)]
 mod live;
 mod methods;
