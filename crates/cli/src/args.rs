@@ -8,6 +8,7 @@ use crate::printer::When;
 const EXAMPLES: &str = "\
 Examples:
   fedelity run                          20 skewed clients learn Fashion-MNIST; needs no files
+  fedelity init                         write experiment.toml, with every key explained
   fedelity run experiment.toml          run a file, results in runs/<date-time>-<name>
   fedelity run --set rounds=5 --set model.name=mlp
   fedelity check experiment.toml        show what would run and about how long it would take
@@ -20,8 +21,9 @@ Examples:
   fedelity predict runs/a photo.png     classify an image or a text
   fedelity export runs/a --onnx a.onnx  write the model for other programs
   fedelity partition                    show which client holds which classes
-  fedelity methods                      list all methods and what each one needs
+  fedelity methods                      what each method does, and what it needs
   fedelity methods fedntd               explain a method: its equation and its keys
+  fedelity models                       list all models with their sizes
   fedelity keys                         explain every key of a configuration
 
 runs/latest names the last run in runs wherever a run is named.

@@ -7,8 +7,10 @@ mod completions;
 mod data;
 mod evaluate;
 mod export;
+mod init;
 mod keys;
 mod methods;
+mod models;
 mod partition;
 mod predict;
 mod report;
@@ -25,6 +27,7 @@ use crate::status::ExitStatus;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Init(init::Init),
     Run(run::RunCommand),
     Compare(compare::Compare),
     Report(report::Report),
@@ -38,6 +41,7 @@ pub(crate) enum Command {
     Partition(partition::PartitionCommand),
     Keys(keys::KeysCommand),
     Methods(methods::Methods),
+    Models(models::Models),
     Data(data::Data),
     Bench(bench::Bench),
     Completions(completions::Completions),
@@ -46,6 +50,7 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         match self {
+            Self::Init(command) => command.run(printer),
             Self::Run(command) => command.run(printer),
             Self::Compare(command) => command.run(printer),
             Self::Report(command) => command.run(printer),
@@ -59,6 +64,7 @@ impl Command {
             Self::Partition(command) => command.run(printer),
             Self::Keys(command) => command.run(printer),
             Self::Methods(command) => command.run(printer),
+            Self::Models(command) => command.run(printer),
             Self::Data(command) => command.run(printer),
             Self::Bench(command) => command.run(printer),
             Self::Completions(command) => command.run(printer),

@@ -11,6 +11,7 @@ fn every_command_has_help() {
     let place = Place::new();
     let commands: &[&[&str]] = &[
         &[],
+        &["init"],
         &["run"],
         &["check"],
         &["compare"],
@@ -24,6 +25,7 @@ fn every_command_has_help() {
         &["partition"],
         &["keys"],
         &["methods"],
+        &["models"],
         &["data"],
         &["data", "list"],
         &["data", "show"],
@@ -167,6 +169,14 @@ fn errors_of_a_file_have_line_and_column() {
             &["x.toml:3:1", "no such folder; 'fedelity data fetch cifar10 --data-dir none' makes it"],
         ),
         ("[data]\nname = \"cifar10\"\n", &["x.toml:2:1", "data/cifar-10-batches-bin (no such folder)"]),
+        (
+            "[method]\nname = \"fedavg\"\n\n[method] # the other\nname = \"fedntd\"\n",
+            &["x.toml:4:2: a second table [method]: for several, write [[method]]"],
+        ),
+        (
+            "[[method]]\nname = \"fedavg\"\n[method]\nname = \"fedntd\"\n",
+            &["x.toml:3:2: a second table [method]: for several, write [[method]]"],
+        ),
         ("[data]\nname = \"cifar10\"\ndir = \".\"\n", &["x.toml:2:1", "files not found"]),
         (
             "[[method]]\nname = \"fedavg\"\n[[method]]\nname = \"fedprox\"\nmu = -1\n",

@@ -9,10 +9,12 @@ mod cli;
 mod data;
 mod data_folder;
 mod https;
+mod init;
 mod latest;
 #[cfg(unix)]
 mod live;
 mod methods;
+mod models;
 mod overwrite;
 mod place;
 mod saved;
