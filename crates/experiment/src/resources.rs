@@ -20,6 +20,9 @@ pub struct Loaded {
     pub fingerprint: String,
 }
 
+/// Data and some of their training samples.
+type HeldOutOf = (String, Vec<u32>);
+
 /// Resources shared by studies.
 #[derive(Debug)]
 pub struct Resources {
@@ -27,6 +30,8 @@ pub struct Resources {
     pub engine: Arc<dyn Engine>,
     /// By the configuration section that names the data. A request for data that are being read waits for them.
     data: Mutex<BTreeMap<String, Arc<Mutex<Option<Loaded>>>>>,
+    /// Data of which some training samples stand in for the test samples, by the data and those samples.
+    held_out: Mutex<BTreeMap<HeldOutOf, Arc<Dataset>>>,
 }
 
 impl Default for Resources {
@@ -38,7 +43,7 @@ impl Default for Resources {
 
 impl Resources {
     pub fn on(engine: Arc<dyn Engine>) -> Self {
-        Self { engine, data: Mutex::default() }
+        Self { engine, data: Mutex::default(), held_out: Mutex::default() }
     }
 
     /// The data of a configuration, read only once.
@@ -54,6 +59,22 @@ impl Resources {
         let loaded = read(document, data)?;
         *place = Some(loaded.clone());
         Ok(loaded)
+    }
+}
+
+impl Resources {
+    /// Loaded data with these training samples in place of the test samples; unchanged if there are none.
+    pub(crate) fn tested_on(&self, loaded: &Loaded, data: &DataKeys, samples: &[u32]) -> Arc<Dataset> {
+        if samples.is_empty() {
+            return Arc::clone(&loaded.dataset);
+        }
+        let mut all = self.held_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = all.entry((format!("{data:?}"), samples.to_vec())).or_insert_with(|| {
+            let mut held_out = vec![false; loaded.dataset.train.len()];
+            samples.iter().for_each(|&sample| held_out[sample as usize] = true);
+            Arc::new(loaded.dataset.tested_on(&held_out))
+        });
+        Arc::clone(made)
     }
 }
 

@@ -20,3 +20,4 @@ mod place;
 mod saved;
 mod studies;
 mod text;
+mod tune;
