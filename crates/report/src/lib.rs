@@ -12,6 +12,7 @@ mod error;
 mod figure;
 mod loaded;
 mod page;
+#[cfg(feature = "figures")]
 mod plot;
 mod results;
 mod statistics;
@@ -23,6 +24,7 @@ pub use error::ReportError;
 pub use figure::{Drawing, Figure, FigureCard, MethodStyle, Series};
 pub use loaded::{LeftOut, LoadedRun, LoadedRuns};
 pub use page::{ReportPage, is_report_page, waiting};
+#[cfg(feature = "figures")]
 pub use plot::{png, svg};
 pub use results::{Group, Results};
 pub use statistics::{Difference, Interval, MeanSd, Test};
