@@ -9,6 +9,7 @@ mod evaluate;
 mod export;
 mod init;
 mod keys;
+mod man;
 mod methods;
 mod models;
 mod partition;
@@ -45,6 +46,7 @@ pub(crate) enum Command {
     Data(data::Data),
     Bench(bench::Bench),
     Completions(completions::Completions),
+    Man(man::Manual),
 }
 
 impl Command {
@@ -68,6 +70,7 @@ impl Command {
             Self::Data(command) => command.run(printer),
             Self::Bench(command) => command.run(printer),
             Self::Completions(command) => command.run(printer),
+            Self::Man(command) => command.run(printer),
         }
     }
 }

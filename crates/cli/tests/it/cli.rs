@@ -35,6 +35,7 @@ fn every_command_has_help() {
         &["bench", "kernels"],
         &["bench", "round"],
         &["completions"],
+        &["man"],
     ];
     for command in commands {
         let answer = place.call(&[command, &["--help"][..]].concat());
@@ -56,6 +57,23 @@ fn completions_for_every_shell() {
         assert_eq!(answer.code, 0);
         assert!(answer.out.contains("partition"), "{shell}");
     }
+}
+
+/// One page per command, which name each other and have the examples.
+#[test]
+fn manual_pages_for_every_command() {
+    let place = Place::new();
+    let answer = place.call(&["man"]);
+    assert!(answer.code == 0 && answer.out.contains(".TH fedelity 1"), "{}", answer.out);
+    assert_eq!(place.call(&["man", "man1"]).code, 0);
+    let pages = files(&place.path("man1"));
+    for name in ["fedelity.1", "fedelity-run.1", "fedelity-data-fetch.1", "fedelity-bench-client.1"] {
+        assert!(pages.contains(&name.to_string()), "{name}: {pages:?}");
+    }
+    let run = String::from_utf8(place.read("man1/fedelity-run.1")).unwrap();
+    assert!(run.contains("Train a federation") && run.contains("methods.toml"), "{run}");
+    place.refuses(&["man", "man1"], &["man1/fedelity.1: the file exists; --overwrite replaces it"]);
+    assert_eq!(place.call(&["man", "man1", "--overwrite"]).code, 0);
 }
 
 #[test]
