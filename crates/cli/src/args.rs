@@ -8,6 +8,7 @@ use crate::printer::When;
 const EXAMPLES: &str = "\
 Examples:
   fedelity run                          20 skewed clients learn Fashion-MNIST; needs no files
+  fedelity init                         write experiment.toml, with every key explained
   fedelity run experiment.toml          run a file, results in runs/<date-time>-<name>
   fedelity run --set rounds=5 --set model.name=mlp
   fedelity check experiment.toml        show what would run and about how long it would take
@@ -20,13 +21,15 @@ Examples:
   fedelity predict runs/a photo.png     classify an image or a text
   fedelity export runs/a --onnx a.onnx  write the model for other programs
   fedelity partition                    show which client holds which classes
-  fedelity methods                      list all methods and what each one needs
+  fedelity methods                      what each method does, and what it needs
   fedelity methods fedntd               explain a method: its equation and its keys
   fedelity layers simple-cnn            print a model's layers, as a file to change and train
+  fedelity models                       list all models with their sizes
   fedelity keys                         explain every key of a configuration
 
+runs/latest names the last run in runs wherever a run is named.
 Results and tables go to stdout, everything else to stderr.
-FEDELITY_DATA names the folder that holds the data sets. FEDELITY_ISA selects the instruction set,
+Data sets are in the folder named by --data-dir, FEDELITY_DATA or data.dir, in this order, or in ./data. FEDELITY_ISA selects the instruction set,
 which changes the speed and no result: portable, avx2, avx512 or neon [default: the fastest of this machine].
 Exit codes: 0 success, 1 training diverged, 2 could not run, 130 interrupted.";
 

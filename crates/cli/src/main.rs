@@ -6,6 +6,7 @@ mod args;
 mod command;
 mod engine;
 mod interrupt;
+mod latest;
 mod output;
 mod overrides;
 mod printer;

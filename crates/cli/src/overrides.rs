@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use fedelity_data::catalogue::{self, CatalogueEntry};
-use fedelity_data::{DataSource, SetName};
+use fedelity_data::{DataSource, NamedSource, SetName};
 use fedelity_experiment::{Document, Settings, is_model_file};
 use fedelity_keys::nearest;
 
+use crate::latest::find as find_latest;
 use crate::printer::Printer;
 
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -19,7 +20,7 @@ pub(crate) struct Overrides {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
 
-    /// Folder that holds the data sets [default: FEDELITY_DATA, then data.dir of the configuration].
+    /// Folder that holds the data sets [default: FEDELITY_DATA, then data.dir of the configuration, then data].
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 
@@ -31,7 +32,10 @@ pub(crate) struct Overrides {
 impl Overrides {
     /// Reads the file, if there is one, and applies the options.
     pub(crate) fn document(&self, file: Option<&Path>) -> Result<Document> {
-        let mut document = file.map_or_else(|| Ok(Document::default()), Document::read)?;
+        let mut document = match file {
+            None => Document::default(),
+            Some(file) => Document::read(&find_latest(file)?)?,
+        };
         for assignment in &self.set {
             document.set(assignment)?;
         }
@@ -81,6 +85,17 @@ pub(crate) fn place_data(
         document.put(&["data", "dir"], path_value(Path::new(&dir)), "FEDELITY_DATA")?;
     }
     Ok(())
+}
+
+/// The folder that holds the data sets, by the same rule as for a configuration that does not name one.
+pub(crate) fn data_dir(option: Option<&Path>) -> Result<PathBuf> {
+    let mut document = Document::default();
+    document.put(&["data", "name"], SetName::Mnist.name().into(), "NAME")?;
+    place_data(&mut document, option)?;
+    match Settings::read(&document)?.config.data.source {
+        DataSource::Named(NamedSource { dir: Some(dir), .. }) => Ok(dir),
+        _ => bail!("--data-dir: expected a folder"),
+    }
 }
 
 /// The settings of a configuration; warns about decisions that the user may not expect.

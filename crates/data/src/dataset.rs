@@ -211,32 +211,36 @@ impl Split {
 
     /// Splits the samples in two: those for which `second` is false, and the others. Order is preserved.
     pub(crate) fn divide(self, second: &[bool]) -> (Self, Self) {
+        (self.part(second, false), self.part(second, true))
+    }
+
+    /// The samples for which `of` is `want`, in order.
+    fn part(&self, of: &[bool], want: bool) -> Self {
         fn pick<T: Clone>(all: &[T], width: usize, of: &[bool], want: bool) -> Vec<T> {
             let rows = all.chunks(width.max(1)).zip(of).filter(|(_, is)| **is == want);
             rows.flat_map(|(row, _)| row.iter().cloned()).collect()
         }
         let width = |len: usize| len / self.labels.len().max(1);
-        let half = |want: bool| Self {
+        Self {
             inputs: match &self.inputs {
-                Inputs::Bytes(all) => Inputs::Bytes(pick(all, width(all.len()), second, want)),
-                Inputs::Floats(all) => Inputs::Floats(pick(all, width(all.len()), second, want)),
-                Inputs::Texts(all) => Inputs::Texts(pick(all, 1, second, want)),
+                Inputs::Bytes(all) => Inputs::Bytes(pick(all, width(all.len()), of, want)),
+                Inputs::Floats(all) => Inputs::Floats(pick(all, width(all.len()), of, want)),
+                Inputs::Texts(all) => Inputs::Texts(pick(all, 1, of, want)),
                 Inputs::Tokens(tokens) => {
                     let mut made = Tokens { ids: Vec::new(), starts: vec![0] };
-                    for (ends, _) in tokens.starts.windows(2).zip(second).filter(|(_, is)| **is == want) {
+                    for (ends, _) in tokens.starts.windows(2).zip(of).filter(|(_, is)| **is == want) {
                         made.ids.extend_from_slice(&tokens.ids[ends[0] as usize..ends[1] as usize]);
                         made.starts.push(made.ids.len() as u32);
                     }
                     Inputs::Tokens(made)
                 }
             },
-            labels: pick(&self.labels, 1, second, want),
+            labels: pick(&self.labels, 1, of, want),
             keys: self
                 .keys
                 .as_ref()
-                .map(|keys| NaturalKeys { of: pick(&keys.of, 1, second, want), names: keys.names.clone() }),
-        };
-        (half(false), half(true))
+                .map(|keys| NaturalKeys { of: pick(&keys.of, 1, of, want), names: keys.names.clone() }),
+        }
     }
 }
 
@@ -267,6 +271,21 @@ pub struct Dataset {
 }
 
 impl Dataset {
+    /// The same training samples, some of which stand in for the test samples. Its name says so.
+    pub fn tested_on(&self, held_out: &[bool]) -> Self {
+        let test = self.train.part(held_out, true);
+        let (classes, train, normalisation) = (self.classes.clone(), self.train.clone(), self.normalisation.clone());
+        Self {
+            name: format!("{}-held-out", self.name),
+            classes,
+            shape: self.shape,
+            train,
+            test,
+            normalisation,
+            table: self.table.clone(),
+        }
+    }
+
     pub fn splits(&self) -> [&Split; 2] {
         [&self.train, &self.test]
     }

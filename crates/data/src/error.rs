@@ -29,6 +29,13 @@ fn join(places: &[SearchedFolder]) -> String {
     shown.join("; ")
 }
 
+/// A path, quoted for use in a command.
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/\\.:_-+,@=".contains(c);
+    if !text.is_empty() && text.chars().all(plain) { text } else { format!("\"{text}\"") }
+}
+
 /// A file, with the line if there is one.
 fn at(path: &Path, line: Option<u64>) -> String {
     line.map_or_else(|| path.display().to_string(), |line| format!("{}:{line}", path.display()))
@@ -42,19 +49,16 @@ pub enum DataError {
     #[error("unknown data set '{name}': expected one of {}", known.join(", "))]
     UnknownDataset { name: String, known: &'static [&'static str] },
     /// The data set is read from a folder, and none was given.
-    #[error(
-        "data set '{dataset}' is read from a folder: name it with --data-dir, the environment variable FEDELITY_DATA \
-         or data.dir, and put into it, or into its subfolder {folder}/, the files {}; \
-         'fedelity data fetch {dataset}' gets them",
-        files.join(", ")
-    )]
-    NoFolder { dataset: &'static str, folder: &'static str, files: &'static [&'static str] },
+    #[error("data set '{dataset}' is read from a folder, and none is given")]
+    NoFolder { dataset: &'static str },
     /// The files of a data set are in none of the folders searched.
     #[error(
-        "data set '{dataset}': files not found; looked in {}; 'fedelity data fetch {dataset}' gets them",
-        join(places)
+        "data set '{dataset}': files not found; looked in {}; 'fedelity data fetch {dataset} --data-dir {}' puts them \
+         there, and --data-dir, FEDELITY_DATA or data.dir names another folder",
+        join(places),
+        quoted(dir)
     )]
-    Missing { dataset: &'static str, places: Vec<SearchedFolder> },
+    Missing { dataset: &'static str, dir: PathBuf, places: Vec<SearchedFolder> },
 
     // Data files.
     /// A file could not be opened, read or written.

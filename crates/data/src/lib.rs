@@ -39,7 +39,7 @@ pub use augment::{Augmentation, Augmenter};
 pub use catalogue::{SetName, load};
 pub use dataset::{Dataset, ImageShape, Inputs, NaturalKeys, Normalisation, Shape, Split, Tokens, label_counts};
 pub use decode::images;
-pub use error::{DataError, SearchedFolder};
+pub use error::{DataError, SearchedFolder, quoted};
 pub use folder::Folder;
 pub use part::{NewData, Part};
 pub use partition::{Kind, Partition, partition};

@@ -28,7 +28,7 @@ impl Request<'_> {
             }
             places.push(SearchedFolder { exists: folder.is_dir(), folder, missing });
         }
-        Err(DataError::Missing { dataset: self.entry.name, places })
+        Err(DataError::Missing { dataset: self.entry.name, dir: self.dir.to_path_buf(), places })
     }
 
     /// The official files, in order, each under the first of its names that exists.

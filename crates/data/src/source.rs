@@ -31,12 +31,17 @@ pub enum DataSource {
 pub struct NamedSource {
     /// The data set.
     pub name: SetName,
-    /// The folder with its official files; `fedelity data fetch` downloads them. The embedded set needs none.
-    #[key(what = "the path of a folder")]
+    /// The folder that holds the data sets, each in its own subfolder; `fedelity data fetch` puts them there. `--data-dir`
+    /// and FEDELITY_DATA replace it. By default, it is `data` in the current folder. The embedded set needs none.
+    #[key(default = "data", what = "the path of a folder", unless("name", is_embedded))]
     pub dir: Option<PathBuf>,
     /// Height and width to scale images to, for sets that are read from image files.
     #[key(min = 1, max = 4096, what = "[height, width], each 1 to 4096", only("name", is_scaled))]
     pub size: Option<(usize, usize)>,
+}
+
+fn is_embedded(name: &str) -> bool {
+    SetName::from_name(name).is_some_and(|set| set.entry().is_embedded())
 }
 
 fn is_scaled(name: &str) -> bool {

@@ -31,6 +31,6 @@ pub use rehearsal::{Rehearsal, rehearse};
 pub use resources::{Loaded, Resources};
 pub use run::{FrontError, Observer, Outcome, Run};
 pub use saved::{Saved, is_model_file};
-pub use sweep::{Job, JobEnd, JobState, Sweep, SweepObserver};
+pub use sweep::{Chosen, Job, JobEnd, JobState, Sweep, SweepObserver};
 pub use synthetic::Synthetic;
 pub use travel::{Travel, Trial};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fedelity_data::{DataError, DataSource, Dataset, NewData, Normalisation, Part, Shape, Skipped};
+use fedelity_data::{DataError, DataSource, Dataset, NewData, Normalisation, Part, SetName, Shape, Skipped, quoted};
 use fedelity_nn::{Card, Engine, cpu};
 
 use crate::assemble::table_form;
@@ -21,6 +21,9 @@ pub struct Loaded {
     pub fingerprint: String,
 }
 
+/// Data and some of their training samples.
+type HeldOutOf = (String, Vec<u32>);
+
 /// Resources shared by studies.
 #[derive(Debug)]
 pub struct Resources {
@@ -28,6 +31,8 @@ pub struct Resources {
     pub engine: Arc<dyn Engine>,
     /// By the configuration section that names the data. A request for data that are being read waits for them.
     data: Mutex<BTreeMap<String, Arc<Mutex<Option<Loaded>>>>>,
+    /// Data of which some training samples stand in for the test samples, by the data and those samples.
+    held_out: Mutex<BTreeMap<HeldOutOf, Arc<Dataset>>>,
 }
 
 impl Default for Resources {
@@ -39,7 +44,7 @@ impl Default for Resources {
 
 impl Resources {
     pub fn on(engine: Arc<dyn Engine>) -> Self {
-        Self { engine, data: Mutex::default() }
+        Self { engine, data: Mutex::default(), held_out: Mutex::default() }
     }
 
     /// The data of a configuration, read only once.
@@ -66,6 +71,22 @@ impl Resources {
     }
 }
 
+impl Resources {
+    /// Loaded data with these training samples in place of the test samples; unchanged if there are none.
+    pub(crate) fn tested_on(&self, loaded: &Loaded, data: &DataKeys, samples: &[u32]) -> Arc<Dataset> {
+        if samples.is_empty() {
+            return Arc::clone(&loaded.dataset);
+        }
+        let mut all = self.held_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = all.entry((format!("{data:?}"), samples.to_vec())).or_insert_with(|| {
+            let mut held_out = vec![false; loaded.dataset.train.len()];
+            samples.iter().for_each(|&sample| held_out[sample as usize] = true);
+            Arc::new(loaded.dataset.tested_on(&held_out))
+        });
+        Arc::clone(made)
+    }
+}
+
 /// Calls a reader, whose errors about files that are missing name the place of the configuration.
 fn located<T>(
     document: &Document,
@@ -74,8 +95,9 @@ fn located<T>(
 ) -> Result<T> {
     if let DataSource::Named(set) = &data.source
         && let Some(dir) = &set.dir
+        && document.gives("data.dir")
     {
-        exists(document, dir)?;
+        exists(document, set.name, dir)?;
     }
     read(&data.source()).map_err(|error| match (&error, document.origin("data.name")) {
         (DataError::NoFolder { .. } | DataError::Missing { .. }, Some(Origin::File { .. } | Origin::Other { .. })) => {
@@ -107,11 +129,21 @@ fn read(document: &Document, data: &DataKeys) -> Result<Loaded> {
     Ok(Loaded { dataset: Arc::new(dataset), skipped, fingerprint })
 }
 
-fn exists(document: &Document, dir: &Path) -> Result<()> {
+fn exists(document: &Document, set: SetName, dir: &Path) -> Result<()> {
     if dir.is_dir() || document.is_from("data.dir", "FEDELITY_DATA") {
         return Ok(());
     }
-    let what = if dir.exists() { "not a folder" } else { "no such folder" };
+    let what = match (dir.exists(), set.entry().is_embedded()) {
+        (true, _) => "not a folder".to_string(),
+        (false, true) => "no such folder".to_string(),
+        (false, false) => {
+            let name = set.name();
+            format!(
+                "no such folder; 'fedelity data fetch {name} --data-dir {}' makes it and gets the data",
+                quoted(dir)
+            )
+        }
+    };
     Err(document.error("data.dir", format!("data.dir = \"{}\": {what}", dir.display())))
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fedelity_data::catalogue::CatalogueEntry;
 use fedelity_data::download::{Checksum, Remote, RemoteForm};
+use fedelity_data::quoted;
 
 use crate::lock::Lock;
 use crate::transfer::{Event, Patience, Transfer};
@@ -316,13 +317,6 @@ fn is_free(path: &Path) -> bool {
         Ok(about) => about.is_dir() && fs::read_dir(path).is_ok_and(|mut inside| inside.next().is_none()),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
-}
-
-/// A path, quoted for use in a command.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_alphanumeric() || "/\\.:_-+,@=".contains(c);
-    if !text.is_empty() && text.chars().all(plain) { text } else { format!("\"{text}\"") }
 }
 
 fn remove(path: &Path) -> Result<(), FetchError> {

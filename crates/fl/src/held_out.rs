@@ -22,6 +22,9 @@ pub struct HoldOut {
     pub validation: f64,
     /// Samples whose labels are never read.
     pub unlabelled: usize,
+    /// The share of the training samples that stand in for the test samples, below 1. Neither clients nor the server
+    /// have them.
+    pub testing: f64,
 }
 
 /// Training samples of the server, by index. The sets are disjoint.
@@ -32,17 +35,22 @@ pub struct HeldOut {
     pub validation: Vec<u32>,
     /// Samples whose labels are never read.
     pub unlabelled: Vec<u32>,
+    /// Samples that nobody has: they stand in for the test samples.
+    pub testing: Vec<u32>,
     /// Notes on sets that could not be filled.
     pub notes: Vec<String>,
     keep_auxiliary: bool,
 }
 
 impl HoldOut {
-    /// Draws the sets: first the auxiliary samples, then the others from the rest. If there are too few samples for a
+    /// Draws the sets: first those for testing, which do not depend on the others, then the auxiliary samples, then the
+    /// others from the rest. If there are too few samples for a
     /// set, it gets those available, and a note.
     pub fn draw(&self, labels: &[u16], classes: usize, seed: u64) -> HeldOut {
         let mut taken = vec![false; labels.len()];
         let mut held = HeldOut { keep_auxiliary: self.keep_auxiliary, ..HeldOut::default() };
+        held.testing = draw(&mut own_stream(seed, 3), &taken, |_| true, share(self.testing, labels.len()));
+        take(&mut taken, &held.testing);
         let mut rng = own_stream(seed, 0);
         for class in 0..classes {
             if self.auxiliary == 0 {
@@ -58,8 +66,7 @@ impl HoldOut {
         }
         take(&mut taken, &held.auxiliary);
 
-        let share = self.validation * labels.len() as f64;
-        let validation = if self.validation > 0.0 { (share.round() as usize).max(1) } else { 0 };
+        let validation = share(self.validation, labels.len());
         held.validation = draw(&mut own_stream(seed, 1), &taken, |_| true, validation);
         take(&mut taken, &held.validation);
         held.unlabelled = draw(&mut own_stream(seed, 2), &taken, |_| true, self.unlabelled);
@@ -84,6 +91,7 @@ impl HeldOut {
         let mut withheld = vec![false; samples];
         take(&mut withheld, &self.validation);
         take(&mut withheld, &self.unlabelled);
+        take(&mut withheld, &self.testing);
         if !self.keep_auxiliary {
             take(&mut withheld, &self.auxiliary);
         }
@@ -99,6 +107,11 @@ impl HeldOut {
             unlabelled: held(&self.unlabelled),
         }
     }
+}
+
+/// A share of samples, at least one unless it is 0.
+fn share(share: f64, samples: usize) -> usize {
+    if share > 0.0 { ((share * samples as f64).round() as usize).max(1) } else { 0 }
 }
 
 fn own_stream(seed: u64, set: u64) -> ChaCha8Rng {
@@ -135,7 +148,8 @@ mod tests {
         counts
     }
 
-    const ASKED: HoldOut = HoldOut { auxiliary: 5, keep_auxiliary: false, validation: 0.1, unlabelled: 20 };
+    const ASKED: HoldOut =
+        HoldOut { auxiliary: 5, keep_auxiliary: false, validation: 0.1, unlabelled: 20, testing: 0.0 };
 
     #[test]
     fn sets_are_balanced_disjoint_and_noted() {
@@ -182,5 +196,18 @@ mod tests {
         assert_eq!((all.validation.len(), all.unlabelled.len()), (1, 152));
         assert_eq!(all.notes, ["only 152 of the 1000 unlabelled samples requested are left"]);
         assert!(all.withheld(153).iter().all(|&withheld| withheld));
+    }
+
+    /// The samples to test on depend on nothing but their share, and nobody else has them.
+    #[test]
+    fn what_is_tested_on_is_nobodys() {
+        let alone = HoldOut { testing: 0.2, ..HoldOut::default() }.draw(&labels(), 4, 7);
+        let held = HoldOut { testing: 0.2, ..ASKED }.draw(&labels(), 4, 7);
+        assert_eq!((alone.testing.len(), &alone.testing), (31, &held.testing));
+        let others = [&held.auxiliary, &held.validation, &held.unlabelled];
+        assert!(others.iter().all(|set| set.iter().all(|sample| !held.testing.contains(sample))));
+        let withheld = HoldOut { keep_auxiliary: true, testing: 0.2, ..ASKED }.draw(&labels(), 4, 7).withheld(153);
+        assert!(held.testing.iter().all(|&sample| withheld[sample as usize]));
+        assert_eq!(HoldOut { testing: 0.0, ..ASKED }.draw(&labels(), 4, 7), ASKED.draw(&labels(), 4, 7));
     }
 }

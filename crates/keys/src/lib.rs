@@ -15,7 +15,7 @@ pub use key::{AtZero, Bounds, Choice, Condition, Key, Keys, Schema, Selected, Se
 pub use nearest::nearest;
 pub use serde;
 pub use toml;
-pub use write::write;
+pub use write::{inline, write};
 
 use toml::Table;
 

@@ -56,7 +56,7 @@ fn line(out: &mut String, key: &str, value: &Value) {
 }
 
 /// A value on one line, with tiny and huge numbers as people write them: 1e-5.
-fn inline(value: &Value) -> String {
+pub fn inline(value: &Value) -> String {
     match value {
         Value::Float(number) if number.is_finite() && *number != 0.0 && !(1e-4..1e16).contains(&number.abs()) => {
             format!("{number:e}")

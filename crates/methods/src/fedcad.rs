@@ -27,7 +27,7 @@ use crate::distil::mixed;
 /// In the broadcast: alpha_y for each class.
 const CLASS_ALPHA: &str = "class-alpha";
 
-/// Distil the global model, with a weight per class for how well it knows the class.
+/// Learn from the global model's outputs, the more the better it knows the class of a sample.
 #[method(
     id = "fedcad",
     reference = "He et al., FL-AAAI 2022, eqs. 5 and 6",

@@ -26,7 +26,8 @@ use fedelity_nn::loss::{self, Groups, cross_entropy};
 
 use crate::NumberOr;
 
-/// Distil the global model by groups of classes: as a whole, through its classifier and through its extractor.
+/// Learn from the global model separately for the true class, the classes the client has many samples of, and the
+/// classes it has few of; as a whole, and through its classifier and its extractor.
 #[method(
     id = "feddistill",
     reference = "Song et al., arXiv:2404.09210, eqs. 3 to 10",

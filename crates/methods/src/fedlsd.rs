@@ -19,7 +19,7 @@ use fedelity_nn::loss::Kl;
 
 use crate::distil::mixed;
 
-/// Distil the round's global model with a constant weight.
+/// Learn from the labels and, with a constant weight, from the outputs of the round's global model.
 #[method(
     id = "fedlsd",
     reference = "He et al., FL-AAAI 2022, eq. 4; Lee et al., arXiv:2106.03097v1",

@@ -16,7 +16,7 @@ use fedelity_fl::{Local, Method, Needs, Result, Step, Teacher, Terms};
 use fedelity_keys::method;
 use fedelity_nn::loss::Kl;
 
-/// Distil the round's global model on the not-true classes.
+/// Learn the true class from the labels, and keep the global model's view of all other classes.
 #[method(
     id = "fedntd",
     reference = "Lee et al., NeurIPS 2022, arXiv:2106.03097, eqs. 10 and 11",

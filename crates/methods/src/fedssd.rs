@@ -28,7 +28,7 @@ const CREDIBILITY: &str = "credibility";
 /// Credibility must exceed this to count.
 const THRESHOLD: f32 = 0.1;
 
-/// Keep the global model's logits where it is credible, by class and by sample.
+/// Keep the global model's outputs for classes that it recognises and on samples that it gets right.
 #[method(
     id = "fedssd",
     reference = "He et al., IEEE Transactions on Big Data, arXiv:2504.14694, eqs. 2 to 6",

@@ -15,6 +15,7 @@ mod encoder;
 mod engine;
 mod error;
 mod layer_keys;
+mod layer_list;
 mod layout;
 pub mod loss;
 mod model;
@@ -38,6 +39,7 @@ pub use engine::{AdamStep, Engine, Outputs, Program, Session, SgdStep, engine_na
 pub use error::NnError;
 pub use fedelity_kernels::pool::Window;
 pub use layer_keys::{LayerKeys, LayerKind};
+pub use layer_list::ListedLayer;
 pub use layout::{Layout, Params, Tensor};
 pub use model::Model;
 pub use model_file::{MOST_BYTES, ModelFile, ModelFileKeys};

@@ -14,6 +14,7 @@ mod figure;
 mod loaded;
 mod mark;
 mod page;
+#[cfg(feature = "figures")]
 mod plot;
 mod results;
 mod setting;
@@ -26,7 +27,8 @@ pub use error::ReportError;
 pub use figure::{Drawing, Figure, FigureCard, MethodStyle, SeedLine, Series};
 pub use loaded::{LeftOut, LoadedRun, LoadedRuns};
 pub use mark::{Include, MarkKind, REMEDY, RunMark};
-pub use page::{ReportPage, waiting};
+pub use page::{ReportPage, is_report_page, waiting};
+#[cfg(feature = "figures")]
 pub use plot::{png, svg};
 pub use results::{Group, Results};
 pub use setting::Setting;

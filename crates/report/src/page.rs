@@ -20,6 +20,14 @@ const STYLES: &str = include_str!("../assets/page.css");
 const SCRIPT: &str = include_str!("../assets/page.js");
 const CHARTS: &str = include_str!("../assets/echarts/charts.min.js");
 
+/// The line of [`PAGE`] that every page has near its start.
+const MARK: &str = "<meta name=\"generator\" content=\"Fedelity\">";
+
+/// Whether a file that starts like this is a page of ours.
+pub fn is_report_page(start: &[u8]) -> bool {
+    start.windows(MARK.len()).any(|part| part == MARK.as_bytes())
+}
+
 /// A report: the contents of the page and its figures.
 #[derive(Clone, Debug)]
 pub struct ReportPage {

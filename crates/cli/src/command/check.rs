@@ -18,6 +18,7 @@ use crate::view::units::{bytes, plural, seconds, thousands};
 
 const EXAMPLES: &str = "\
 Examples:
+  fedelity check                                the built-in configuration
   fedelity check experiment.toml
   fedelity check experiment.toml --set clients.epochs=10
   fedelity check examples/cifar10-dirichlet.toml --data-dir ~/data";
@@ -29,8 +30,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Check {
-    /// The configuration.
-    file: PathBuf,
+    /// The configuration [default: the built-in one].
+    file: Option<PathBuf>,
 
     #[command(flatten)]
     overrides: Overrides,
@@ -50,7 +51,7 @@ const ROWS: usize = 10;
 impl Check {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         let threads = threads(self.threads)?;
-        let document = self.overrides.document(Some(&self.file))?;
+        let document = self.overrides.document(self.file.as_deref())?;
         let study = Study::load_with(&document, &resources()?)?;
         study.settings.notes.iter().for_each(|note| printer.warn(note));
         let skew = study.pool.skew()?;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use fedelity_report::{Comparison, ComparisonRow, Include, LoadedRuns, Options, Results, TableSyntax, render, spread};
 
+use crate::latest::resolve_all;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
 use crate::view::sparkline::{CURVE_WIDTH, scale, sparkline};
@@ -89,7 +90,7 @@ impl Compare {
         if let Some(target) = self.target.filter(|target| !(0.0..=1.0).contains(target)) {
             anyhow::bail!("--target {target}: expected a share from 0 to 1, such as 0.75");
         }
-        let source = LoadedRuns::load(&self.runs)?;
+        let source = LoadedRuns::load(&resolve_all(&self.runs, printer)?)?;
         let left_out = source.left_out.clone();
         let study = Results::mixing(source, &self.mix);
         // Before any error: what is left out may be its cause.

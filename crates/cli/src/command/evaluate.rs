@@ -13,6 +13,7 @@ use toml::Value;
 
 use super::run::threads;
 use crate::engine::resources;
+use crate::latest::resolve;
 use crate::overrides::{Overrides, settings};
 use crate::printer::{Printer, Style, told};
 use crate::status::ExitStatus;
@@ -84,7 +85,8 @@ enum TrainedOn {
 }
 
 impl EvaluateCommand {
-    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+    pub(crate) fn run(mut self, printer: &Printer) -> Result<ExitStatus> {
+        self.target = resolve(&self.target, printer)?;
         let (threads, resources) = (threads(self.threads)?, resources()?);
         let part = self.part.as_deref().map(part_of).transpose()?;
         let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;

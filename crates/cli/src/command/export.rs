@@ -9,7 +9,8 @@ use fedelity_onnx::{OnnxModel, encode};
 use fedelity_pytorch::{PyTorchModel, source};
 
 use crate::engine::resources;
-use crate::output;
+use crate::latest::resolve;
+use crate::output::Overwrite;
 use crate::overrides::Overrides;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
@@ -20,7 +21,7 @@ Examples:
   fedelity export runs/a --onnx clothes.onnx
   fedelity export runs/a --safetensors clothes.safetensors
   fedelity export runs/a --pytorch clothes.py               an nn.Module that loads model.safetensors
-  fedelity export runs/a --onnx clothes.onnx --overwrite
+  fedelity export runs/a --onnx clothes.onnx --overwrite    replace an existing file
   fedelity export torch.safetensors --model resnet18-bn --data cifar10 --onnx planes.onnx
 
 The ONNX file (opset 17) accepts batches of any size: 'input', normalised pixels as float32
@@ -54,9 +55,8 @@ pub(crate) struct Export {
     #[arg(long, value_name = "FILE")]
     pytorch: Option<PathBuf>,
 
-    /// Overwrite existing files.
-    #[arg(long, alias = "force")]
-    overwrite: bool,
+    #[command(flatten)]
+    overwrite: Overwrite,
 
     /// The architecture, for a file that does not name it.
     #[arg(long, value_name = "NAME")]
@@ -71,15 +71,14 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+    pub(crate) fn run(mut self, printer: &Printer) -> Result<ExitStatus> {
+        self.target = resolve(&self.target, printer)?;
         let files = [("--onnx", &self.onnx), ("--safetensors", &self.safetensors), ("--pytorch", &self.pytorch)];
         if files.iter().all(|(_, file)| file.is_none()) {
             bail!("nothing to write: give --onnx FILE, --safetensors FILE or --pytorch FILE");
         }
         for (option, file) in files {
-            if let Some(file) = file.as_deref().filter(|file| file.exists() && !self.overwrite) {
-                bail!("{option} {}: the file exists; --overwrite replaces it", file.display());
-            }
+            file.iter().try_for_each(|file| self.overwrite.check(option, file))?;
         }
         for (i, (option, file)) in files.iter().enumerate() {
             if let Some((other, path)) = files[..i].iter().find(|(_, other)| file.is_some() && other == file) {
@@ -93,7 +92,7 @@ impl Export {
         let onnx = self.onnx.as_ref().map(|file| onnx(&saved).map(|bytes| (file, bytes))).transpose()?;
         let pytorch = self.pytorch.as_ref().map(|file| pytorch(&saved).map(|text| (file, text))).transpose()?;
         if let Some((file, bytes)) = onnx {
-            output::write(file, &bytes)?;
+            self.overwrite.write("--onnx", file, &bytes)?;
             tell(printer, &saved, "ONNX", file);
         }
         if let Some(file) = &self.safetensors {
@@ -101,7 +100,7 @@ impl Export {
             tell(printer, &saved, "safetensors", file);
         }
         if let Some((file, text)) = pytorch {
-            output::write(file, text.as_bytes())?;
+            self.overwrite.write("--pytorch", file, text.as_bytes())?;
             tell(printer, &saved, "PyTorch source", file);
         }
         Ok(ExitStatus::Done)

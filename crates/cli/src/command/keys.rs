@@ -5,6 +5,7 @@ use fedelity_experiment::Config;
 use fedelity_keys::{Key, Keys, Schema, ValueType, nearest};
 use fedelity_methods::registry;
 use serde_json::json;
+use toml::{Table, Value};
 
 use super::model_file;
 use crate::printer::{Printer, Style};
@@ -36,11 +37,11 @@ pub(crate) struct KeysCommand {
 }
 
 /// A key with its path.
-struct Placed {
-    path: String,
-    about: &'static str,
-    default: Option<&'static str>,
-    expected: String,
+pub(super) struct Placed {
+    pub(super) path: String,
+    pub(super) about: &'static str,
+    pub(super) default: Option<&'static str>,
+    pub(super) expected: String,
     /// Types, bounds and choices.
     value: String,
     /// The key that this one depends on, and the values that it requires; none if it exists with all of them.
@@ -104,7 +105,7 @@ fn unknown(wanted: &str, paths: &[String]) -> String {
 }
 
 /// All keys of a table and its subtables, in configuration file order.
-fn list(at: &str, schema: &Schema, found: &mut Vec<Placed>) {
+pub(super) fn list(at: &str, schema: &Schema, found: &mut Vec<Placed>) {
     let path = |name: &str| if at.is_empty() { name.to_string() } else { format!("{at}.{name}") };
     let mut tables = Vec::new();
     for selector in schema.selectors {
@@ -139,7 +140,7 @@ fn list(at: &str, schema: &Schema, found: &mut Vec<Placed>) {
 }
 
 impl Placed {
-    fn new(path: String, key: &Key, with: Option<(String, Vec<&'static str>)>) -> Self {
+    pub(super) fn new(path: String, key: &Key, with: Option<(String, Vec<&'static str>)>) -> Self {
         let value = key.value.expected(&key.bounds);
         Self { path, about: key.about, default: key.default, expected: key.expected(), value, with }
     }
@@ -156,8 +157,16 @@ impl Placed {
         }
     }
 
+    /// Whether the key exists with these values of a configuration. Several keys may have one path.
+    pub(super) fn applies(&self, values: &Table) -> bool {
+        let Some((key, words)) = &self.with else { return true };
+        let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
+        let table = if section.is_empty() { Some(values) } else { values.get(section).and_then(Value::as_table) };
+        table.and_then(|table| table.get(name)).and_then(Value::as_str).is_some_and(|word| words.contains(&word))
+    }
+
     /// The condition, such as `partition.kind = "shards"`.
-    fn condition(&self) -> Option<String> {
+    pub(super) fn condition(&self) -> Option<String> {
         let (key, words) = self.with.as_ref()?;
         let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
         let words = match quoted.split_last() {

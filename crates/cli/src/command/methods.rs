@@ -8,6 +8,7 @@ use fedelity_methods::registry::{self, Built, Entry};
 use fedelity_nn::InputShape;
 use serde_json::json;
 
+use super::models::labelled;
 use crate::engine::resources;
 use crate::printer::{Printer, Style};
 use crate::status::ExitStatus;
@@ -17,11 +18,11 @@ use crate::view::units::{thousands, wrap};
 
 const EXAMPLES: &str = "\
 Examples:
-  fedelity methods            list all methods and what each one needs
+  fedelity methods            what each method does, and what it needs
   fedelity methods fedntd     explain one: its equation, its keys and their defaults
   fedelity methods --json     one object per method, with the numbers sent and kept
 
-The columns, from left to right: samples that the server must hold; what a client keeps between
+The columns of the table, from left to right: samples that the server must hold; what a client keeps between
 rounds, in models; what it sends besides its weights; extra forward passes per step; bytes in both
 directions relative to FedAvg. Traffic is measured with default keys on the default model, with a
 projection head if the method was published with one.";
@@ -97,6 +98,10 @@ fn list(printer: &Printer, entries: &[&Entry], trial: &Trial) -> Result<()> {
             format!("{:.2}x", travel.relative()),
         ]);
     }
+    for entry in entries {
+        labelled(printer, entry.id, entry.summary)?;
+    }
+    printer.line("")?;
     for line in table.lines(printer) {
         printer.line(line)?;
     }

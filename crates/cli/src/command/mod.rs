@@ -7,9 +7,12 @@ mod completions;
 mod data;
 mod evaluate;
 mod export;
+mod init;
 mod keys;
+mod man;
 mod methods;
 mod model_file;
+mod models;
 mod partition;
 mod predict;
 mod report;
@@ -26,6 +29,7 @@ use crate::status::ExitStatus;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Init(init::Init),
     Run(run::RunCommand),
     Compare(compare::Compare),
     Report(report::Report),
@@ -40,14 +44,17 @@ pub(crate) enum Command {
     Keys(keys::KeysCommand),
     Methods(methods::Methods),
     Layers(model_file::Layers),
+    Models(models::Models),
     Data(data::Data),
     Bench(bench::Bench),
     Completions(completions::Completions),
+    Man(man::Manual),
 }
 
 impl Command {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         match self {
+            Self::Init(command) => command.run(printer),
             Self::Run(command) => command.run(printer),
             Self::Compare(command) => command.run(printer),
             Self::Report(command) => command.run(printer),
@@ -62,9 +69,11 @@ impl Command {
             Self::Keys(command) => command.run(printer),
             Self::Methods(command) => command.run(printer),
             Self::Layers(command) => command.run(printer),
+            Self::Models(command) => command.run(printer),
             Self::Data(command) => command.run(printer),
             Self::Bench(command) => command.run(printer),
             Self::Completions(command) => command.run(printer),
+            Self::Man(command) => command.run(printer),
         }
     }
 }

@@ -8,6 +8,7 @@ use fedelity_experiment::Pool;
 use serde_json::json;
 
 use crate::engine::resources;
+use crate::output::Overwrite;
 use crate::overrides::{Overrides, settings};
 use crate::printer::{Printer, Style};
 use crate::status::ExitStatus;
@@ -33,9 +34,12 @@ pub(crate) struct PartitionCommand {
     #[command(flatten)]
     overrides: Overrides,
 
-    /// Write the partition to this new file.
+    /// Write the partition to this file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+
+    #[command(flatten)]
+    overwrite: Overwrite,
 
     /// Show all clients, however many there are.
     #[arg(long)]
@@ -53,11 +57,12 @@ const ROWS: usize = 100;
 
 impl PartitionCommand {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+        self.output.iter().try_for_each(|path| self.overwrite.check("-o", path))?;
         let document = self.overrides.document(self.file.as_deref())?;
         let pool = Pool::load(&document, &settings(&document, printer)?, &resources()?)?;
         let skew = pool.skew()?;
         if let Some(path) = &self.output {
-            pool.partition.write(path, false)?;
+            pool.partition.write(path, self.overwrite.overwrite)?;
         }
         if self.json {
             printer.json(&as_json(&pool, &skew))?;

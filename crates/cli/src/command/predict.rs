@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::command::run::threads;
 use crate::engine::resources;
+use crate::latest::resolve;
 use crate::overrides::Overrides;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
@@ -90,7 +91,8 @@ struct NamedInput {
 }
 
 impl Predict {
-    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+    pub(crate) fn run(mut self, printer: &Printer) -> Result<ExitStatus> {
+        self.target = resolve(&self.target, printer)?;
         let threads = threads(self.threads)?;
         if self.top == 0 {
             bail!("--top 0: expected a whole number of at least 1");

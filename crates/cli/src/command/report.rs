@@ -6,18 +6,21 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use fedelity_report::{LoadedRuns, ReportPage as Page, Results, png, svg};
 
-use crate::output;
+use crate::latest::resolve_all;
+use crate::output::{Overwrite, exists};
 use crate::printer::Printer;
 use crate::status::ExitStatus;
 use crate::view::units::{bytes, plural};
 
 const EXAMPLES: &str = "\
 Examples:
+  fedelity report runs/latest                        the last run, as report.html
   fedelity report runs/three-seeds -o report.html    one page, for a browser
   fedelity report runs/a runs/b --figures figures    every figure as SVG and PNG
   fedelity report runs/a -o a.html --baseline fedprox
 
-The page is a single file that works offline. Runs that differ only in their seed are one method:
+The page is a single file that works offline. An earlier page is replaced; any other existing file
+only with --overwrite. Runs that differ only in their seed are one method:
 curves are means over seeds, bands are one standard deviation. The client and the rounds of the
 confusion matrices are set before the run: evaluation.client and evaluation.confusion.";
 
@@ -41,6 +44,9 @@ pub(crate) struct Report {
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
 
+    #[command(flatten)]
+    overwrite: Overwrite,
+
     /// Print one JSON object that lists what was written and what was left out.
     #[arg(long)]
     json: bool,
@@ -51,20 +57,22 @@ impl Report {
         if let Some(folder) = self.figures.as_deref().filter(|folder| folder.exists() && !folder.is_dir()) {
             bail!("--figures {}: not a folder", folder.display());
         }
-        let study = Results::new(LoadedRuns::load(&self.runs)?);
+        let output = self.output.or_else(|| self.figures.is_none().then(|| PathBuf::from("report.html")));
+        let page_over = output.as_deref().map_or(self.overwrite, |path| self.overwrite.or_page(path));
+        output.iter().try_for_each(|path| page_over.check("-o", path))?;
+        let study = Results::new(LoadedRuns::load(&resolve_all(&self.runs, printer)?)?);
         let page = Page::new(&study, self.baseline)?;
         for out in &page.left_out {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));
         }
         let mut written = Vec::new();
         if let Some(folder) = &self.figures {
-            written = figures(&page, folder)?;
+            written = figures(&page, folder, self.overwrite)?;
             printer.say(format_args!("Wrote {} to {}", plural(written.len() / 2, "figure"), folder.display()));
         }
-        let output = self.output.or_else(|| self.figures.is_none().then(|| PathBuf::from("report.html")));
         if let Some(path) = &output {
             let html = page.html(false);
-            output::write(path, html.as_bytes())?;
+            page_over.write("-o", path, html.as_bytes())?;
             printer.say(format_args!("Wrote {} ({})", path.display(), bytes(html.len() as u64)));
         }
         if self.json {
@@ -80,16 +88,30 @@ impl Report {
 }
 
 /// Writes every figure in both formats; returns their paths.
-fn figures(page: &Page, folder: &Path) -> Result<Vec<PathBuf>> {
+fn figures(page: &Page, folder: &Path, overwrite: Overwrite) -> Result<Vec<PathBuf>> {
+    let all: Vec<_> = page.cards.iter().flat_map(|card| &card.figures).collect();
+    let path = |id: &str, ending: &str| {
+        // IDs contain names of layers and loss terms.
+        let name: String = id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        folder.join(format!("{name}.{ending}"))
+    };
+    let paths = all.iter().flat_map(|figure| ["svg", "png"].map(|ending| path(&figure.id, ending)));
+    let there: Vec<PathBuf> = paths.filter(|path| exists(path)).collect();
+    if let ([first, ..], false) = (&there[..], overwrite.overwrite) {
+        let (folder, n) = (folder.display(), there.len());
+        bail!(
+            "--figures {folder}: {} already there, such as {}; --overwrite replaces them",
+            plural(n, "file"),
+            first.display()
+        );
+    }
     fs::create_dir_all(folder).with_context(|| format!("{}: cannot create", folder.display()))?;
     let mut written = Vec::new();
-    for figure in page.cards.iter().flat_map(|card| &card.figures) {
+    for figure in all {
         let drawing = svg(figure, &page.methods)?;
-        // IDs contain names of layers and loss terms.
-        let name: String = figure.id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         for (ending, content) in [("svg", drawing.clone().into_bytes()), ("png", png(&drawing, &figure.id)?)] {
-            let path = folder.join(format!("{name}.{ending}"));
-            output::write(&path, &content)?;
+            let path = path(&figure.id, ending);
+            overwrite.write("--figures", &path, &content)?;
             written.push(path);
         }
     }

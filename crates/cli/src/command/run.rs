@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
+use fedelity_data::quoted;
 use fedelity_experiment::{ExperimentError, FrontError, Observer, Outcome, Run as OneRun, Study};
 use fedelity_record::{EventsFile, Notice, RecordError, RoundRecord, RunFolder, Status as Ending};
 use fedelity_report::{REMEDY, Results};
@@ -11,6 +12,7 @@ use serde::Serialize;
 
 use crate::engine::resources;
 use crate::interrupt::Interrupt;
+use crate::latest;
 use crate::overrides::{Overrides, path_value};
 use crate::printer::Printer;
 use crate::server::{LiveServer, open};
@@ -119,7 +121,12 @@ impl RunCommand {
         }
         server.into_iter().for_each(LiveServer::end);
         printer.say(format_args!("Results are in {}", folder.path().display()));
-        Ok(status(printer, &ended))
+        let status = status(printer, &ended);
+        if ended.runs().next().is_some() {
+            let named = quoted(&latest::name_of(folder.path()));
+            printer.say(format_args!("Next: fedelity report {named} -o report.html"));
+        }
+        Ok(status)
     }
 
     fn study(&self, printer: &Printer) -> Result<Study> {

@@ -11,6 +11,8 @@ use fedelity_record::{EventsFile, Status as Ending, names, read_tags, rounds_csv
 use fedelity_report::{LoadedRun, LoadedRuns, MarkKind};
 use serde_json::json;
 
+use crate::latest::{resolve, resolve_all};
+use crate::output::Overwrite;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
 use crate::view::sparkline::{scale, sparkline};
@@ -81,6 +83,8 @@ enum RunsAction {
         /// A folder that TensorBoard reads.
         #[arg(long, value_name = "DIR")]
         tensorboard: Option<PathBuf>,
+        #[command(flatten)]
+        overwrite: Overwrite,
         /// Print one JSON object that names what was written.
         #[arg(long)]
         json: bool,
@@ -119,14 +123,17 @@ impl Runs {
         match self.action {
             None => self.list.run(printer)?,
             Some(RunsAction::List(list)) => list.run(printer)?,
-            Some(RunsAction::Tag { tag, runs, untag, json }) => tagged(printer, &tag, &runs, untag, json)?,
-            Some(RunsAction::Remove { runs, yes, json }) => remove(printer, &runs, yes, json)?,
-            Some(RunsAction::Export { run, csv, tensorboard, json }) => {
+            Some(RunsAction::Tag { tag, runs, untag, json }) => {
+                tagged(printer, &tag, &resolve_all(&runs, printer)?, untag, json)?
+            }
+            Some(RunsAction::Remove { runs, yes, json }) => remove(printer, &resolve_all(&runs, printer)?, yes, json)?,
+            Some(RunsAction::Export { run, csv, tensorboard, overwrite, json }) => {
                 if json && csv.as_deref() == Some(Path::new("-")) {
                     bail!("--csv - and --json both write to stdout: name a file");
                 }
+                let run = resolve(&run, printer)?;
                 if let Some(csv) = &csv {
-                    export_csv(printer, &run, csv)?;
+                    export_csv(printer, &run, csv, overwrite)?;
                 }
                 let events = tensorboard.map_or(Ok(Vec::new()), |folder| export_events(printer, &run, &folder))?;
                 if json {
@@ -186,7 +193,7 @@ fn within(table: Table, several: bool, width: usize) -> Table {
 
 impl List {
     fn run(&self, printer: &Printer) -> Result<()> {
-        let source = LoadedRuns::load(&self.folders)?;
+        let source = LoadedRuns::load(&resolve_all(&self.folders, printer)?)?;
         let fits = |run: &&LoadedRun| {
             let same = |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted == found);
             same(&self.method, &run.header.method)
@@ -316,7 +323,7 @@ fn remove(printer: &Printer, runs: &[PathBuf], yes: bool, json: bool) -> Result<
     Ok(())
 }
 
-fn export_csv(printer: &Printer, run: &Path, file: &Path) -> Result<()> {
+fn export_csv(printer: &Printer, run: &Path, file: &Path, overwrite: Overwrite) -> Result<()> {
     expect_run(run)?;
     let salvage = salvage_rounds(&run.join(names::ROUNDS))?;
     for problem in &salvage.problems {
@@ -326,7 +333,7 @@ fn export_csv(printer: &Printer, run: &Path, file: &Path) -> Result<()> {
     if file == Path::new("-") {
         return printer.raw(&text);
     }
-    crate::output::write(file, &text)
+    overwrite.write("--csv", file, &text)
 }
 
 /// One folder per run, as TensorBoard groups them. A round's time is when it ended, counted back from the file's time.

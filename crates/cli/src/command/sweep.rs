@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow, bail};
-use fedelity_experiment::{FrontError, Job, JobEnd, JobState, Sweep, SweepObserver};
+use fedelity_data::quoted;
+use fedelity_experiment::{Chosen, FrontError, Job, JobEnd, JobState, Resources, Sweep, SweepObserver};
 use fedelity_record::{RoundRecord, Status as Ending};
-use fedelity_report::{Comparison, LoadedRuns, Options, Results};
+use fedelity_report::{Comparison, LoadedRuns, MeanSd, Options, Results, spread};
+use indicatif::MultiProgress;
 use serde_json::json;
 
 use super::compare;
@@ -16,9 +18,10 @@ use crate::interrupt::Interrupt;
 use crate::overrides::place_data;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
-use crate::view::board::Board;
+use crate::view::board::{Board, speaker};
+use crate::view::table::{Align, Table};
 use crate::view::terminal;
-use crate::view::units::{percent, plural, seconds};
+use crate::view::units::{percent, plural, seconds, thousands};
 
 const EXAMPLES: &str = "\
 A sweep file names keys of the configuration and their values:
@@ -34,9 +37,23 @@ A sweep file names keys of the configuration and their values:
   \"clients.epochs\" = 1
   \"optimizer.lr\" = 0.05
 
+With [tune], the best setting of each method is chosen first, and only those are compared:
+
+  [tune]
+  validation = 0.1                # share of the training samples to choose on
+  seeds = [101, 102, 103]         # seeds of the runs that choose, other than those above
+
+Settings are chosen by their mean final accuracy on samples held out from the training data, never
+on the test data. The settings that compete differ in any keys except method.name and those of
+[data], [partition] and [model]; with several of these, each gets its own choice. The chosen settings
+then run on all training data with the seeds of the file, and are tested on the test data.
+chosen.json in the folder says what was chosen and from how many; the runs are below choose/ and
+compare/.
+
 Examples:
   fedelity sweep sweep.toml -o runs/sweep     run it; the same command resumes it
-  fedelity sweep sweep.toml --dry-run         show what would run
+  fedelity sweep sweep.toml --dry-run         check everything and show what would run
+  fedelity sweep examples/tune.toml           choose the best settings, then compare them
   fedelity compare runs/sweep                 the table again, each setting with its own baseline";
 
 /// Run a grid or a list of settings over seeds
@@ -56,7 +73,7 @@ pub(crate) struct SweepCommand {
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
 
-    /// Folder that holds the data sets.
+    /// Folder that holds the data sets [default: FEDELITY_DATA, then data.dir of the configuration, then data].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
@@ -77,40 +94,75 @@ impl SweepCommand {
         let output = self.output.clone().unwrap_or_else(|| Path::new("runs").join(stem));
         let data_dir = self.data_dir.as_deref();
         let sweep = Sweep::read(&self.file, &output, |document| place_data(document, data_dir))?;
+        let resources = resources()?;
+        sweep.check(&resources)?;
         if self.dry_run {
             return self.announce(printer, &sweep);
         }
         let workers = at_once.min(sweep.jobs.len());
-        printer.say(format_args!(
-            "{}, {workers} in parallel, into {}",
-            plural(sweep.jobs.len(), "run"),
-            output.display()
-        ));
-        let board = Board::new(printer, &sweep.jobs);
-        let interrupt = Interrupt::listen_and(board.speaker())?;
-        let viewer = SweepViewer {
-            command: &self,
-            printer,
-            sweep: &sweep,
-            board: &board,
-            interrupt: &interrupt,
-            ended: Mutex::default(),
+        let runs = match (sweep.chooses(), plural(sweep.jobs.len(), "run")) {
+            (false, runs) => runs,
+            (true, runs) => {
+                format!("{runs} to choose settings, then {} to compare them", thousands(sweep.runs_after()))
+            }
         };
-        let ran = sweep.run(workers, &resources()?, &viewer);
-        board.clear();
-        ran?;
-        let (_, failed) = viewer.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
+        printer.say(format_args!("{runs}, {workers} in parallel, into {}", output.display()));
+        let screen = Board::screen(printer);
+        let interrupt = Interrupt::listen_and(speaker(&screen, printer))?;
+        let mut stage = SweepStage { command: &self, printer, sweep, screen: &screen, interrupt: &interrupt };
+        let mut failed = stage.run(at_once, &resources)?;
+        if stage.sweep.chooses() && failed.is_empty() && !interrupt.is_asked() {
+            let (chosen, next) = stage.sweep.choose()?;
+            self.show_chosen(printer, &chosen)?;
+            stage.sweep = next;
+            failed = stage.run(at_once, &resources)?;
+        }
         if interrupt.is_asked() {
             printer.say("Interrupted; the same command resumes the sweep");
             return Ok(ExitStatus::Interrupted);
         }
-        if !self.json {
-            table(printer, &output)?;
+        if !self.json && !stage.sweep.chooses() {
+            let folders: Vec<PathBuf> = stage.sweep.jobs.iter().map(|job| stage.sweep.folder(job)).collect();
+            table(printer, &folders)?;
+            printer.say(format_args!("Next: fedelity report {}", quoted(&stage.sweep.results())));
         }
         if !failed.is_empty() {
             bail!("{} failed; the first: {}", plural(failed.len(), "run"), failed[0]);
         }
         Ok(ExitStatus::Done)
+    }
+
+    /// Prints what was chosen, and from what.
+    fn show_chosen(&self, printer: &Printer, chosen: &[Chosen]) -> Result<()> {
+        if self.json {
+            return chosen.iter().try_for_each(|one| printer.json(&json!({ "chosen": one })));
+        }
+        let mut table = Table::new(&[
+            ("method", Align::Left),
+            ("chosen", Align::Left),
+            ("held-out %", Align::Right),
+            ("of", Align::Right),
+            ("next best", Align::Left),
+        ]);
+        for one in chosen {
+            let accuracy = MeanSd { n: 0, mean: one.accuracy, sd: one.sd };
+            let next = one.next.as_ref().map(|(setting, accuracy)| format!("{setting} ({:.2})", 100.0 * accuracy));
+            table.row([
+                one.task.clone(),
+                if one.of == 1 { "the only setting".to_string() } else { one.setting.clone() },
+                spread(Some(accuracy), 100.0, 2),
+                one.of.to_string(),
+                next.unwrap_or("-".to_string()),
+            ]);
+        }
+        for line in table.lines(printer) {
+            printer.line(line)?;
+        }
+        let diverged: usize = chosen.iter().map(|one| one.diverged).sum();
+        if diverged > 0 {
+            printer.warn(format_args!("{} diverged and could not be chosen", plural(diverged, "setting")));
+        }
+        printer.line("")
     }
 
     /// Prints the runs without starting them.
@@ -128,7 +180,33 @@ impl SweepCommand {
                 printer.line(format!("{state:<6}  {}  seed {}", job.set.join(" "), job.seed))?;
             }
         }
+        if sweep.chooses() && !self.json {
+            let after = plural(sweep.runs_after(), "run");
+            printer.line(format!("then    {after} with the best setting of each method"))?;
+        }
         Ok(ExitStatus::Done)
+    }
+}
+
+/// Runs that are shown together: all of a sweep, or those that choose, or those that are compared.
+struct SweepStage<'a> {
+    command: &'a SweepCommand,
+    printer: &'a Printer,
+    sweep: Sweep,
+    screen: &'a MultiProgress,
+    interrupt: &'a Interrupt,
+}
+
+impl SweepStage<'_> {
+    /// Runs them; returns the errors of those that failed.
+    fn run(&self, at_once: usize, resources: &Resources) -> Result<Vec<String>> {
+        let Self { command, printer, sweep, screen, interrupt } = self;
+        let board = Board::new(printer, screen, &sweep.jobs);
+        let viewer = SweepViewer { command, printer, sweep, board: &board, interrupt, ended: Mutex::default() };
+        let ran = sweep.run(at_once.min(sweep.jobs.len()), resources, &viewer);
+        board.clear();
+        ran?;
+        Ok(viewer.ended.into_inner().unwrap_or_else(PoisonError::into_inner).1)
     }
 }
 
@@ -208,9 +286,13 @@ impl SweepViewer<'_> {
     }
 }
 
-/// The comparison of all existing runs.
-fn table(printer: &Printer, output: &Path) -> Result<()> {
-    let study = Results::new(LoadedRuns::load(&[output.to_path_buf()])?);
+/// The comparison of runs.
+fn table(printer: &Printer, folders: &[PathBuf]) -> Result<()> {
+    let there: Vec<PathBuf> = folders.iter().filter(|folder| folder.is_dir()).cloned().collect();
+    if there.is_empty() {
+        return Ok(());
+    }
+    let study = Results::new(LoadedRuns::load(&there)?);
     let comparison = Comparison::new(&study, &Options::default())?;
     for line in compare::lines(&comparison, printer, terminal::width()) {
         printer.line(line)?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::interrupt::Interrupt;
+use crate::latest::resolve;
 use crate::printer::Printer;
 use crate::server::{LiveServer, open};
 use crate::status::ExitStatus;
@@ -38,13 +39,14 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
-        if !self.run.is_dir() {
-            bail!("{}: no such folder", self.run.display());
+        let run = resolve(&self.run, printer)?;
+        if !run.is_dir() {
+            bail!("{}: no such folder", run.display());
         }
         let interrupt = Interrupt::listen(printer)?;
-        let server = LiveServer::start(&self.run)?;
+        let server = LiveServer::start(&run)?;
         if self.json {
-            printer.json(&serde_json::json!({ "address": server.address(), "run": self.run }))?;
+            printer.json(&serde_json::json!({ "address": server.address(), "run": run }))?;
         } else {
             printer.line(server.address())?;
         }

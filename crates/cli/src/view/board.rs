@@ -53,7 +53,13 @@ struct Row {
 }
 
 impl Board {
-    pub(crate) fn new(printer: &Printer, jobs: &[Job]) -> Self {
+    /// Where tables are drawn. A message from any thread goes through [`speaker`].
+    pub(crate) fn screen(printer: &Printer) -> MultiProgress {
+        let target = if printer.live() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        MultiProgress::with_draw_target(target)
+    }
+
+    pub(crate) fn new(printer: &Printer, screen: &MultiProgress, jobs: &[Job]) -> Self {
         let mut rows: Vec<Row> = Vec::new();
         for job in jobs {
             match rows.iter_mut().find(|row| row.label == job.label) {
@@ -61,8 +67,7 @@ impl Board {
                 None => rows.push(Row { label: job.label.clone(), seeds: 1, ..Row::default() }),
             }
         }
-        let target = if printer.live() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let screen = MultiProgress::with_draw_target(target);
+        let screen = screen.clone();
         let style = |template: &str| {
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
         };
@@ -122,12 +127,6 @@ impl Board {
         self.screen.suspend(print)
     }
 
-    /// Prints a message while the table is hidden, from any thread.
-    pub(crate) fn speaker(&self) -> impl Fn(&str) + Send + use<> {
-        let (screen, printer) = (self.screen.clone(), self.printer);
-        move |text| screen.suspend(|| printer.say(text))
-    }
-
     /// Removes the table.
     pub(crate) fn clear(&self) {
         self.lines.iter().chain([&self.bar]).for_each(ProgressBar::finish_and_clear);
@@ -151,6 +150,12 @@ impl Board {
         self.bar.set_prefix(format!("{} of {} runs", state.ended, state.of));
         self.bar.set_position(STEPS * (state.ended as u64).saturating_sub(skipped) + part);
     }
+}
+
+/// Prints a message while the tables on a screen are hidden, from any thread.
+pub(crate) fn speaker(screen: &MultiProgress, printer: &Printer) -> impl Fn(&str) + Send + use<> {
+    let (screen, printer) = (screen.clone(), *printer);
+    move |text| screen.suspend(|| printer.say(text))
 }
 
 impl BoardState {
@@ -228,7 +233,8 @@ mod tests {
     use crate::printer::When;
 
     fn job(label: &str, seed: u64) -> Job {
-        Job { folder: format!("{label}/{seed}"), label: label.to_string(), set: Vec::new(), seed }
+        let (task, choice) = (String::new(), String::new());
+        Job { folder: format!("{label}/{seed}"), label: label.to_string(), set: Vec::new(), seed, task, choice }
     }
 
     #[test]
@@ -239,7 +245,7 @@ mod tests {
                 [1, 2].map(|seed| job(&format!("fedavg alpha=0.{i:02} a-very-long-key-of-a-method=12345"), seed))
             })
             .collect();
-        let board = Board::new(&printer, &jobs);
+        let board = Board::new(&printer, &Board::screen(&printer), &jobs);
         for round in 1..=4 {
             board.round(&jobs[0], round, 30, Some(0.1 * round as f64));
             board.round(&jobs[6], round, 30, None);

@@ -1,9 +1,9 @@
 //! A contact sheet: some images of each class, one row per class.
 
-use std::io::{Cursor, ErrorKind};
+use std::io::Cursor;
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use base64::Engine;
 use fedelity_data::{ImageShape, Split};
 use font8x8::UnicodeFonts;
@@ -35,21 +35,14 @@ struct Measures {
 }
 
 impl Sheet<'_> {
-    /// Writes the sheet as PNG or SVG, depending on the extension of the file, which must not exist. Written
-    /// atomically.
-    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+    /// The sheet as PNG or SVG, depending on the extension of the file.
+    pub(crate) fn bytes(&self, path: &Path) -> Result<Vec<u8>> {
         let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default().to_ascii_lowercase();
-        let bytes = match end.as_str() {
-            "png" => png(&self.draw(true))?,
-            "svg" => self.svg()?.into_bytes(),
+        match end.as_str() {
+            "png" => png(&self.draw(true)),
+            "svg" => Ok(self.svg()?.into_bytes()),
             _ => bail!("--sheet {}: expected a file name ending in .png or .svg", path.display()),
-        };
-        fedelity_files::write_new(path, &bytes).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => {
-                anyhow!("--sheet {}: the file already exists and is not overwritten", path.display())
-            }
-            _ => anyhow!("--sheet {}: cannot write: {error}", path.display()),
-        })
+        }
     }
 
     fn measures(&self) -> Measures {
@@ -145,7 +138,6 @@ fn text(sheet: &mut RgbImage, text: &str, left: usize, top: usize) {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
 
     use super::*;
 
@@ -170,20 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn files_are_complete_and_not_overwritten() {
-        let dir = tempfile::tempdir().unwrap();
+    fn the_extension_is_the_format() {
         let classes = ["b & <c>".to_string()];
         let split = Split::images(vec![0; 6], vec![0]);
         let sheet = Sheet { classes: &classes, split: &split, shape: ImageShape { channels: 1, height: 2, width: 3 } };
-        for name in ["x.png", "x.svg"] {
-            let path = dir.path().join(name);
-            sheet.write(&path).unwrap();
-            assert!(sheet.write(&path).unwrap_err().to_string().contains("already exists"));
-        }
-        assert!(image::open(dir.path().join("x.png")).is_ok());
-        let svg = fs::read_to_string(dir.path().join("x.svg")).unwrap();
+        let bytes = |name: &str| sheet.bytes(Path::new(name));
+        assert!(image::load_from_memory(&bytes("x.PNG").unwrap()).is_ok());
+        let svg = String::from_utf8(bytes("x.svg").unwrap()).unwrap();
         assert!(svg.contains(">b &amp; &lt;c&gt;</text>") && svg.contains("data:image/png;base64,iVBOR"), "{svg}");
-        assert!(sheet.write(&dir.path().join("x.gif")).is_err());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+        assert!(bytes("x.gif").is_err());
     }
 }

@@ -11,6 +11,7 @@ fn every_command_has_help() {
     let place = Place::new();
     let commands: &[&[&str]] = &[
         &[],
+        &["init"],
         &["run"],
         &["check"],
         &["compare"],
@@ -24,6 +25,7 @@ fn every_command_has_help() {
         &["partition"],
         &["keys"],
         &["methods"],
+        &["models"],
         &["data"],
         &["data", "list"],
         &["data", "show"],
@@ -34,6 +36,7 @@ fn every_command_has_help() {
         &["bench", "round"],
         &["bench", "scale"],
         &["completions"],
+        &["man"],
     ];
     for command in commands {
         let answer = place.call(&[command, &["--help"][..]].concat());
@@ -55,6 +58,23 @@ fn completions_for_every_shell() {
         assert_eq!(answer.code, 0);
         assert!(answer.out.contains("partition"), "{shell}");
     }
+}
+
+/// One page per command, which name each other and have the examples.
+#[test]
+fn manual_pages_for_every_command() {
+    let place = Place::new();
+    let answer = place.call(&["man"]);
+    assert!(answer.code == 0 && answer.out.contains(".TH fedelity 1"), "{}", answer.out);
+    assert_eq!(place.call(&["man", "man1"]).code, 0);
+    let pages = files(&place.path("man1"));
+    for name in ["fedelity.1", "fedelity-run.1", "fedelity-data-fetch.1", "fedelity-bench-client.1"] {
+        assert!(pages.contains(&name.to_string()), "{name}: {pages:?}");
+    }
+    let run = String::from_utf8(place.read("man1/fedelity-run.1")).unwrap();
+    assert!(run.contains("Train a federation") && run.contains("methods.toml"), "{run}");
+    place.refuses(&["man", "man1"], &["man1/fedelity.1: the file exists; --overwrite replaces it"]);
+    assert_eq!(place.call(&["man", "man1", "--overwrite"]).code, 0);
 }
 
 #[test]
@@ -103,7 +123,7 @@ fn wrong_values_are_refused_with_key_value_and_what_is_allowed() {
         ("partition.shards=2", &["partition.shards", "dirichlet", "alpha, min-size"]),
         ("partition.file=nowhere.json", &["nowhere.json"]),
         ("data.name=cifar", &["data.name = \"cifar\"", "cifar10"]),
-        ("data.name=cifar10", &["cifar10", "--data-dir", "FEDELITY_DATA", "data_batch_1.bin"]),
+        ("data.name=cifar10", &["cifar10", "FEDELITY_DATA", "'fedelity data fetch cifar10 --data-dir data'"]),
         ("data.dir=nowhere", &["data.dir", "nowhere", "no such folder"]),
         ("seeds=[]", &["seeds = []", "different whole numbers"]),
         ("seeds=[1,2,1]", &["seeds = [1, 2, 1]"]),
@@ -163,8 +183,19 @@ fn errors_of_a_file_have_line_and_column() {
             "[[method]]\nname = \"fedavg\"\n[[method]]\nname = \"fedavg\"\nx = 1\n",
             &["x.toml:5:1", "method.1 (fedavg).x"],
         ),
-        ("[data]\nname = \"cifar10\"\ndir = \"none\"\n", &["x.toml:3:1", "none", "no such folder"]),
-        ("[data]\nname = \"cifar10\"\n", &["x.toml:2:1", "data.dir", "subfolder", "--data-dir"]),
+        (
+            "[data]\nname = \"cifar10\"\ndir = \"none\"\n",
+            &["x.toml:3:1", "no such folder; 'fedelity data fetch cifar10 --data-dir none' makes it"],
+        ),
+        ("[data]\nname = \"cifar10\"\n", &["x.toml:2:1", "data/cifar-10-batches-bin (no such folder)"]),
+        (
+            "[method]\nname = \"fedavg\"\n\n[method] # the other\nname = \"fedntd\"\n",
+            &["x.toml:4:2: a second table [method]: for several, write [[method]]"],
+        ),
+        (
+            "[[method]]\nname = \"fedavg\"\n[method]\nname = \"fedntd\"\n",
+            &["x.toml:3:2: a second table [method]: for several, write [[method]]"],
+        ),
         ("[data]\nname = \"cifar10\"\ndir = \".\"\n", &["x.toml:2:1", "files not found"]),
         (
             "[[method]]\nname = \"fedavg\"\n[[method]]\nname = \"fedprox\"\nmu = -1\n",
@@ -509,7 +540,7 @@ fn the_catalogues() {
         "{}",
         answer.out
     );
-    place.refuses(&["data", "show", "mnist"], &["mnist", "--data-dir", "train-images-idx3-ubyte"]);
+    place.refuses(&["data", "show", "mnist"], &["data/mnist (no such folder)", "fetch mnist --data-dir data"]);
     place.refuses(&["data", "show", "minst"], &["minst", "did you mean 'mnist'"]);
     place.refuses(&["data", "show", "foldr"], &["foldr", "did you mean 'folder'"]);
 }

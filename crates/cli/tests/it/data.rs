@@ -187,7 +187,7 @@ name = "fedntd"
     let sheet = image::open(dir.path().join("s.png")).unwrap();
     assert!(sheet.width() > 10 * 16 && sheet.height() > 2 * 16);
     let text = refused(dir.path(), &["data", "show", "exp.toml", "--sheet", "s.png"]);
-    assert!(text.contains("already exists"), "{text}");
+    assert!(text.contains("--sheet s.png: the file exists; --overwrite replaces it"), "{text}");
 
     fs::write(dir.path().join("photos/x/blue/bad.jpg"), b"\xff\xd8\xff\xe0 broken").unwrap();
     let text = refused(dir.path(), &["run", "exp.toml", "--output", "d"]);

@@ -7,13 +7,19 @@
 mod browser;
 mod cli;
 mod data;
+mod data_folder;
 mod https;
+mod init;
+mod latest;
 #[cfg(unix)]
 mod live;
 mod methods;
+mod models;
+mod overwrite;
 mod own_model;
 mod place;
 mod saved;
 mod studies;
 mod tables;
 mod text;
+mod tune;

@@ -26,15 +26,16 @@ pub struct Pool {
 impl Pool {
     /// Loads the data, draws the server's samples, and makes or reads the partition of the rest.
     pub fn load(document: &Document, settings: &Settings, resources: &Resources) -> Result<Self> {
-        let Loaded { dataset, skipped, fingerprint } = resources.load(document, &settings.config.data)?;
+        let loaded = resources.load(document, &settings.config.data)?;
+        let dataset = &loaded.dataset;
         let (classes, labels) = (dataset.classes.len(), &dataset.train.labels);
-        let (hold_out, keys) = (settings.config.server.hold_out(), &settings.config.partition);
+        let (hold_out, keys) = (settings.config.hold_out(), &settings.config.partition);
         let mut notes = Vec::new();
         let (partition, held_out) = match &keys.file {
             None => {
                 let held_out = hold_out.draw(labels, classes, keys.seed);
                 let withheld = held_out.withheld(labels.len());
-                let made = partition(&dataset, &withheld, &keys.kind, keys.clients, keys.seed);
+                let made = partition(dataset, &withheld, &keys.kind, keys.clients, keys.seed);
                 (made.map_err(|error| named(document, error))?, held_out)
             }
             Some(path) => {
@@ -60,6 +61,8 @@ impl Pool {
                 (file, held_out)
             }
         };
+        let dataset = resources.tested_on(&loaded, &settings.config.data, &held_out.testing);
+        let Loaded { skipped, fingerprint, .. } = loaded;
         let mut all = [&partition.notes[..], &held_out.notes].concat();
         all.extend(dataset.remarks());
         all.extend(notes);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fedelity_keys::{KeyError, Keys, describe};
+use fedelity_keys::{KeyError, Keys, ValueType, describe};
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
@@ -68,7 +68,8 @@ impl Document {
         let syntax = |error: toml::de::Error| match error.span() {
             Some(span) => {
                 let (line, column) = position(text, &span);
-                wrong(format!("{name}:{line}:{column}: {}", error.message()))
+                let message = several(text, line).unwrap_or_else(|| error.message().to_string());
+                wrong(format!("{name}:{line}:{column}: {message}"))
             }
             None => wrong(format!("{name}: {}", error.message())),
         };
@@ -230,6 +231,19 @@ impl Document {
     pub fn gives(&self, path: &str) -> bool {
         self.origins.contains_key(path)
     }
+}
+
+/// What to write instead of a second table with the same name, if a configuration may have several of them.
+fn several(text: &str, line: usize) -> Option<String> {
+    let is_header = |line: &str, name: &str| {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        [format!("[{name}]"), format!("[[{name}]]")].contains(&line.replace(' ', ""))
+    };
+    let lists = Config::SCHEMA.keys.iter().filter(|key| matches!(key.value, ValueType::Raw)).map(|key| key.name);
+    let lines: Vec<&str> = text.lines().take(line).collect();
+    let name = lists.into_iter().find(|name| is_header(lines.last().unwrap_or(&""), name))?;
+    let before = lines.iter().rev().skip(1).any(|line| is_header(line, name));
+    before.then(|| format!("a second table [{name}]: for several, write [[{name}]] with two brackets for each of them"))
 }
 
 fn wrong(message: String) -> ExperimentError {

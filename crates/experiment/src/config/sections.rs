@@ -227,6 +227,10 @@ pub struct EvaluationKeys {
     /// Rounds with a confusion matrix, besides the last one.
     #[key(default = [], min = 1)]
     pub confusion: Vec<usize>,
+    /// Share of the training samples to test on instead of the test data, so that settings can be chosen without them.
+    /// Nobody trains on these samples. `fedelity sweep` uses it for `[tune]`.
+    #[key(default = 0.0, min = 0, below = 1)]
+    pub held_out: f64,
     /// The client to examine closely; by default, the most skewed client of the last round.
     pub client: Option<usize>,
 }

@@ -11,7 +11,7 @@ use fedelity_nn::OptimizerKind;
 use toml::{Table, Value};
 
 use super::document::Origin;
-use super::{Config, Document, ServerKeys, StepRule};
+use super::{Config, Document, StepRule};
 use crate::error::Result;
 
 /// The settings of a run.
@@ -199,14 +199,15 @@ impl Settings {
     }
 }
 
-impl ServerKeys {
-    /// Training samples that the server keeps for itself.
+impl Config {
+    /// Training samples that clients do not get.
     pub fn hold_out(&self) -> HoldOut {
         HoldOut {
-            auxiliary: self.auxiliary,
-            keep_auxiliary: self.auxiliary_keep,
-            validation: self.validation,
-            unlabelled: self.unlabelled,
+            auxiliary: self.server.auxiliary,
+            keep_auxiliary: self.server.auxiliary_keep,
+            validation: self.server.validation,
+            unlabelled: self.server.unlabelled,
+            testing: self.evaluation.held_out,
         }
     }
 }

@@ -25,6 +25,20 @@ pub(super) struct SweepKeys {
     /// Settings one by one, as `[[list]]`; with a grid, each with the whole grid.
     #[key(what = "tables [[list]]")]
     list: Option<Value>,
+    /// How to choose the best setting of each method before methods are compared. Without it, all settings are.
+    pub(super) tune: Option<TuneKeys>,
+}
+
+/// `[tune]`: the choice of settings.
+#[keys]
+pub(super) struct TuneKeys {
+    /// Share of the training samples to choose on. Nobody trains on them while settings are chosen, and the test data
+    /// are not used.
+    #[key(default = 0.1, above = 0, below = 1)]
+    validation: f64,
+    /// Seeds of the runs that choose; `seeds` of the comparison are others.
+    #[key(default = [101, 102, 103])]
+    seeds: Vec<u64>,
 }
 
 /// One run of a sweep.
@@ -37,6 +51,20 @@ pub struct Job {
     /// Assignments, as for `--set`.
     pub set: Vec<String>,
     pub seed: u64,
+    /// What the settings are compared on, the same for all that compete: the method, the data, the model.
+    pub task: String,
+    /// The rest of its settings: what can be chosen.
+    pub choice: String,
+}
+
+/// A run and its settings.
+pub(super) type PlannedJob = (Job, Vec<Assignment>);
+
+impl Job {
+    /// The name of its setting, the same for all seeds and for no other setting.
+    pub(super) fn setting(&self) -> &str {
+        self.folder.rsplit('/').nth(1).unwrap_or_default()
+    }
 }
 
 /// A key of the configuration and its value.
@@ -56,10 +84,55 @@ impl std::fmt::Display for Assignment {
 
 impl SweepKeys {
     /// All runs, each with its settings: the grid combined with every entry of the list and every seed.
-    pub(super) fn jobs(&self) -> Result<Vec<(Job, Vec<Assignment>)>, KeyError> {
-        if self.seeds.is_empty() {
-            return Err(KeyError::expected("seeds", "[]", "a list of whole numbers, such as [1, 2, 3]"));
+    pub(super) fn jobs(&self) -> Result<Vec<PlannedJob>, KeyError> {
+        self.jobs_in("", "seeds", &self.seeds, &[])
+    }
+
+    /// With `[tune]`, the runs that choose a setting for each method and then all that may be compared.
+    pub(super) fn stages(&self, tune: &TuneKeys) -> Result<[Vec<PlannedJob>; 2], KeyError> {
+        if let Some(seed) = tune.seeds.iter().find(|seed| self.seeds.contains(seed)) {
+            let message = format!(
+                "tune.seeds: {seed} is also in seeds: settings are compared with seeds that did not choose them"
+            );
+            return Err(KeyError::new("tune.seeds", message));
         }
+        let (key, at) = ("evaluation.held-out".to_string(), "tune.validation".to_string());
+        let held_out = Assignment { key, value: Value::Float(tune.validation), at };
+        Ok([
+            self.jobs_in("choose/", "tune.seeds", &tune.seeds, &[held_out])?,
+            self.jobs_in("compare/", "seeds", &self.seeds, &[])?,
+        ])
+    }
+
+    /// All settings with these seeds, whose key is `at`, and more assignments, in folders below `folder`.
+    fn jobs_in(&self, folder: &str, at: &str, seeds: &[u64], more: &[Assignment]) -> Result<Vec<PlannedJob>, KeyError> {
+        if seeds.is_empty() {
+            return Err(KeyError::expected(at, "[]", "a list of whole numbers, such as [1, 2, 3]"));
+        }
+        let (fixed, combinations) = self.settings()?;
+        let mut jobs: Vec<PlannedJob> = Vec::new();
+        for own in &combinations {
+            let texts: Vec<String> = own.iter().map(ToString::to_string).collect();
+            let (task, choice): (Vec<String>, Vec<String>) = texts.iter().cloned().partition(|text| is_task(text));
+            let (name, task, choice) = (folder_name(&texts), label(&task), label(&choice));
+            for (i, &seed) in seeds.iter().enumerate() {
+                let folder = format!("{folder}{name}/seed-{seed}");
+                if jobs.iter().any(|(other, _)| other.folder == folder) {
+                    let at = own.last().filter(|_| !seeds[..i].contains(&seed)).map_or(at, |last| &last.at);
+                    let run = [&texts[..], &[format!("seed {seed}")]].concat().join(", ");
+                    return Err(KeyError::new(at, format!("{run}: the same run occurs twice")));
+                }
+                let assignments: Vec<Assignment> = fixed.iter().chain(own).chain(more).cloned().collect();
+                let set = assignments.iter().map(ToString::to_string).collect();
+                let (task, choice) = (task.clone(), choice.clone());
+                jobs.push((Job { folder, label: label(&texts), set, seed, task, choice }, assignments));
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// The assignments that all runs share, and every combination of the others.
+    fn settings(&self) -> Result<(Vec<Assignment>, Vec<Vec<Assignment>>), KeyError> {
         let section = |name: &str, value: &Value| match value {
             Value::Table(found) => Ok(flat("", found)),
             other => Err(KeyError::expected(name, other, format!("a table [{name}]"))),
@@ -85,29 +158,18 @@ impl SweepKeys {
             let one = |(i, entry): (usize, &&Table)| assignments(&format!("list.{i}"), &flat("", entry));
             combinations = combine(&combinations, &entries.iter().enumerate().map(one).collect::<Vec<_>>());
         }
-        let mut jobs: Vec<(Job, Vec<Assignment>)> = Vec::new();
-        for own in &combinations {
-            let mut all = own.iter().chain(&fixed);
-            if let Some(given) = all.find(|given| given.key == "seed" || given.key == "seeds") {
-                let message = format!("{given}: seeds go at the top of the file: seeds = [1, 2, 3]");
-                return Err(KeyError::new(&given.at, message));
-            }
-            let texts: Vec<String> = own.iter().map(ToString::to_string).collect();
-            let (name, label) = (folder_name(&texts), label(&texts));
-            for (i, &seed) in self.seeds.iter().enumerate() {
-                let folder = format!("{name}/seed-{seed}");
-                if jobs.iter().any(|(other, _)| other.folder == folder) {
-                    let at = own.last().filter(|_| !self.seeds[..i].contains(&seed)).map_or("seeds", |last| &last.at);
-                    let run = [&texts[..], &[format!("seed {seed}")]].concat().join(", ");
-                    return Err(KeyError::new(at, format!("{run}: the same run occurs twice")));
-                }
-                let assignments: Vec<Assignment> = fixed.iter().chain(own).cloned().collect();
-                let set = assignments.iter().map(ToString::to_string).collect();
-                jobs.push((Job { folder, label: label.clone(), set, seed }, assignments));
-            }
+        let mut all = combinations.iter().flatten().chain(&fixed);
+        if let Some(given) = all.find(|given| given.key == "seed" || given.key == "seeds") {
+            let message = format!("{given}: seeds go at the top of the file: seeds = [1, 2, 3]");
+            return Err(KeyError::new(&given.at, message));
         }
-        Ok(jobs)
+        Ok((fixed, combinations))
     }
+}
+
+/// Whether an assignment says what is compared, rather than with which setting.
+fn is_task(assignment: &str) -> bool {
+    ["method.name=", "data.", "partition.", "model."].iter().any(|start| assignment.starts_with(start))
 }
 
 fn assignments(at: &str, keys: &BTreeMap<String, Value>) -> Vec<Assignment> {

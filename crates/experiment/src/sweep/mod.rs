@@ -1,7 +1,10 @@
 //! A sweep: many settings over many seeds, in one process.
 
+mod file;
 mod job;
+mod tune;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,13 +12,13 @@ use std::thread;
 
 use fedelity_record::{RoundRecord, RunFolder, Status, Summary, names, read_summary};
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
+use file::SweepFile;
 pub use job::Job;
-use job::SweepKeys;
+pub use tune::Chosen;
 
 use crate::assemble::Study;
-use crate::config::{Document, Origin, Settings};
+use crate::config::{Config, Document, Settings};
 use crate::error::Result;
 use crate::run::{FrontError, Observer, Outcome, Run};
 use crate::{ExperimentError, Resources};
@@ -30,13 +33,15 @@ pub struct Sweep {
     /// SHA-256 of the shared configuration.
     config_sha256: String,
     output: PathBuf,
+    /// If the jobs only choose settings, all that may be compared afterwards.
+    compared: Option<Box<Sweep>>,
 }
 
 /// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     Done,
-    /// Its folder contains a finished run with other settings.
+    /// Its folder contains a finished run with other settings, or something else.
     Taken,
     ToRun,
 }
@@ -69,63 +74,31 @@ impl Sweep {
     /// Reads a sweep file and checks the configuration of every run. `prepare` makes final changes to each, such as
     /// those from the command line.
     pub fn read(file: &Path, output: &Path, prepare: impl Fn(&mut Document) -> Result<()>) -> Result<Self> {
-        let of_file = Document::read(file)?;
-        let wrong = |error| of_file.key_error(&error);
-        let (keys, _) = fedelity_keys::read::<SweepKeys>(of_file.table(), "", &mut ()).map_err(wrong)?;
-        let jobs = keys.jobs().map_err(wrong)?;
-        let (base, config_sha256) = match &keys.config {
-            None => (Document::default(), digest(b"")),
-            Some(path) => {
-                let path = of_file.folder_of("config").join(path);
-                if !path.is_file() {
-                    return Err(of_file.error("config", format!("config = \"{}\": no such file", path.display())));
-                }
-                let bytes =
-                    fs::read(&path).map_err(|error| ExperimentError::path(&path, format!("cannot read: {error}")))?;
-                (Document::read(&path)?, digest(&bytes))
-            }
+        let file = SweepFile::read(file, output)?;
+        let wrong = |error| file.document.key_error(&error);
+        let Some(tune) = &file.keys.tune else {
+            return file.sweep(file.keys.jobs().map_err(wrong)?, &prepare);
         };
-        let of_base = match base.table().get("method") {
-            Some(toml::Value::Array(methods)) => methods.len(),
-            _ => 1,
-        };
-        let mut documents = Vec::new();
-        for (job, assignments) in &jobs {
-            let mut document = base.clone();
-            let chosen = assignments.iter().find(|one| one.key == "method" || one.key.starts_with("method."));
-            if of_base > 1 || (chosen.is_some() && base.gives("method.0")) {
-                let (at, key) = chosen.map_or(("config", "config"), |one| (&one.at, &one.key));
-                let message = format!(
-                    "{key}: {} has [[method]] tables, but a run of a sweep has one method: write one [method] there, and \
-                     name several in the sweep: \"method.name\" = [\"fedavg\", \"fedntd\"] in [grid]",
-                    keys.config.as_deref().unwrap_or(Path::new("")).display()
-                );
-                return Err(of_file.error(at, message));
+        let [choosing, compared] = file.keys.stages(tune).map_err(wrong)?;
+        let compared = file.sweep(compared, &prepare)?;
+        for document in &compared.documents {
+            if Settings::read(document)?.config.evaluation.held_out > 0.0 {
+                let message = "evaluation.held-out: not allowed together with [tune], which compares on the test data";
+                return Err(document.error("evaluation.held-out", message));
             }
-            let seeds = toml::Value::Array(vec![toml::Value::Integer(job.seed as i64)]);
-            let settings = assignments.iter().map(|one| (&*one.key, one.value.clone(), &*one.at));
-            for (key, value, at) in settings.chain([("seeds", seeds, "seeds")]) {
-                let origin = of_file.place(at).unwrap_or(Origin::Option("sweep"));
-                document.put_from(&key.split('.').collect::<Vec<_>>(), value, origin)?;
-            }
-            prepare(&mut document)?;
-            let settings = Settings::read(&document).map_err(|error| {
-                let with = if job.set.is_empty() { String::new() } else { format!(" with {}", job.set.join(" ")) };
-                ExperimentError::Config(format!("{error} (in a run of {}{with})", file.display()))
-            })?;
-            if settings.methods.len() > 1 {
-                let (at, key) = chosen.map_or(("config", "config"), |one| (&one.at, &one.key));
-                let message = format!("{key}: a run of a sweep has one method: set \"method.name\"");
-                return Err(of_file.error(at, message));
-            }
-            documents.push(document);
         }
-        let jobs = jobs.into_iter().map(|(job, _)| job).collect();
-        Ok(Self { jobs, documents, config_sha256, output: output.to_path_buf() })
+        Ok(Self { compared: Some(Box::new(compared)), ..file.sweep(choosing, &prepare)? })
     }
 
     pub fn folder(&self, job: &Job) -> PathBuf {
         self.output.join(&job.folder)
+    }
+
+    /// The folder with the runs to compare.
+    pub fn results(&self) -> PathBuf {
+        let below =
+            self.jobs.first().and_then(|job| job.folder.strip_suffix(&format!("/{}/seed-{}", job.setting(), job.seed)));
+        below.map_or_else(|| self.output.clone(), |below| self.output.join(below))
     }
 
     pub fn state(&self, job: &Job) -> JobState {
@@ -133,10 +106,49 @@ impl Sweep {
         let finished =
             read_summary(&folder.join(names::SUMMARY)).is_ok_and(|found| found.status != Status::Interrupted);
         match fs::read_to_string(folder.join(STAMP)) {
+            // A folder without a stamp is not of a sweep.
+            Err(_) if folder.exists() => JobState::Taken,
             _ if !finished => JobState::ToRun,
             Ok(found) if found == self.stamp(job) => JobState::Done,
             _ => JobState::Taken,
         }
+    }
+
+    /// Loads everything that the remaining runs need, and rejects a run that cannot start. Nothing is written.
+    pub fn check(&self, resources: &Resources) -> Result<()> {
+        // Runs that differ only in their seed, method or training need the same data and the same model.
+        let mut alike: BTreeMap<String, Vec<(&Job, &Document, Settings)>> = BTreeMap::new();
+        for sweep in [Some(self), self.compared.as_deref()].into_iter().flatten() {
+            for (job, document) in sweep.with_documents().filter(|(job, _)| sweep.state(job) != JobState::Done) {
+                let settings = Settings::read(document)?;
+                let Config { data, partition, clients, model, server, evaluation, .. } = &settings.config;
+                let (clients, evaluation) =
+                    ((clients.per_round, clients.fraction), (evaluation.held_out, evaluation.client));
+                let needs = format!("{data:?} {partition:?} {clients:?} {model:?} {server:?} {evaluation:?}");
+                alike.entry(needs).or_default().push((job, document, settings));
+            }
+        }
+        for runs in alike.values() {
+            let in_run = |job: &Job, error: ExperimentError| {
+                let with = if job.set.is_empty() {
+                    String::new()
+                } else {
+                    format!(" (in the run with {})", job.set.join(" "))
+                };
+                ExperimentError::Config(format!("{error}{with}"))
+            };
+            let Some((job, document, _)) = runs.first() else { continue };
+            let study = Study::load_with(document, resources).map_err(|error| in_run(job, error))?;
+            for (job, _, settings) in runs {
+                let experiment = study.experiment(&settings.methods[0], job.seed, 1);
+                experiment.check().map_err(|error| in_run(job, error.into()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn with_documents(&self) -> impl Iterator<Item = (&Job, &Document)> {
+        self.jobs.iter().zip(&self.documents)
     }
 
     /// Runs the remaining jobs in parallel, one per worker, each on one thread. Data used by several jobs are read
@@ -176,7 +188,7 @@ impl Sweep {
                 Err(error) => return JobEnd::Failed(error.to_string()),
             },
             JobState::Taken => {
-                let other = "already exists with other settings; choose another folder or remove it";
+                let other = "already exists with other settings or other files; choose another folder or remove it";
                 return JobEnd::Failed(format!("{} {other}", folder.display()));
             }
             JobState::ToRun => {}
@@ -243,8 +255,4 @@ impl Observer for OneJob<'_> {
     fn stop(&self) -> bool {
         self.observer.stop()
     }
-}
-
-fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

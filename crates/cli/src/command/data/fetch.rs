@@ -7,8 +7,7 @@ use fedelity_fetch::{Event, FetchError, Fetched, Patience, by_hand, fetch};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-use super::data_dir;
-use crate::overrides::find;
+use crate::overrides::{data_dir, find};
 use crate::printer::Printer;
 use crate::view::units::bytes;
 
@@ -48,7 +47,7 @@ pub(super) struct Fetch {
 
 impl Fetch {
     pub(super) fn run(self, printer: &Printer) -> Result<()> {
-        let dir = data_dir(self.data_dir);
+        let dir = data_dir(self.data_dir.as_deref())?;
         let entries = self.names.iter().map(|name| find(name)).collect::<Result<Vec<_>>>()?;
         if let Some(mirror) = &self.mirror
             && mirror.contains("://")

@@ -3,8 +3,6 @@
 mod fetch;
 mod show;
 
-use std::path::{Path, PathBuf};
-
 use anyhow::Result;
 use clap::Subcommand;
 use fedelity_data::catalogue::{self, CatalogueEntry};
@@ -24,8 +22,9 @@ Examples:
   fedelity data show folder --set data.path=photos --set data.size=[32,32]
   fedelity data show experiment.toml --skip-bad
 
-Data sets that are not built in are read from their official files: fetch them or copy them into a
-folder, and name the folder with --data-dir, FEDELITY_DATA or data.dir in the configuration.
+Data sets that are not built in are read from their official files. Every command looks for them in
+the folder named by --data-dir, or by FEDELITY_DATA, or by data.dir in the configuration, or, if none
+of them names one, in ./data. There, each set has its own subfolder; see the column 'files' of list.
 Your own data can be a folder of images, a CSV file or a JSON Lines file.";
 
 /// List, show and fetch data sets
@@ -110,10 +109,4 @@ fn as_json(entry: &CatalogueEntry) -> serde_json::Value {
         "folder": entry.folder,
         "files": entry.files,
     })
-}
-
-/// The folder of data sets: from the option, the environment, or `data` in the current folder.
-fn data_dir(option: Option<PathBuf>) -> PathBuf {
-    let from_environment = || std::env::var_os("FEDELITY_DATA").filter(|dir| !dir.is_empty()).map(PathBuf::from);
-    option.or_else(from_environment).unwrap_or_else(|| Path::new("data").to_path_buf())
 }

@@ -9,6 +9,7 @@ use fedelity_experiment::Loaded;
 use serde_json::json;
 
 use crate::engine::resources;
+use crate::output::Overwrite;
 use crate::overrides::{Overrides, settings};
 use crate::printer::{Printer, Style};
 use crate::view::sheet::Sheet;
@@ -25,9 +26,12 @@ pub(super) struct ShowData {
     #[command(flatten)]
     overrides: Overrides,
 
-    /// Draw samples of each class to this new file, PNG or SVG by its extension.
+    /// Draw samples of each class to this file, PNG or SVG by its extension.
     #[arg(long, value_name = "FILE")]
     sheet: Option<PathBuf>,
+
+    #[command(flatten)]
+    overwrite: Overwrite,
 
     /// Print one JSON object.
     #[arg(long)]
@@ -36,6 +40,7 @@ pub(super) struct ShowData {
 
 impl ShowData {
     pub(super) fn run(self, printer: &Printer) -> Result<()> {
+        self.sheet.iter().try_for_each(|path| self.overwrite.check("--sheet", path))?;
         let document = self.overrides.data_document(&self.what, "NAME")?;
         let source = settings(&document, printer)?.config.data;
         let Loaded { dataset, skipped, fingerprint } = resources()?.load(&document, &source)?;
@@ -46,7 +51,8 @@ impl ShowData {
             let Some(shape) = dataset.shape.image() else {
                 bail!("--sheet: the samples of {} are {}, not images", dataset.name, dataset.shape);
             };
-            Sheet { classes: &dataset.classes, split: &dataset.train, shape }.write(path)?;
+            let sheet = Sheet { classes: &dataset.classes, split: &dataset.train, shape };
+            self.overwrite.write("--sheet", path, &sheet.bytes(path)?)?;
         }
         if self.json {
             printer.json(&as_json(&dataset, source, &skipped, &fingerprint)?)?;

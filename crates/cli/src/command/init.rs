@@ -1,0 +1,169 @@
+//! `fedelity init`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use fedelity_data::{DataSource, Shape, quoted};
+use fedelity_experiment::{Config, Document, Settings};
+use fedelity_keys::{Key, Keys, ValueType, inline};
+use fedelity_methods::registry;
+use toml::{Table, Value};
+
+use super::keys::{self, Placed};
+use crate::output::Overwrite;
+use crate::overrides::{Overrides, settings};
+use crate::printer::Printer;
+use crate::status::ExitStatus;
+use crate::view::units::wrap;
+
+const EXAMPLES: &str = "\
+Examples:
+  fedelity init                             the default experiment, as experiment.toml
+  fedelity init mine.toml --data cifar10
+  fedelity init --data folder --set data.path=photos
+  fedelity init --data csv --set data.train=visits.csv --set data.label=outcome
+  fedelity init --set method.name=fedntd --set rounds=100
+  fedelity init -                           to stdout
+
+The file has every key with its description: those that apply with their values, the others as
+comments. Change what you want, delete what you like, and run it: fedelity run experiment.toml.";
+
+/// Write a configuration in which every key is explained
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Init {
+    /// The file to write; - is stdout.
+    #[arg(default_value = "experiment.toml")]
+    file: PathBuf,
+
+    /// The data set, or folder, csv or jsonl for your own data.
+    #[arg(long, value_name = "NAME")]
+    data: Option<String>,
+
+    #[command(flatten)]
+    overrides: Overrides,
+
+    #[command(flatten)]
+    overwrite: Overwrite,
+}
+
+/// Width of the comments.
+const WIDTH: usize = 98;
+
+impl Init {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+        let to_stdout = self.file == Path::new("-");
+        if !to_stdout {
+            self.overwrite.check("FILE", &self.file)?;
+        }
+        let mut document = match &self.data {
+            Some(name) => self.overrides.data_document(name, "--data")?,
+            None => self.overrides.document(None)?,
+        };
+        let first = settings(&document, printer)?;
+        if let Some(model) = fitting_model(&first).filter(|_| !document.gives("model.name")) {
+            document.put(&["model", "name"], model.into(), "--data")?;
+        }
+        let settings = Settings::read(&document)?;
+        let text = template(&self.file, &document, &settings.resolved("").parse()?)?;
+        if to_stdout {
+            printer.raw(text.as_bytes())?;
+            return Ok(ExitStatus::Done);
+        }
+        self.overwrite.write("FILE", &self.file, text.as_bytes())?;
+        let file = quoted(&self.file);
+        printer.say(format_args!("Wrote {file}"));
+        printer.say(format_args!("Next: fedelity check {file}, then fedelity run {file}"));
+        Ok(ExitStatus::Done)
+    }
+}
+
+/// A small model that reads the data, if the default model does not.
+fn fitting_model(settings: &Settings) -> Option<&'static str> {
+    match &settings.config.data.source {
+        DataSource::Named(set) => (set.name.entry().shape == Shape::Text).then_some("lstm"),
+        DataSource::Folder(_) => None,
+        DataSource::Csv(table) | DataSource::Jsonl(table) => Some(if table.text.is_some() { "lstm" } else { "mlp" }),
+    }
+}
+
+/// The whole file. `values` has every key that applies.
+fn template(file: &Path, document: &Document, values: &Table) -> Result<String> {
+    let file = if file == Path::new("-") { Path::new("experiment.toml") } else { file };
+    let mut out = Template(String::new());
+    out.comment(&format!(
+        "A configuration of Fedelity. Every key is optional: without it, the default applies. fedelity check {0} shows \
+         what would run, fedelity run {0} runs it, --set KEY=VALUE changes a key for one run.",
+        quoted(file)
+    ));
+    let mut all = Vec::new();
+    keys::list("", Config::SCHEMA, &mut all);
+    let (methods, outside): (Vec<&Key>, Vec<&Key>) =
+        Config::SCHEMA.keys.iter().partition(|key| matches!(key.value, ValueType::Raw));
+    let names: BTreeSet<&str> = outside.iter().map(|key| key.name).collect();
+    for placed in all.iter().filter(|placed| names.contains(&*placed.path)) {
+        out.key(placed, &placed.path, values.get(&placed.path));
+    }
+    for key in Config::SCHEMA.keys {
+        let Some(Value::Table(section)) = values.get(key.name) else { continue };
+        if methods.iter().any(|method| method.name == key.name) {
+            out.method(key, section)?;
+            continue;
+        }
+        out.section(key);
+        let start = format!("{}.", key.name);
+        for placed in all.iter().filter(|placed| placed.path.starts_with(&start)) {
+            let name = &placed.path[start.len()..];
+            // The folder of data sets is the user's, not the experiment's, unless an option names it.
+            let is_own = placed.path == "data.dir"
+                && (!document.gives("data.dir") || document.is_from("data.dir", "FEDELITY_DATA"));
+            out.key(placed, name, section.get(name).filter(|_| !is_own && placed.applies(values)));
+        }
+    }
+    Ok(out.0)
+}
+
+/// The file while it is written.
+struct Template(String);
+
+impl Template {
+    fn comment(&mut self, text: &str) {
+        for line in wrap(text, WIDTH) {
+            self.0 += &format!("# {line}\n");
+        }
+    }
+
+    fn section(&mut self, key: &Key) {
+        self.0 += "\n";
+        self.comment(key.about);
+        self.0 += &format!("[{}]\n", key.name);
+    }
+
+    /// A key with its value, or as a comment if it has none here.
+    fn key(&mut self, placed: &Placed, name: &str, value: Option<&Value>) {
+        self.0 += "\n";
+        self.comment(placed.about);
+        let only = placed.condition().filter(|_| value.is_none()).map(|with| format!(" Only with {with}."));
+        self.comment(&format!("Expected: {}.{}", placed.expected, only.unwrap_or_default()));
+        match (value, placed.default) {
+            (Some(value), _) => self.0 += &format!("{name} = {}\n", inline(value)),
+            (None, Some(default)) => self.0 += &format!("# {name} = {default}\n"),
+            (None, None) => self.0 += &format!("# {name} =\n"),
+        }
+    }
+
+    fn method(&mut self, key: &Key, section: &Table) -> Result<()> {
+        self.section(key);
+        let name = section.get("name").and_then(Value::as_str).unwrap_or(registry::DEFAULT);
+        let all: Vec<&str> = registry::entries().iter().map(|entry| entry.id).collect();
+        self.0 += "\n";
+        self.comment(&format!("One of {}.", all.join(", ")));
+        self.0 += &format!("name = \"{name}\"\n");
+        for key in registry::find(name).map_or(&[][..], |entry| entry.schema.keys) {
+            let placed = Placed::new(key.name.to_string(), key, None);
+            self.key(&placed, key.name, section.get(key.name));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,44 @@
+//! The list of models, and the layers of one.
+
+use crate::place::Place;
+use serde_json::Value;
+
+#[test]
+fn models_are_listed_with_their_layers_and_sizes() {
+    let place = Place::new();
+    let answer = place.call(&["models"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    for name in fedelity_nn::zoo::NAMES {
+        assert_eq!(answer.out.lines().filter(|line| line.split_whitespace().next() == Some(name)).count(), 2, "{name}");
+    }
+    assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);
+    // The size is what `check` reports for the same data.
+    let check = place.call(&["check", "--json"]);
+    let check: Value = serde_json::from_str(&check.out).unwrap();
+    let listed = |args: &[&str]| -> Value { serde_json::from_str(&place.call(args).out).unwrap() };
+    let model = listed(&["models", "simple-cnn", "--json"]);
+    assert_eq!(model["weights"], check["parameters"]);
+    let layers = model["layers"].as_array().unwrap();
+    let numbers: u64 = layers.iter().map(|layer| layer["numbers"].as_u64().unwrap()).sum();
+    assert_eq!(Value::from(numbers), model["weights"]);
+    assert_eq!(layers[0]["output"], "6x24x24");
+    assert_eq!(listed(&["models", "simple-cnn", "--data", "cifar100", "--json"])["layers"][0]["output"], "6x28x28");
+    assert_eq!(
+        listed(&["models", "mlp", "--input", "1x1x12", "--classes", "2", "--json"])["weights"],
+        13 * 200 + 201 * 200 + 201 * 2
+    );
+    for name in ["resnet18-bn", "lstm", "bert"] {
+        let answer = place.call(&["models", name]);
+        assert!(
+            answer.code == 0 && answer.out.contains("multiply-adds per input"),
+            "{name}: {}{}",
+            answer.out,
+            answer.err
+        );
+    }
+    place.refuses(&["models", "resnet18"], &["there is no model 'resnet18'", "did you mean 'resnet18-gn'?"]);
+    place.refuses(&["models", "--input", "3x32"], &["--input 3x32: expected channels, height and width"]);
+    place.refuses(&["models", "simple-cnn", "--input", "1x4x4"], &["layer 1 (conv)", "does not fit an image of 1x4x4"]);
+    place.refuses(&["models", "--data", "cifar11"], &["did you mean 'cifar10'"]);
+    place.refuses(&["models", "--classes", "0"], &["--classes 0"]);
+}

@@ -1,0 +1,91 @@
+//! A sweep file: its keys, and the configurations of its runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::Sweep;
+use super::job::{PlannedJob, SweepKeys};
+use crate::ExperimentError;
+use crate::config::{Document, Origin, Settings};
+use crate::error::Result;
+
+/// A sweep file and the configuration that its runs share.
+pub(super) struct SweepFile {
+    path: PathBuf,
+    pub(super) document: Document,
+    pub(super) keys: SweepKeys,
+    base: Document,
+    /// SHA-256 of the shared configuration.
+    base_sha256: String,
+    output: PathBuf,
+}
+
+impl SweepFile {
+    pub(super) fn read(path: &Path, output: &Path) -> Result<Self> {
+        let document = Document::read(path)?;
+        let (keys, _) = fedelity_keys::read::<SweepKeys>(document.table(), "", &mut ())
+            .map_err(|error| document.key_error(&error))?;
+        let (base, base_sha256) = match &keys.config {
+            None => (Document::default(), digest(b"")),
+            Some(config) => {
+                let config = document.folder_of("config").join(config);
+                if !config.is_file() {
+                    return Err(document.error("config", format!("config = \"{}\": no such file", config.display())));
+                }
+                let bytes = fs::read(&config)
+                    .map_err(|error| ExperimentError::path(&config, format!("cannot read: {error}")))?;
+                (Document::read(&config)?, digest(&bytes))
+            }
+        };
+        let (path, output) = (path.to_path_buf(), output.to_path_buf());
+        Ok(Self { path, document, keys, base, base_sha256, output })
+    }
+
+    /// A sweep of these runs, each checked.
+    pub(super) fn sweep(&self, jobs: Vec<PlannedJob>, prepare: &impl Fn(&mut Document) -> Result<()>) -> Result<Sweep> {
+        let of_base = match self.base.table().get("method") {
+            Some(toml::Value::Array(methods)) => methods.len(),
+            _ => 1,
+        };
+        let mut documents = Vec::new();
+        for (job, assignments) in &jobs {
+            let mut document = self.base.clone();
+            let chosen = assignments.iter().find(|one| one.key == "method" || one.key.starts_with("method."));
+            if of_base > 1 || (chosen.is_some() && self.base.gives("method.0")) {
+                let (at, key) = chosen.map_or(("config", "config"), |one| (&one.at, &one.key));
+                let message = format!(
+                    "{key}: {} has [[method]] tables, but a run of a sweep has one method: write one [method] there, and \
+                     name several in the sweep: \"method.name\" = [\"fedavg\", \"fedntd\"] in [grid]",
+                    self.keys.config.as_deref().unwrap_or(Path::new("")).display()
+                );
+                return Err(self.document.error(at, message));
+            }
+            let seeds = toml::Value::Array(vec![toml::Value::Integer(job.seed as i64)]);
+            let settings = assignments.iter().map(|one| (&*one.key, one.value.clone(), &*one.at));
+            for (key, value, at) in settings.chain([("seeds", seeds, "seeds")]) {
+                let origin = self.document.place(at).unwrap_or(Origin::Option("sweep"));
+                document.put_from(&key.split('.').collect::<Vec<_>>(), value, origin)?;
+            }
+            prepare(&mut document)?;
+            let settings = Settings::read(&document).map_err(|error| {
+                let with = if job.set.is_empty() { String::new() } else { format!(" with {}", job.set.join(" ")) };
+                ExperimentError::Config(format!("{error} (in a run of {}{with})", self.path.display()))
+            })?;
+            if settings.methods.len() > 1 {
+                let (at, key) = chosen.map_or(("config", "config"), |one| (&one.at, &one.key));
+                let message = format!("{key}: a run of a sweep has one method: set \"method.name\"");
+                return Err(self.document.error(at, message));
+            }
+            documents.push(document);
+        }
+        let jobs = jobs.into_iter().map(|(job, _)| job).collect();
+        let (config_sha256, output) = (self.base_sha256.clone(), self.output.clone());
+        Ok(Sweep { jobs, documents, config_sha256, output, compared: None })
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
