@@ -19,10 +19,12 @@ import time
 from pathlib import Path
 
 import report
-from memory import Watch
 from studies import CORES, FOLDER, PEERS, STUDIES, fedelity_arguments
+from tree import Watch, busy
 
 TIMEOUT = 900
+# A run counts if everything else on the machine used at most this share of the cores meanwhile, and this many seconds.
+OTHERS_SHARE, OTHERS_SECONDS = 0.02, 0.1
 
 
 def main():
@@ -47,8 +49,7 @@ def main():
             for system in systems[turn:] + systems[:turn]:
                 if (options.series, name, system, seed) in done:
                     continue
-                with quiet(options.lock):
-                    row = measure(study, system, seed, options)
+                row = undisturbed(study, system, seed, options)
                 row |= {"series": options.series, "study": name, "system": system, "seed": seed}
                 row |= {"versions": versions[system], "machine": machine()}
                 with results.open("a") as file:
@@ -111,12 +112,34 @@ def environment():
     return kept | {"PYTHONUNBUFFERED": "1", "PFL_PYTORCH_DEVICE": "cpu", "JAX_PLATFORMS": "cpu"}
 
 
+def undisturbed(study, system, seed, options):
+    """Runs a study when the machine is idle, again if something else worked meanwhile."""
+    while True:
+        with quiet(options.lock):
+            await_idle()
+            row = measure(study, system, seed, options)
+        allowed = OTHERS_SECONDS + OTHERS_SHARE * row["whole"] * os.cpu_count()
+        if row["others"] <= allowed:
+            return row
+        print(f"{study.name}, {system}, seed {seed}: disturbed for {row['others']:.1f} s, once more", file=sys.stderr)
+
+
+def await_idle():
+    """Returns when all cores have been idle for two seconds."""
+    while True:
+        before, own = busy(), sum(os.times()[:2])
+        time.sleep(2)
+        if busy() - before - (sum(os.times()[:2]) - own) < 0.1:
+            return
+
+
 def measure(study, system, seed, options):
     """Runs a study once; times of rounds, memory and accuracy."""
     with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
         arguments = command(study, system, seed, options, Path(folder) / "run")
         with open(Path(folder) / "stderr", "w+") as errors:
             date, start = datetime.date.today().isoformat(), time.monotonic()
+            total, own = busy(), sum(os.times()[:2])
             child = subprocess.Popen(
                 arguments, stdout=subprocess.PIPE, stderr=errors, env=environment(), start_new_session=True, cwd=folder
             )
@@ -134,7 +157,10 @@ def measure(study, system, seed, options):
             whole = time.monotonic() - start
             signal.alarm(0)
             signal.signal(signal.SIGALRM, deadline)
-            for pid in watch.stop():
+            left = watch.stop()
+            worked = max(watch.seconds(), usage.ru_utime + usage.ru_stime)
+            others = busy() - total - worked - (sum(os.times()[:2]) - own)
+            for pid in left:
                 os.kill(pid, signal.SIGKILL)
             errors.seek(0)
             said = errors.read()
@@ -151,6 +177,9 @@ def measure(study, system, seed, options):
         # The largest set of pages of one process, which no sample can miss, or the tree, whichever is more.
         "memory": max(watch.peak, usage.ru_maxrss * 1024),
         "accuracy": accuracies[-1],
+        # Seconds of processor time, of the run and of everything else on the machine.
+        "worked": worked,
+        "others": max(others, 0.0),
     }
 
 

@@ -1,14 +1,21 @@
-"""Peak memory of a process and everything it starts."""
+"""Peak memory and processor time of a process and everything it starts."""
 
 import os
 import threading
 from pathlib import Path
 
 INTERVAL = 0.2
+TICK = os.sysconf("SC_CLK_TCK")
 
 
-def parents():
-    """The parent of every process."""
+def busy():
+    """Seconds that all cores have worked or were withheld by a hypervisor since the machine started."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / TICK
+
+
+def processes():
+    """The parent of every process, and the seconds it has worked."""
     found = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -17,7 +24,8 @@ def parents():
             except OSError:
                 continue
             # The name, in brackets, may contain anything.
-            found[int(entry)] = int(stat.rsplit(")", 1)[1].split()[1])
+            fields = stat.rsplit(")", 1)[1].split()
+            found[int(entry)] = int(fields[1]), (int(fields[11]) + int(fields[12])) / TICK
     return found
 
 
@@ -36,7 +44,7 @@ class Watch:
     """Samples the tree of a process until it is stopped."""
 
     def __init__(self, pid):
-        self.members, self.peak = {pid}, 0
+        self.members, self.peak, self.worked = {pid}, 0, {}
         self.stopped = threading.Event()
         self.thread = threading.Thread(target=self.watch, daemon=True)
         self.thread.start()
@@ -48,12 +56,17 @@ class Watch:
 
     def grow(self):
         """Adds descendants; those seen once stay, even if their parent ends and another process adopts them."""
-        tree, grown = parents(), True
+        tree, grown = processes(), True
         self.members &= tree.keys()
         while grown:
-            new = {pid for pid, parent in tree.items() if parent in self.members} - self.members
+            new = {pid for pid, (parent, _) in tree.items() if parent in self.members} - self.members
             self.members |= new
             grown = bool(new)
+        self.worked |= {pid: tree[pid][1] for pid in self.members}
+
+    def seconds(self):
+        """The processor time of all members that were seen."""
+        return sum(self.worked.values())
 
     def stop(self):
         """Ends the sampling; the members that still run."""
