@@ -50,6 +50,8 @@ def main():
                 if (options.series, name, system, seed) in done:
                     continue
                 row = undisturbed(study, system, seed, options)
+                if study.idle and system == "fedelity":
+                    row["bench"] = idle_client(options)
                 row |= {"series": options.series, "study": name, "system": system, "seed": seed}
                 row |= {"versions": versions[system], "machine": machine()}
                 with results.open("a") as file:
@@ -174,6 +176,7 @@ def measure(study, system, seed, options):
         "first": ends[0],
         "rounds": [after - before for before, after in zip(ends, ends[1:])],
         "whole": whole,
+        "per-round": expected["per_round"],
         # The largest set of pages of one process, which no sample can miss, or the tree, whichever is more.
         "memory": max(watch.peak, usage.ru_maxrss * 1024),
         "accuracy": accuracies[-1],
@@ -181,6 +184,13 @@ def measure(study, system, seed, options):
         "worked": worked,
         "others": max(others, 0.0),
     }
+
+
+def idle_client(options):
+    """What `fedelity bench round` says about a client that returns what it received."""
+    answer = subprocess.run([options.fedelity, "bench", "round", "--json"], check=True, capture_output=True)
+    figures = json.loads(answer.stdout)
+    return {"weights": figures["idle_parameters"], "seconds": figures["idle_client_seconds"]}
 
 
 def check(options):
