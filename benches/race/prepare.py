@@ -84,17 +84,25 @@ def lines(output):
     return [row for row in map(json.loads, (output / "rounds.jsonl").read_text().splitlines()) if "round" in row]
 
 
-def write_task(study, options, partition, data, seed, target):
-    if (target / "task.json").exists():
+def write_probe(study, options, partition, seed, target):
+    """The first weights, their test loss, and the clients of each round, as Fedelity draws them."""
+    if (target / "probe.json").exists():
         return
-    target.mkdir(parents=True, exist_ok=True)
-    config = tomllib.loads(study.path.read_text())
     # Who trains does not depend on the model; race.py checks it against every timed run.
     output = probe(study, options, partition, seed, "model.name=logistic", "clients.epochs=1", "method.name=fedavg")
     schedule = [row["clients"] for row in lines(output)]
     # Steps this small leave the first weights as they are.
     output = probe(study, options, partition, seed, "rounds=1", "clients.epochs=1", "optimizer.lr=1e-30")
+    target.mkdir(parents=True, exist_ok=True)
     shutil.copy(output / "model.safetensors", target / "initial.safetensors")
+    found = {"schedule": schedule, "initial_loss": lines(output)[-1]["loss"]}
+    (target / "probe.json").write_text(json.dumps(found))
+
+
+def write_task(study, options, partition, data, seed, target):
+    """Everything a peer needs to know."""
+    write_probe(study, options, partition, seed, target)
+    config = tomllib.loads(study.path.read_text())
     task = {
         "study": study.name,
         "seed": seed,
@@ -111,8 +119,6 @@ def write_task(study, options, partition, data, seed, target):
         "weight_decay": config.get("optimizer", {}).get("weight-decay", 1e-5),
         "every": config["evaluation"]["every"],
         "clients_total": config["partition"]["clients"],
-        "schedule": schedule,
-        "initial_loss": lines(output)[-1]["loss"],
         "data": str(data),
         "partition": str(partition),
         "cores": CORES,
@@ -120,6 +126,7 @@ def write_task(study, options, partition, data, seed, target):
         "channels_last": study.channels_last,
         "fedjax_backend": study.fedjax_backend,
     }
+    task |= json.loads((target / "probe.json").read_text())
     (target / "task.json").write_text(json.dumps(task))
 
 

@@ -127,11 +127,11 @@ def undisturbed(study, system, seed, options):
 
 
 def await_idle():
-    """Returns when all cores have been idle for two seconds."""
+    """Returns when all cores have been idle for a second."""
     while True:
         before, own = busy(), sum(os.times()[:2])
-        time.sleep(2)
-        if busy() - before - (sum(os.times()[:2]) - own) < 0.1:
+        time.sleep(1)
+        if busy() - before - (sum(os.times()[:2]) - own) < 0.05:
             return
 
 

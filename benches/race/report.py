@@ -1,9 +1,13 @@
 """Writes the document from the results."""
 
 import json
+import math
 import statistics
+import textwrap
 
 from studies import CORES, PEERS, STUDIES, title
+
+WIDTH = 124
 
 INTRODUCTION = """\
 # Speed compared with other systems
@@ -24,10 +28,10 @@ METHOD = """\
 
 Each system has the settings that its documentation recommends, and where there is a choice, the faster one:
 
-- **Flower**: message API, `run_simulation`, one core per client, so Ray trains {cores} clients at a time. Its workers read images
-  and build the network once, not once per client. (`flwr run`, which its documentation prefers, starts more processes first.)
+- **Flower**: message API, one core per client, so Ray trains {cores} clients at a time. Its workers read images and build the
+  network once, not once per client. Started by `run_simulation` from Python; `flwr run` was not measured.
 - **pfl**: `torchrun` with one process per core, all data in memory as tensors, testing shared by the processes.
-- **FedJAX**: the `jit` backend, the default; `pmap` over {cores} devices was much slower. It needs JAX 0.5.3 or older.
+- **FedJAX**: the `jit` backend, the default; `pmap` over {cores} devices was slower. It does not run with JAX 0.6 or newer.
 - **PyTorch loop**: one process, one client after the other, {cores} threads inside PyTorch, one for logistic regression, where
   that is faster.
 - The three that use PyTorch have the memory format that is faster for the study: channels last for convolutions.
@@ -51,11 +55,14 @@ CAVEATS = """\
 ## What this does not show
 
 - Two cores and no GPU. Flower, pfl and FedJAX are made for accelerators or clusters, where they do what Fedelity cannot.
-- Flower's simulation runs the same client code as its deployment: every message is serialised as it would be in a network, which
-  is what most of its time per client pays for.
+- Flower's simulation runs the same client code as its deployment and sends every message as if over a network.
 - PyTorch's package includes its GPU libraries, which take memory even when they are not used.
 - A few rounds, on one machine. Accuracies show that all do the same work, not which method or system learns better.
 """
+
+
+def wrap(text):
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def read(path):
@@ -96,16 +103,14 @@ HEADS = {
 
 
 def significant(value, digits=3):
-    """A number with this many digits that matter, and thousands apart."""
-    places = max(0, digits - len(f"{abs(value):.0f}".lstrip("0")) - (1 if abs(value) < 0.1 and value else 0))
-    if 0 < abs(value) < 0.1:
-        return f"{value:.{digits}g}"
-    return f"{value:,.{places}f}"
+    """A positive number with this many significant digits, and thousands apart."""
+    before = math.floor(math.log10(value)) + 1 if value > 0 else 1
+    return f"{value:,.{max(0, digits - before)}f}"
 
 
 def seconds(value):
     if value < 0.001:
-        return f"{significant(1e6 * value, 2)} µs"
+        return f"{significant(1e6 * value)} µs"
     return f"{significant(1000 * value)} ms" if value < 1 else f"{significant(value)} s"
 
 
@@ -118,7 +123,7 @@ def show(measure, value):
 
 
 def cell(measure, values):
-    """Median and range."""
+    """The median with its unit, and the range."""
     middle, low, high = (show(measure, f(values)) for f in (statistics.median, min, max))
     if low == high:
         return middle
@@ -175,10 +180,10 @@ def write(results, output):
             continue
         repetitions = sorted({len(rows) for rows in systems.values()})
         count = f"{repetitions[0]}" if len(repetitions) == 1 else f"{repetitions[0]} to {repetitions[-1]}"
-        parts.append(f"## {study.title}\n\n{study.text} Repetitions: {count}.\n")
+        parts.append(f"## {study.title}\n\n{wrap(f'{study.text} Repetitions: {count}.')}\n")
         parts.append("\n".join(table(study, systems)) + "\n")
         bench = [row["bench"] for row in systems["fedelity"] if "bench" in row]
-        parts.append(verdict(systems) + (idle(bench) if bench and name == "idle-large" else "") + "\n")
+        parts.append(wrap(verdict(systems) + (idle(bench) if bench and name == "idle-large" else "")) + "\n")
     parts += [METHOD.format(cores=CORES), CAVEATS]
     output.write_text("\n".join(parts))
 
