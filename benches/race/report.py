@@ -154,6 +154,11 @@ def table(study, systems):
     return lines
 
 
+def named(system):
+    """The name of a system inside a sentence."""
+    return "the PyTorch loop" if system == "torch" else title(system)
+
+
 def verdict(systems):
     """Who is fastest, in words."""
     times = {s: statistics.median(round_time(row) for row in rows) for s, rows in systems.items()}
@@ -161,8 +166,8 @@ def verdict(systems):
     faster = [s for s in order if times[s] < times["fedelity"]]
     if not faster:
         factor = times[order[1]] / times["fedelity"]
-        return f"Per round, Fedelity is {significant(factor, 2)} times as fast as the next, {title(order[1])}."
-    listed = [f"{title(s)} ({significant(times['fedelity'] / times[s], 2)} times as fast)" for s in faster]
+        return f"Per round, Fedelity is {significant(factor, 2)} times as fast as the next, {named(order[1])}."
+    listed = [f"{named(s)} ({significant(times['fedelity'] / times[s], 2)} times as fast)" for s in faster]
     return f"Per round, faster than Fedelity: {', '.join(listed)}."
 
 
