@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 import report
-from studies import CORES, FOLDER, PEERS, STUDIES, fedelity_arguments
+from studies import CORES, FOLDER, PEERS, STUDIES, fedelity_arguments, title
 from tree import Watch, busy
 
 TIMEOUT = 900
@@ -76,7 +76,23 @@ def parse():
     options = parser.parse_args()
     if not options.report and not (options.fedelity and options.data and options.venvs):
         parser.error("--fedelity, --data and --venvs are needed, except with --report")
+    if not options.report:
+        require(options, parser)
     return options
+
+
+def require(options, parser):
+    """Ends with a message if something is not there."""
+    found = shutil.which(options.fedelity)
+    if found is None:
+        parser.error(f"--fedelity: there is no program {options.fedelity}")
+    options.fedelity = str(Path(found).absolute())
+    for name, folder in (("mnist", "mnist"), ("cifar10", "cifar-10-batches-bin")):
+        if not (options.data / folder).is_dir():
+            parser.error(f"--data: {options.data / folder} is missing: fedelity data fetch {name} --data-dir {options.data}")
+    for system in {"torch", *options.systems} - {"fedelity"}:
+        if not Path(python(system, options)).exists():
+            parser.error(f"--venvs: {python(system, options)} is missing; README.md says how to install {title(system)}")
 
 
 def python(system, options):
@@ -213,7 +229,7 @@ def installed(system, options):
     """The versions of what runs."""
     if system == "fedelity":
         said = subprocess.run([options.fedelity, "--version"], check=True, capture_output=True, text=True).stdout
-        digest = hashlib.sha256(Path(shutil.which(options.fedelity)).read_bytes()).hexdigest()
+        digest = hashlib.sha256(Path(options.fedelity).read_bytes()).hexdigest()
         return {"fedelity": said.split()[-1], "sha256": digest[:12]}
     code = "import importlib.metadata as m, json, sys; print(json.dumps({p: m.version(p) for p in sys.argv[1:]}))"
     answer = subprocess.run([python(system, options), "-c", code, *PEERS[system][2]], check=True, capture_output=True)
