@@ -133,8 +133,8 @@ def environment():
 def undisturbed(study, system, seed, options):
     """Runs a study when the machine is idle, again if something else worked meanwhile."""
     while True:
+        await_idle()
         with quiet(options.lock):
-            await_idle()
             row = measure(study, system, seed, options)
         allowed = OTHERS_SECONDS + OTHERS_SHARE * row["whole"] * os.cpu_count()
         if row["others"] <= allowed:
