@@ -1,0 +1,110 @@
+"""A study in FedJAX."""
+
+import os
+import warnings
+
+warnings.filterwarnings("ignore", category=DeprecationWarning)
+
+from task import TEST_BATCH, arguments, checked, finished
+
+task, check = arguments()
+if task.fedjax_backend == "pmap":
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={task.cores}"
+
+import fedjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+
+def dense(layer, x):
+    return x @ layer["w"] + layer["b"]
+
+
+def convolve(layer, x):
+    x = jax.lax.conv_general_dilated(x, layer["w"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    x = jax.nn.relu(x + layer["b"])
+    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+
+def forward(params, x):
+    for name in ("conv1", "conv2"):
+        if name in params:
+            x = convolve(params[name], x)
+    x = x.reshape(len(x), -1)
+    names = sorted(name for name in params if name.startswith("fc"))
+    for name in names[:-1]:
+        x = jax.nn.relu(dense(params[name], x))
+    return dense(params[names[-1]], x)
+
+
+def initial():
+    """The first weights, with channels last as XLA's CPU backend prefers them."""
+    params = {}
+    for name, w in task.weights().items():
+        layer, kind = name.split(".")
+        if kind == "weight" and w.ndim == 4:
+            w = w.transpose(2, 3, 1, 0)
+        elif kind == "weight":
+            if task.model == "ntd-cnn" and layer == "fc1":
+                w = w.reshape(len(w), 64, 8, 8).transpose(0, 2, 3, 1).reshape(len(w), -1)
+            w = w.T
+        params.setdefault(layer, {})["w" if kind == "weight" else "b"] = jnp.asarray(w)
+    return params
+
+
+def model():
+    return fedjax.Model(
+        init=lambda rng: initial(),
+        apply_for_train=lambda params, batch, rng: forward(params, batch["x"]),
+        apply_for_eval=lambda params, batch: forward(params, batch["x"]),
+        train_loss=lambda batch, logits: fedjax.metrics.unreduced_cross_entropy_loss(batch["y"], logits),
+        eval_metrics={"loss": fedjax.metrics.CrossEntropyLoss(), "accuracy": fedjax.metrics.Accuracy()},
+    )
+
+
+def channels_last(array):
+    return np.ascontiguousarray(array.transpose(0, 2, 3, 1)) if task.model == "ntd-cnn" else array.reshape(len(array), -1)
+
+
+def main():
+    fedjax.set_for_each_client_backend(task.fedjax_backend)
+    net, params = model(), initial()
+    test_x, test_y = task.arrays("test")
+    test_data = fedjax.ClientDataset({"x": channels_last(test_x), "y": test_y})
+    test_batches = list(test_data.padded_batch(batch_size=TEST_BATCH))
+    if check:
+        checked(fedjax.evaluate_model(net, params, test_batches)["loss"])
+        return
+    np.random.seed(task.seed)
+    x, y = task.arrays("train")
+    federated = fedjax.InMemoryFederatedData(
+        {b"%04d" % i: {"x": channels_last(x[c]), "y": y[c]} for i, c in enumerate(task.clients())}
+    )
+    optimizer = fedjax.optimizers.create_optimizer_from_optax(
+        optax.chain(optax.add_decayed_weights(task.weight_decay), optax.sgd(task.lr, momentum=task.momentum or None))
+        if task.weight_decay
+        else optax.sgd(task.lr, momentum=task.momentum or None)
+    )
+    # No epoch at all means no batch: the client sends back what it received.
+    batches = fedjax.ShuffleRepeatBatchHParams(
+        batch_size=task.batch, num_epochs=None if task.idle else task.epochs, num_steps=0 if task.idle else None
+    )
+    algorithm = fedjax.algorithms.fed_avg.federated_averaging(
+        fedjax.model_grad(net), optimizer, fedjax.optimizers.sgd(learning_rate=1.0), batches
+    )
+    state = algorithm.init(params)
+    for number, chosen in enumerate(task.schedule, start=1):
+        keys = jax.random.split(jax.random.PRNGKey(task.seed * 100_003 + number), len(chosen))
+        clients = [(i, d, k) for (i, d), k in zip(federated.get_clients(b"%04d" % c for c in chosen), keys)]
+        state, _ = algorithm.apply(state, clients)
+        jax.block_until_ready(state.params)
+        accuracy = None
+        if task.is_tested(number):
+            accuracy = float(fedjax.evaluate_model(net, state.params, test_batches)["accuracy"])
+        finished(number, accuracy)
+
+
+if __name__ == "__main__":
+    main()
