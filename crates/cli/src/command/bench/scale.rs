@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::round::BenchRun;
 use crate::printer::Printer;
-use crate::view::units::{bytes, seconds, thousands};
+use crate::view::units::{bytes, thousands};
 
 /// Measure rounds with many clients from a large pool
 ///
@@ -118,7 +118,7 @@ impl Scale {
             ("Last", figures.last_client_seconds, figures.last_resident_bytes),
         ] {
             let memory = memory.map_or_else(|| "unknown".to_string(), bytes);
-            printer.line(format!("{name:<5} {fifth} rounds   {} per client, memory {memory}", seconds(time)))?;
+            printer.line(format!("{name:<5} {fifth} rounds   {:.0} µs per client, memory {memory}", 1e6 * time))?;
         }
         Ok(())
     }
