@@ -48,7 +48,7 @@ impl Model {
             InputShape::Image { .. } => Between::Pixels(channels, Plane::bare(height, width)),
             InputShape::Tokens { max_length, .. } => Between::Tokens { longest: max_length, width: 1 },
         };
-        let mut list = LayerList { layouts: [self.layout(), self.frozen_layout()], layers: Vec::new() };
+        let mut list = LayerCollector { layouts: [self.layout(), self.frozen_layout()], layers: Vec::new() };
         let end = list.add(&arch.extractor, start, 0);
         let head = Node::named(arch.head.clone(), Layer::Dense { out: arch.classes });
         list.add(&[head], end, 0);
@@ -56,12 +56,12 @@ impl Model {
     }
 }
 
-struct LayerList<'a> {
+struct LayerCollector<'a> {
     layouts: [&'a Layout; 2],
     layers: Vec<ListedLayer>,
 }
 
-impl LayerList<'_> {
+impl LayerCollector<'_> {
     /// Adds layers and returns the shape after them.
     fn add(&mut self, nodes: &[Node], mut at: Between, depth: usize) -> Between {
         for node in nodes {

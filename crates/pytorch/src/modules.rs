@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 /// Modules by name, in the order in which they were added.
 #[derive(Debug, Default)]
-pub(crate) struct Modules(Vec<(String, Entry)>);
+pub(crate) struct Modules(Vec<(String, ModuleEntry)>);
 
 #[derive(Debug)]
-enum Entry {
+enum ModuleEntry {
     /// A module, as Python creates it.
     Module(String),
     Inside(Modules),
@@ -22,19 +22,19 @@ impl Modules {
 
     fn insert(&mut self, name: &str, module: String) {
         let Some((first, rest)) = name.split_once('.') else {
-            self.0.push((name.to_owned(), Entry::Module(module)));
+            self.0.push((name.to_owned(), ModuleEntry::Module(module)));
             return;
         };
         let found = self.0.iter_mut().find_map(|(name, entry)| match entry {
-            Entry::Inside(modules) if name == first => Some(modules),
-            Entry::Inside(_) | Entry::Module(_) => None,
+            ModuleEntry::Inside(modules) if name == first => Some(modules),
+            ModuleEntry::Inside(_) | ModuleEntry::Module(_) => None,
         });
         if let Some(modules) = found {
             modules.insert(rest, module);
         } else {
             let mut modules = Self::default();
             modules.insert(rest, module);
-            self.0.push((first.to_owned(), Entry::Inside(modules)));
+            self.0.push((first.to_owned(), ModuleEntry::Inside(modules)));
         }
     }
 
@@ -43,10 +43,10 @@ impl Modules {
         let indent = "    ".repeat(depth);
         for (name, entry) in &self.0 {
             match entry {
-                Entry::Module(module) => {
+                ModuleEntry::Module(module) => {
                     let _ = writeln!(out, "{indent}self.{name} = {module}");
                 }
-                Entry::Inside(modules) => {
+                ModuleEntry::Inside(modules) => {
                     let _ = writeln!(out, "{indent}self.{name} = nn.ModuleDict({{");
                     modules.write_inside(out, depth + 1);
                     let _ = writeln!(out, "{indent}}})");
@@ -59,10 +59,10 @@ impl Modules {
         let indent = "    ".repeat(depth);
         for (name, entry) in &self.0 {
             match entry {
-                Entry::Module(module) => {
+                ModuleEntry::Module(module) => {
                     let _ = writeln!(out, "{indent}\"{name}\": {module},");
                 }
-                Entry::Inside(modules) => {
+                ModuleEntry::Inside(modules) => {
                     let _ = writeln!(out, "{indent}\"{name}\": nn.ModuleDict({{");
                     modules.write_inside(out, depth + 1);
                     let _ = writeln!(out, "{indent}}}),");

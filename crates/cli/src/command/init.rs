@@ -32,7 +32,7 @@ comments. Change what you want, delete what you like, and run it: fedelity run e
 /// Write a configuration in which every key is explained
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Init {
+pub(crate) struct InitCommand {
     /// The file to write; - is stdout.
     #[arg(default_value = "experiment.toml")]
     file: PathBuf,
@@ -51,7 +51,7 @@ pub(crate) struct Init {
 /// Width of the comments.
 const WIDTH: usize = 98;
 
-impl Init {
+impl InitCommand {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         let to_stdout = self.file == Path::new("-");
         if !to_stdout {

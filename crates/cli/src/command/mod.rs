@@ -29,7 +29,7 @@ use crate::status::ExitStatus;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Init(init::Init),
+    Init(init::InitCommand),
     Run(run::RunCommand),
     Compare(compare::Compare),
     Report(report::Report),
