@@ -1,15 +1,14 @@
-//! Ctrl-C or a termination signal: the first ends the run after the current round, the second immediately.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+//! Ctrl-C or a termination signal: the first ends the run as soon as the clients in training have finished, the second
+//! immediately.
 
 use anyhow::Result;
+use fedelity_experiment::StopSign;
 
 use crate::printer::Printer;
 
 /// Whether the user wants to stop.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt(StopSign);
 
 impl Interrupt {
     /// Installs a handler for both.
@@ -21,19 +20,23 @@ impl Interrupt {
     /// The same, for a caller with a table on the screen that must be cleared before a message.
     pub(crate) fn listen_and(say: impl Fn(&str) + Send + 'static) -> Result<Self> {
         let interrupt = Self::default();
-        let asked = Arc::clone(&interrupt.0);
+        let sign = interrupt.sign();
         ctrlc::set_handler(move || {
-            if asked.swap(true, Ordering::SeqCst) {
-                // The only way out of a round that takes too long. Records are flushed line by line.
+            if sign.ask() {
+                // The only way out of a client that takes too long. Finished clients and rounds are on disk.
                 #[allow(clippy::exit)]
                 std::process::exit(130);
             }
-            say("\nStopping after this round; press Ctrl-C again to stop immediately");
+            say("\nStopping when the clients in training have finished; press Ctrl-C again to stop immediately");
         })?;
         Ok(interrupt)
     }
 
     pub(crate) fn is_asked(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        self.0.is_asked()
+    }
+
+    pub(crate) fn sign(&self) -> StopSign {
+        self.0.clone()
     }
 }

@@ -18,6 +18,8 @@ mod models;
 mod overwrite;
 mod own_model;
 mod place;
+#[cfg(unix)]
+mod resume;
 mod saved;
 mod studies;
 mod tables;

@@ -1,0 +1,19 @@
+//! A wish to stop, which many threads can see.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Shared by all its clones.
+#[derive(Clone, Debug, Default)]
+pub struct StopSign(Arc<AtomicBool>);
+
+impl StopSign {
+    /// Asks all who share the sign to stop. Returns whether somebody had already asked.
+    pub fn ask(&self) -> bool {
+        self.0.swap(true, Ordering::SeqCst)
+    }
+
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
