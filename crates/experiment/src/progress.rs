@@ -1,5 +1,7 @@
 //! A run on its way through its rounds.
 
+use std::time::Duration;
+
 use fedelity_fl::Finished;
 use fedelity_nn::checkpoint::save_model;
 use fedelity_record::{RoundRecord, RoundsFile, RunFolder, Status, Summary, names};
@@ -10,6 +12,12 @@ use crate::error::Result;
 use crate::run::{Outcome, Run};
 use crate::stop::StopSign;
 use crate::{ExperimentError, features};
+
+/// A client is kept if it trained at least this many times as long as it takes to write it.
+const WORTH: u32 = 30;
+/// How long it takes to write a client, apart from its bytes, and per byte.
+const WRITE: Duration = Duration::from_micros(50);
+const WRITE_NANOS: u64 = 2;
 
 /// A run between two rounds.
 pub(crate) struct RunProgress {
@@ -95,8 +103,11 @@ struct RunKeeper<'a> {
 }
 
 impl Keeper for RunKeeper<'_> {
-    fn finished(&self, done: &Finished) {
-        if let Some(writer) = self.writer {
+    fn finished(&self, done: &Finished, took: Duration) {
+        let arrays = done.upload.extra.bytes() + done.memory.bytes();
+        let bytes = 4 * done.upload.params.len() as u64 + arrays;
+        let worth = took >= WORTH * (WRITE + Duration::from_nanos(bytes * WRITE_NANOS));
+        if let Some(writer) = self.writer.filter(|_| worth) {
             writer.client(done);
         }
     }

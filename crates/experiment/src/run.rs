@@ -48,6 +48,11 @@ pub trait Observer {
     /// Something that the user should know about the run.
     fn note(&mut self, _note: &str) {}
 
+    /// How much of an unfinished run to keep on disk.
+    fn checkpoints(&self) -> Checkpoints {
+        Checkpoints::default()
+    }
+
     /// A sign that is asked when runs should stop: those clients that are training finish first.
     fn stop(&self) -> StopSign {
         StopSign::default()
@@ -130,7 +135,7 @@ impl Study {
         let (methods, seeds) = (&self.settings.methods, &self.settings.config.seeds);
         let several = methods.len() * seeds.len() > 1;
         let _lock = if several { Some(lock(folder)?) } else { None };
-        let (sign, checkpoints) = (observer.stop(), Checkpoints::default());
+        let (sign, checkpoints) = (observer.stop(), observer.checkpoints());
         if several {
             folder.write_config(&self.settings.resolved_for(methods, seeds, names::PARTITION, Some(names::LAYERS)))?;
             self.write_layers(folder)?;

@@ -37,6 +37,15 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.commit_new()
 }
 
+/// Waits until files of one folder are on disk.
+///
+/// # Errors
+/// When one of them cannot be opened or written.
+pub fn sync<'a>(folder: &Path, files: impl IntoIterator<Item = &'a Path>) -> io::Result<()> {
+    files.into_iter().try_for_each(|path| File::options().write(true).open(path)?.sync_all())?;
+    sync_folder(folder)
+}
+
 /// A file being written in pieces. [`Atomic::commit`] makes it appear under its name; otherwise it is discarded.
 #[derive(Debug)]
 pub struct Atomic {
@@ -74,6 +83,16 @@ impl Atomic {
     /// As [`Atomic::commit`]; [`ErrorKind::AlreadyExists`] if a file exists.
     pub fn commit_new(self) -> io::Result<()> {
         self.place(|temporary, path| temporary.persist_noclobber(path).map_err(|error| error.error))
+    }
+
+    /// Moves the file into place without waiting for the disk: it survives the end of the process, but not a power cut
+    /// before [`sync`].
+    ///
+    /// # Errors
+    /// As [`Atomic::commit`].
+    pub fn commit_unsynced(self) -> io::Result<()> {
+        self.file.into_inner().map_err(|error| error.into_error())?;
+        self.temporary.persist(&self.path).map_err(|error| error.error)
     }
 
     fn place(self, rename: impl FnOnce(TempPath, &Path) -> io::Result<()>) -> io::Result<()> {

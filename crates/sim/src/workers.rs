@@ -203,7 +203,7 @@ impl<'a> Shared<'a> {
                 Claim::Kept(done) => Ok(done),
                 Claim::Train { memory, buffer } => {
                     let task = experiment.federation.task(id, samples, clients.broadcast, &memory);
-                    client(trainer, &task, buffer).inspect(|done| clients.keeper.finished(done))
+                    client(trainer, &task, buffer).inspect(|done| clients.keeper.finished(done, start.elapsed()))
                 }
             };
             let trained = start.elapsed();

@@ -15,10 +15,11 @@ Examples:
   fedelity resume runs/a --set rounds=200         prolong a finished run to 200 rounds
   fedelity resume runs/a --threads 1              results do not depend on the threads
 
-A run writes a checkpoint after every round and, within a round, after every client. It may be stopped
-at any moment, by Ctrl-C, a full disk, a crash or a power cut: the results of the resumed run are the
-same, bit for bit, as if it had never been stopped. With several methods or seeds, runs that have
-ended are not repeated. A damaged checkpoint is named, and the one before it is used.
+A run writes a checkpoint after every round and, within a round, after every client that trained for
+more than a moment. It may be stopped at any time, by Ctrl-C, a full disk, a crash or a power cut: the
+results of the resumed run are the same, bit for bit, as if it had never been stopped. With several
+methods or seeds, runs that have ended are not repeated. A damaged checkpoint is named, and the one
+before it is used.
 
 A finished run keeps its last checkpoint, in the folder 'checkpoint', so that it can be prolonged.";
 

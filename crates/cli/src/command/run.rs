@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use fedelity_data::quoted;
-use fedelity_experiment::{Document, ExperimentError, FrontError, Observer, Outcome, Run as OneRun, StopSign, Study};
+use fedelity_experiment::{
+    Checkpoints, Document, ExperimentError, FrontError, Observer, Outcome, Run as OneRun, StopSign, Study,
+};
 use fedelity_record::{EventsFile, Notice, RecordError, RoundRecord, RunFolder, Status as Ending, names};
 use fedelity_report::{REMEDY, Results};
 use fedelity_sim::Metrics;
@@ -32,7 +34,8 @@ Examples:
   fedelity run --json | jq .accuracy        one object per round
 
 A run folder contains config.toml (all keys), partition.json, rounds.jsonl (one line per round),
-summary.json and model.safetensors. With several methods or seeds, each run gets its own subfolder.
+summary.json and model.safetensors. A run may be stopped at any moment, for example with Ctrl-C:
+fedelity resume goes on from its checkpoints, with the same results. With several methods or seeds, each run gets its own subfolder.
 
 The table shows means over seeds and standard deviations. 'to fedavg' is the first round that
 reaches FedAvg's final accuracy with the same seed, '-' if it is never reached. 'traffic' is the
@@ -117,6 +120,10 @@ pub(crate) struct Session {
     /// Follow the run in a browser; see fedelity watch.
     #[arg(long)]
     open: bool,
+
+    /// Write no checkpoints: a run that is stopped starts over.
+    #[arg(long)]
+    no_checkpoints: bool,
 
     /// Write an event file for TensorBoard into each run folder, round by round.
     #[arg(long)]
@@ -264,6 +271,10 @@ impl Observer for RunViewer<'_> {
 
     fn note(&mut self, note: &str) {
         self.progress.pause(|| self.printer.warn(note));
+    }
+
+    fn checkpoints(&self) -> Checkpoints {
+        if self.session.no_checkpoints { Checkpoints::Off } else { Checkpoints::Clients }
     }
 
     fn stop(&self) -> StopSign {

@@ -30,7 +30,8 @@ const FEATURES: &str = "features";
 /// How much of an unfinished run is kept on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checkpoints {
-    /// The state after every round, and within a round every client that has finished.
+    /// The state after every round, and within a round every client that has finished, unless training it again takes
+    /// hardly longer than writing it.
     #[default]
     Clients,
     /// Nothing: a run that is stopped starts over.

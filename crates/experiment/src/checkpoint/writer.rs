@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use fedelity_files::Atomic;
 use fedelity_fl::wire::Wire;
@@ -64,13 +65,7 @@ impl Writer {
         folder.remove_but(from.rounds(), &from.remembered, from.rounds() + 1);
         let shared =
             Arc::new(Shared { waiting: Mutex::default(), wake: Condvar::new(), failed: AtomicBool::new(false) });
-        let disk = Disk {
-            folder: folder.clone(),
-            rounds: from.progress.as_ref().map(|progress| progress.server.round),
-            remembered: from.remembered.clone(),
-            outdated: Vec::new(),
-            open: None,
-        };
+        let disk = Disk::of(folder, from);
         let thread = thread::Builder::new().name("checkpoint".to_string()).spawn({
             let shared = Arc::clone(&shared);
             move || shared.work(disk)
@@ -158,15 +153,20 @@ impl Shared {
                 (waiting.round.take(), std::mem::take(&mut waiting.clients), waiting.of_round);
             let ended = waiting.ended;
             drop(waiting);
-            if round.is_none() && clients.is_empty() && ended {
-                return;
-            }
-            let closed = round.map_or(Ok(()), |round| disk.write_round(round));
+            let last = round.is_none() && clients.is_empty() && ended;
+            let closed = match round {
+                _ if last => disk.sync(),
+                Some(round) => disk.write_round(round),
+                None => Ok(()),
+            };
             let written =
                 closed.and_then(|()| if clients.is_empty() { Ok(()) } else { disk.append(of_round, &clients) });
             if let Err(error) = written {
                 self.lock().error = Some(error);
                 self.failed.store(true, Ordering::Relaxed);
+                return;
+            }
+            if last {
                 return;
             }
         }
@@ -175,23 +175,47 @@ impl Shared {
 
 type Written<T = ()> = Result<T, (PathBuf, io::Error)>;
 
-/// What is on disk.
+/// How often the disk is waited for. Between that, files survive the end of the process, but not a power cut.
+const SYNC: Duration = Duration::from_secs(1);
+
+/// What has been written.
 struct Disk {
     folder: CheckpointFolder,
-    /// The number of rounds in the newest state, if there is one.
-    rounds: Option<usize>,
     remembered: Remembered,
-    /// What only the state before the newest one needs.
+    /// The number of rounds in the newest state, if there is one.
+    newest: Option<usize>,
+    /// The same for the newest state that is certainly on disk, and when it was written.
+    synced: (Option<usize>, Option<Instant>),
+    /// Files that are not certainly on disk, and the records of their rounds.
+    fresh: Vec<Part>,
+    records: Option<File>,
+    /// Files that newer ones replace, and those that the synced state before the last one needed.
+    replaced: Vec<Part>,
     outdated: Vec<Part>,
     /// The file of the open round's clients.
     open: Option<(usize, File)>,
 }
 
 impl Disk {
+    fn of(folder: &CheckpointFolder, from: &Restored) -> Self {
+        let rounds = from.progress.as_ref().map(|progress| progress.server.round);
+        Self {
+            folder: folder.clone(),
+            remembered: from.remembered.clone(),
+            newest: rounds,
+            synced: (rounds, None),
+            fresh: Vec::new(),
+            records: None,
+            replaced: Vec::new(),
+            outdated: Vec::new(),
+            open: None,
+        }
+    }
+
     fn write_round(&mut self, round: ClosedRound) -> Written {
         let ClosedRound { server, changed, features, records } = round;
         let rounds = server.round;
-        let mut replaced: Vec<Part> = self.rounds.map(|rounds| Part::State { rounds }).into_iter().collect();
+        self.replaced.extend(self.newest.map(|rounds| Part::State { rounds }));
         for (client, memory) in changed {
             let before = if memory.is_empty() {
                 self.remembered.remove(&client)
@@ -200,38 +224,70 @@ impl Disk {
                 self.whole(Part::Memory { client, round: rounds }, &[&bytes])?;
                 self.remembered.insert(client, rounds)
             };
-            replaced.extend(before.map(|round| Part::Memory { client, round }));
+            self.replaced.extend(before.map(|round| Part::Memory { client, round }));
         }
-        let path = self.folder.file(Part::State { rounds });
-        records.sync_data().map_err(|error| (path.clone(), error))?;
         let features = features.map_or_else(Payload::new, |found| Payload::new().with(FEATURES, found));
         let index = Index { memories: self.remembered.iter().map(|(&client, &round)| (client, round)).collect() };
-        let index = serde_json::to_vec(&index).map_err(|error| (path, error.into()))?;
+        let index =
+            serde_json::to_vec(&index).map_err(|error| (self.folder.file(Part::State { rounds }), error.into()))?;
         self.whole(Part::State { rounds }, &[&server.to_bytes(), &features.to_bytes(), &index])?;
+        (self.newest, self.records) = (Some(rounds), Some(records));
         let clients = self.open.take().map(|(round, _)| Part::Clients { round });
-        for part in std::mem::replace(&mut self.outdated, replaced).into_iter().chain(clients) {
-            // A leftover costs space and nothing else.
-            let _ = fs::remove_file(self.folder.file(part));
-        }
-        self.rounds = Some(rounds);
+        self.remove(clients.into_iter().collect());
+        if self.is_due() { self.sync() } else { Ok(()) }
+    }
+
+    fn is_due(&self) -> bool {
+        self.synced.1.is_none_or(|last| last.elapsed() >= SYNC)
+    }
+
+    /// Waits for the disk. Then only the newest state and the synced one before it are needed.
+    fn sync(&mut self) -> Written {
+        let Some(rounds) = self.newest.filter(|_| !self.fresh.is_empty()) else { return Ok(()) };
+        let path = self.folder.file(Part::State { rounds });
+        let paths: Vec<PathBuf> = self.fresh.drain(..).map(|part| self.folder.file(part)).collect();
+        let existing = paths.iter().map(PathBuf::as_path).filter(|path| path.exists());
+        let records = self.records.take().map_or(Ok(()), |records| records.sync_data());
+        records.and_then(|()| fedelity_files::sync(&self.folder.path, existing)).map_err(|error| (path, error))?;
+        let before = self.synced.0;
+        let is_of_before = |part: &Part| match *part {
+            Part::State { rounds } => Some(rounds) == before,
+            Part::Memory { round, .. } => before.is_some_and(|before| round <= before),
+            Part::Clients { .. } => false,
+        };
+        let (needed, unneeded): (Vec<Part>, Vec<Part>) =
+            std::mem::take(&mut self.replaced).into_iter().partition(is_of_before);
+        self.remove(unneeded);
+        let outdated = std::mem::replace(&mut self.outdated, needed);
+        self.remove(outdated);
+        self.synced = (Some(rounds), Some(Instant::now()));
         Ok(())
     }
 
+    fn remove(&self, parts: Vec<Part>) {
+        for part in parts {
+            // A leftover costs space and nothing else.
+            let _ = fs::remove_file(self.folder.file(part));
+        }
+    }
+
     /// Writes a file of some frames, whole or not at all.
-    fn whole(&self, part: Part, frames: &[&[u8]]) -> Written {
+    fn whole(&mut self, part: Part, frames: &[&[u8]]) -> Written {
         let path = self.folder.file(part);
         let write = || {
             let mut file = Atomic::create(&path)?;
             write_head(&mut file, &self.folder.identity)?;
             frames.iter().try_for_each(|frame| write_frame(&mut file, frame))?;
-            file.commit()
+            file.commit_unsynced()
         };
-        write().map_err(|error| (path.clone(), error))
+        write().map_err(|error| (path.clone(), error))?;
+        self.fresh.push(part);
+        Ok(())
     }
 
     /// Appends clients to the file of an open round.
     fn append(&mut self, round: usize, clients: &[Vec<u8>]) -> Written {
-        let path = self.folder.file(Part::Clients { round });
+        let (path, due) = (self.folder.file(Part::Clients { round }), self.is_due());
         let write = |open: &mut Option<(usize, File)>| {
             let file = match open.take() {
                 Some((of, file)) if of == round => file,
@@ -250,10 +306,17 @@ impl Disk {
             clients.iter().try_for_each(|client| write_frame(&mut buffered, client))?;
             buffered.flush()?;
             drop(buffered);
-            file.sync_data()?;
+            if due {
+                file.sync_data()?;
+            }
             *open = Some((round, file));
             Ok(())
         };
-        write(&mut self.open).map_err(|error| (path.clone(), error))
+        write(&mut self.open).map_err(|error| (path.clone(), error))?;
+        if due {
+            self.sync()?;
+            self.synced.1 = Some(Instant::now());
+        }
+        Ok(())
     }
 }
