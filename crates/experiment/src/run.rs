@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fedelity_nn::{Card, checkpoint};
-use fedelity_record::{Header, Holdings, RoundRecord, RunFolder, Status, Summary, names};
+use fedelity_record::{Header, Holdings, RecordError, RoundRecord, RunFolder, Status, Summary, names};
 use fedelity_report::LoadedRun;
 use fedelity_sim::Simulation;
 
@@ -29,6 +29,9 @@ pub trait Observer {
     fn round(&mut self, _run: &Run<'_>, _record: &RoundRecord) -> Result<(), FrontError> {
         Ok(())
     }
+
+    /// Something that a report can do without was not written.
+    fn missing(&mut self, _run: &Run<'_>, _what: &str) {}
 
     /// A run ended.
     fn end(&mut self, _run: &Run<'_>, _outcome: &Outcome) {}
@@ -203,9 +206,14 @@ impl Run<'_> {
         checkpoint::save_model(&folder.file(names::MODEL), &study.model, simulation.global(), Some(&self.card()))?;
         folder.write_summary(&summary)?;
         if let Some(found) = simulation.features() {
-            let path = folder.file(names::FEATURES);
-            let bytes = features::bytes(&found).map_err(|error| ExperimentError::path(&path, error.to_string()))?;
-            folder.write(names::FEATURES, &bytes)?;
+            // Only a figure is made from them: the runs that follow matter more.
+            let bytes = features::bytes(&found).map_err(|error| error.to_string());
+            let written = bytes.and_then(|bytes| {
+                folder.write(names::FEATURES, &bytes).map_err(|error: RecordError| error.to_string())
+            });
+            if let Err(reason) = written {
+                observer.missing(self, &format!("{reason}; the report will have no map of features"));
+            }
         }
         if let Some(error) = failed {
             return Err(stopped(error));

@@ -6,4 +6,5 @@ mod bits;
 mod config;
 mod example;
 mod memory;
+mod optional;
 mod sweep;
