@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use fedelity_data::quoted;
 use fedelity_experiment::{ExperimentError, FrontError, Observer, Outcome, Run as OneRun, Study};
 use fedelity_record::{EventsFile, Notice, RecordError, RoundRecord, RunFolder, Status as Ending};
@@ -14,9 +14,11 @@ use crate::engine::resources;
 use crate::interrupt::Interrupt;
 use crate::latest;
 use crate::overrides::{Overrides, path_value};
-use crate::printer::Printer;
+use crate::printer::{Printer, told};
+use crate::run_output::RunOutput;
 use crate::server::{LiveServer, open};
 use crate::status::ExitStatus;
+use crate::threads::threads;
 use crate::view::progress::Progress;
 use crate::view::units::{plural, thousands};
 use crate::view::{results, terminal};
@@ -93,7 +95,7 @@ impl RunCommand {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         let with_data = printer.with_data();
         let printer = if self.json { &with_data } else { printer };
-        let threads = threads(self.threads)?;
+        let threads = threads("--threads", self.threads, printer)?;
         let study = self.study(printer)?;
         study.check(threads)?;
         let interrupt = Interrupt::listen(printer)?;
@@ -102,22 +104,32 @@ impl RunCommand {
             other => other.into(),
         })?;
         printer.say(title(&study, threads));
-        let server = if self.open { Some(LiveServer::start(folder.path())?) } else { None };
+        let server = self.open.then(|| LiveServer::start(folder.path()));
+        // A page that cannot be shown is no reason not to train.
+        let server = server.and_then(|started| {
+            started.inspect_err(|error| printer.warn(format_args!("the page cannot be shown: {}", told(error)))).ok()
+        });
         if let Some(server) = &server {
             printer.say(format_args!("Follow it at {}", server.address()));
             open(server.address());
         }
         let runs = study.settings.methods.len() * study.settings.config.seeds.len();
         let progress = Progress::new(printer, runs, study.settings.config.rounds);
-        let mut viewer =
-            RunViewer { command: &self, printer, interrupt: &interrupt, progress, events: None, noticed: Vec::new() };
+        let output = RunOutput::new(printer);
+        let mut viewer = RunViewer {
+            command: &self,
+            printer,
+            output: &output,
+            interrupt: &interrupt,
+            progress,
+            events: None,
+            noticed: Vec::new(),
+        };
         let ended = study.run(&folder, threads, &mut viewer);
         viewer.progress.finish();
         let ended = ended?;
         if !self.json {
-            for line in results::lines(&ended, printer, terminal::width())? {
-                printer.line(line)?;
-            }
+            output.drawn(results::lines(&ended, printer, terminal::width())?);
         }
         server.into_iter().for_each(LiveServer::end);
         printer.say(format_args!("Results are in {}", folder.path().display()));
@@ -126,7 +138,7 @@ impl RunCommand {
             let named = quoted(&latest::name_of(folder.path()));
             printer.say(format_args!("Next: fedelity report {named} -o report.html"));
         }
-        Ok(status)
+        output.end(status)
     }
 
     fn study(&self, printer: &Printer) -> Result<Study> {
@@ -150,6 +162,7 @@ impl RunCommand {
 struct RunViewer<'a> {
     command: &'a RunCommand,
     printer: &'a Printer,
+    output: &'a RunOutput<'a>,
     interrupt: &'a Interrupt,
     progress: Progress<'a>,
     events: Option<EventsFile>,
@@ -189,9 +202,14 @@ impl Observer for RunViewer<'_> {
             events.append(record, now())?;
         }
         if self.command.json {
-            self.printer.json(&Line { method: run.label, seed: run.seed, record })?;
+            self.output.json(&Line { method: run.label, seed: run.seed, record });
         }
         Ok(())
+    }
+
+    fn missing(&mut self, run: &OneRun<'_>, what: &str) {
+        let text = format!("{}, seed {}: {what}", run.label, run.seed);
+        self.progress.pause(|| self.printer.warn(&text));
     }
 
     fn end(&mut self, run: &OneRun<'_>, outcome: &Outcome) {
@@ -216,19 +234,6 @@ fn events(folder: &RunFolder) -> Result<EventsFile> {
 /// Seconds since 1970.
 fn now() -> f64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
-}
-
-pub(crate) fn threads(asked: Option<usize>) -> Result<usize> {
-    match asked {
-        Some(n @ (0 | 1_025..)) => bail!("--threads {n}: expected a whole number of at least 1 and at most 1024"),
-        Some(n) => Ok(n),
-        None => Ok(default_threads()),
-    }
-}
-
-/// All cores.
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn title(study: &Study, threads: usize) -> String {

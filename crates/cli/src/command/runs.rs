@@ -254,9 +254,7 @@ impl List {
             table = table.without(TAGS);
         }
         let several = runs.iter().any(|run| run.header.dataset != runs[0].header.dataset);
-        for line in within(table, several, width()).lines(printer) {
-            printer.line(line)?;
-        }
+        printer.drawn(within(table, several, width()).lines(printer))?;
         for run in &runs {
             let collapse = run.mark().filter(|mark| mark.kind == MarkKind::Collapsed).map(|mark| mark.what);
             for what in collapse.iter().chain(&run.contradictions) {
@@ -306,6 +304,10 @@ fn remove(printer: &Printer, runs: &[PathBuf], yes: bool, json: bool) -> Result<
         expect_run(run)?;
         // A folder is removed only if it has the header of a run.
         salvage_rounds(&run.join(names::ROUNDS)).with_context(|| format!("{} is not removed", run.display()))?;
+        let real = fs::canonicalize(run).with_context(|| format!("{} is not removed", run.display()))?;
+        if std::env::current_dir().and_then(fs::canonicalize).is_ok_and(|here| here.starts_with(&real)) {
+            bail!("{} is the folder you are in, or contains it: it is not removed", run.display());
+        }
     }
     for run in runs {
         if yes {

@@ -8,6 +8,8 @@ mod browser;
 mod cli;
 mod data;
 mod data_folder;
+#[cfg(unix)]
+mod flood;
 mod https;
 mod init;
 mod latest;
@@ -19,7 +21,10 @@ mod overwrite;
 mod own_model;
 mod place;
 mod saved;
+#[cfg(unix)]
+mod signals;
 mod studies;
 mod tables;
 mod text;
 mod tune;
+mod untrusted;
