@@ -1,15 +1,16 @@
-//! Ctrl-C or a termination signal: the first ends the run after the current round, the second immediately.
+//! Ctrl-C or a termination signal: the first ends the run as soon as the clients in training have finished, the second
+//! immediately.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
+use fedelity_experiment::StopSign;
 
 use crate::printer::Printer;
 
 /// Whether the user wants to stop.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt(StopSign);
 
 impl Interrupt {
     /// Installs a handler for both.
@@ -21,22 +22,27 @@ impl Interrupt {
     /// The same, for a caller with a table on the screen that must be cleared before a message.
     pub(crate) fn listen_and(say: impl Fn(&str) + Send + 'static) -> Result<Self> {
         let interrupt = Self::default();
-        on_signal(&interrupt.0, move || say("\nStopping after this round; press Ctrl-C again to stop immediately"))?;
+        let text = "\nStopping when the clients in training have finished; press Ctrl-C again to stop immediately";
+        on_signal(&interrupt.0, move || say(text))?;
         Ok(interrupt)
     }
 
     pub(crate) fn is_asked(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        self.0.is_asked()
+    }
+
+    pub(crate) fn sign(&self) -> StopSign {
+        self.0.clone()
     }
 }
 
 /// The status of a program that was interrupted.
 const INTERRUPTED: i32 = 130;
 
-/// The first signal to stop that is not ignored sets a flag and calls a function; the second ends the program. It is the
-/// only way out of a round that takes too long, and records are flushed line by line.
+/// The first signal to stop that is not ignored asks to stop and calls a function; the second ends the program. It is the
+/// only way out of a client that takes too long; finished clients and rounds are on disk.
 #[cfg(unix)]
-fn on_signal(asked: &Arc<AtomicBool>, act: impl Fn() + Send + 'static) -> Result<()> {
+fn on_signal(sign: &StopSign, act: impl Fn() + Send + 'static) -> Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::flag;
     use signal_hook::iterator::Signals;
@@ -44,8 +50,8 @@ fn on_signal(asked: &Arc<AtomicBool>, act: impl Fn() + Send + 'static) -> Result
     let mut caught = vec![SIGINT, SIGTERM, SIGHUP];
     caught.retain(|&signal| !is_ignored(signal, SIGHUP));
     for &signal in &caught {
-        flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(asked))?;
-        flag::register(signal, Arc::clone(asked))?;
+        flag::register_conditional_shutdown(signal, INTERRUPTED, sign.flag())?;
+        flag::register(signal, sign.flag())?;
     }
     let mut signals = Signals::new(caught)?;
     let listen = move || signals.forever().take(1).for_each(|_| act());
@@ -55,10 +61,10 @@ fn on_signal(asked: &Arc<AtomicBool>, act: impl Fn() + Send + 'static) -> Result
 }
 
 #[cfg(not(unix))]
-fn on_signal(asked: &Arc<AtomicBool>, act: impl Fn() + Send + 'static) -> Result<()> {
-    let asked = Arc::clone(asked);
+fn on_signal(sign: &StopSign, act: impl Fn() + Send + 'static) -> Result<()> {
+    let sign = sign.clone();
     Ok(ctrlc::set_handler(move || {
-        if asked.swap(true, Ordering::SeqCst) {
+        if sign.ask() {
             #[allow(clippy::exit)]
             std::process::exit(INTERRUPTED);
         }

@@ -6,21 +6,26 @@
 //! run.
 
 mod assemble;
+mod checkpoint;
 mod config;
 mod error;
 mod estimate;
 mod features;
 mod machine;
+mod progress;
 mod rehearsal;
 mod resources;
 mod run;
 mod saved;
+mod stop;
 mod sweep;
 mod synthetic;
 mod travel;
+mod verify;
 
 pub use assemble::text::TextReader;
 pub use assemble::{Pool, Study, model_file, table_form};
+pub use checkpoint::Checkpoints;
 pub use config::{
     Change, ClientKeys, Config, DataKeys, Document, EvaluationKeys, MethodChoice, ModelKeys, OptimizerKeys, Origin,
     PartitionKeys, ServerKeys, Settings, StepRule,
@@ -31,6 +36,8 @@ pub use rehearsal::{Rehearsal, rehearse};
 pub use resources::{Loaded, Resources};
 pub use run::{FrontError, Observer, Outcome, Run};
 pub use saved::{Saved, is_model_file};
+pub use stop::StopSign;
 pub use sweep::{Chosen, Job, JobEnd, JobState, Sweep, SweepObserver};
 pub use synthetic::Synthetic;
 pub use travel::{Travel, Trial};
+pub use verify::{Difference, Repetition, Verification, verify};

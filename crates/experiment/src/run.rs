@@ -1,16 +1,25 @@
 //! Runs a study into run folders: every method with every seed.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use fedelity_nn::{Card, checkpoint};
-use fedelity_record::{Header, Holdings, RecordError, RoundRecord, RunFolder, Status, Summary, names};
+use fedelity_files::{Lock, LockError};
+use fedelity_nn::Card;
+use fedelity_record::{
+    Header, Holdings, RecordError, RoundRecord, RunFolder, Salvage, Status, Summary, names, read_summary,
+    salvage_rounds,
+};
 use fedelity_report::LoadedRun;
 use fedelity_sim::Simulation;
+use sha2::{Digest, Sha256};
 
 use crate::assemble::Study;
+use crate::checkpoint::{CheckpointFolder, Checkpoints, Identity, Restored, Writer};
 use crate::config::MethodChoice;
 use crate::error::Result;
-use crate::{ExperimentError, features, machine};
+use crate::progress::RunProgress;
+use crate::stop::StopSign;
+use crate::{ExperimentError, machine};
 
 /// The default folder for results.
 const RUNS: &str = "runs";
@@ -20,25 +29,28 @@ pub type FrontError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A front end's view of runs, and its decisions about them. `()` ignores everything and never stops.
 pub trait Observer {
-    /// A run starts, in an existing folder.
-    fn start(&mut self, _run: &Run<'_>, _folder: &RunFolder) -> Result<(), FrontError> {
+    /// A run starts, or goes on after some rounds, in an existing folder.
+    fn start(&mut self, _run: &Run<'_>, _folder: &RunFolder, _rounds: usize) -> Result<(), FrontError> {
         Ok(())
     }
+
+    /// A run had already ended.
+    fn skip(&mut self, _run: &Run<'_>, _outcome: &Outcome) {}
 
     /// A round has been recorded. If this fails, the record is completed before the error is returned.
     fn round(&mut self, _run: &Run<'_>, _record: &RoundRecord) -> Result<(), FrontError> {
         Ok(())
     }
 
-    /// Something that a report can do without was not written.
-    fn missing(&mut self, _run: &Run<'_>, _what: &str) {}
-
     /// A run ended.
     fn end(&mut self, _run: &Run<'_>, _outcome: &Outcome) {}
 
-    /// Whether to stop after this round.
-    fn stop(&self) -> bool {
-        false
+    /// Something that the user should know about the run.
+    fn note(&mut self, _note: &str) {}
+
+    /// A sign that is asked when runs should stop: those clients that are training finish first.
+    fn stop(&self) -> StopSign {
+        StopSign::default()
     }
 }
 
@@ -53,6 +65,7 @@ pub struct Run<'a> {
     pub label: &'a str,
     pub seed: u64,
     pub threads: usize,
+    pub checkpoints: Checkpoints,
 }
 
 /// How a run ended.
@@ -107,7 +120,7 @@ impl Study {
     }
 
     /// Runs every method with every seed, one after the other, and returns the results. If there are several runs, each
-    /// gets its own subfolder.
+    /// gets its own subfolder. Runs that the folder already has are not repeated, and unfinished ones go on.
     pub fn run(
         &self,
         folder: &RunFolder,
@@ -116,25 +129,28 @@ impl Study {
     ) -> Result<fedelity_report::Results> {
         let (methods, seeds) = (&self.settings.methods, &self.settings.config.seeds);
         let several = methods.len() * seeds.len() > 1;
+        let _lock = if several { Some(lock(folder.path())?) } else { None };
+        let (sign, checkpoints) = (observer.stop(), Checkpoints::default());
         if several {
             folder.write_config(&self.settings.resolved_for(methods, seeds, names::PARTITION, Some(names::LAYERS)))?;
             self.write_layers(folder)?;
-            self.pool.partition.write(&folder.file(names::PARTITION), false)?;
+            self.pool.partition.write(&folder.file(names::PARTITION), true)?;
         }
         let labels = self.labels();
         let mut groups = Vec::new();
         for (method, label) in methods.iter().zip(&labels) {
             let mut runs = Vec::new();
             for &seed in seeds {
-                if observer.stop() {
+                if sign.is_asked() {
                     break;
                 }
-                let own = if several {
-                    RunFolder::create(&folder.path().join(label).join(format!("seed-{seed}")))?
-                } else {
-                    folder.clone()
+                let path = folder.path().join(label).join(format!("seed-{seed}"));
+                let own = match several {
+                    true if path.exists() => RunFolder::open(&path)?,
+                    true => RunFolder::create(&path)?,
+                    false => folder.clone(),
                 };
-                let ended = Run { study: self, method, label, seed, threads }.execute(&own, observer)?;
+                let ended = Run { study: self, method, label, seed, threads, checkpoints }.execute(&own, observer)?;
                 let mut run = LoadedRun::of(seed, ended.summary, &ended.accuracies);
                 run.header.classes = self.pool.dataset.classes.clone();
                 run.header.rounds = self.settings.config.rounds as u64;
@@ -162,68 +178,134 @@ impl Study {
 }
 
 impl Run<'_> {
-    /// Runs all rounds and writes them into the folder.
+    /// Runs all rounds and writes them into the folder. If the folder has a part of this run, it goes on from there;
+    /// the results are the same.
     pub fn execute(&self, folder: &RunFolder, observer: &mut dyn Observer) -> Result<Outcome> {
         let stopped = |error: FrontError| ExperimentError::Stopped(error);
-        let study = self.study;
-        let mut simulation = Simulation::new(study.experiment(self.method, self.seed, self.threads))?;
-        let method = std::slice::from_ref(self.method);
-        let config = study.settings.resolved_for(method, &[self.seed], names::PARTITION, Some(names::LAYERS));
-        folder.write_config(&config)?;
-        study.write_layers(folder)?;
-        study.pool.partition.write(&folder.file(names::PARTITION), false)?;
-        folder.write_holdings(&Holdings::new(study.holdings.clone()))?;
-        let header = Header { local_evaluation: Some(simulation.local_evaluation()), ..self.header() };
-        let mut rounds = folder.start_rounds(&header)?;
-        observer.start(self, folder).map_err(stopped)?;
-        let (mut summary, mut accuracies) = (Summary::default(), Vec::new());
-        let (mut divergence, mut failed) = (None, None);
-        while !simulation.done() {
-            if observer.stop() {
-                summary.status = Status::Interrupted;
-                break;
-            }
-            let record = match simulation.step() {
-                Ok(record) => record,
-                Err(error) => {
-                    let Some((round, client)) = error.divergence() else { return Err(error.into()) };
-                    let client = client.map(|client| client as u64);
-                    summary.status = Status::Diverged { round: round as u64, client };
-                    divergence = Some(error.to_string());
-                    break;
-                }
-            };
-            rounds.append(&record)?;
-            summary.add(&record);
-            accuracies.extend(record.accuracy.map(|accuracy| (record.round, accuracy)));
+        let _lock = lock(folder.path())?;
+        let place = CheckpointFolder::of(folder.path(), self.identity());
+        let earlier = self.earlier(folder, &place)?;
+        if let Earlier { ended: Some(outcome), .. } = earlier {
+            observer.skip(self, &outcome);
+            return Ok(outcome);
+        }
+        let mut progress = self.begin(folder, earlier, &place)?;
+        observer.start(self, folder, progress.simulation.rounds()).map_err(stopped)?;
+        progress.notes.iter().for_each(|note| observer.note(note));
+        let sign = observer.stop();
+        let mut failed = None;
+        while !progress.simulation.done() {
+            let Some(record) = progress.step(&sign)? else { break };
             if let Err(error) = observer.round(self, &record) {
-                summary.status = Status::Interrupted;
+                progress.summary.status = Status::Interrupted;
                 failed = Some(error);
                 break;
             }
         }
-        rounds.finish()?;
-        checkpoint::save_model(&folder.file(names::MODEL), &study.model, simulation.global(), Some(&self.card()))?;
-        folder.write_summary(&summary)?;
-        if let Some(found) = simulation.features() {
-            // Only a figure is made from them: the runs that follow matter more.
-            let bytes = features::bytes(&found).map_err(|error| error.to_string());
-            let written = bytes.and_then(|bytes| {
-                folder.write(names::FEATURES, &bytes).map_err(|error: RecordError| error.to_string())
-            });
-            if let Err(reason) = written {
-                observer.missing(self, &format!("{reason}; the report will have no map of features"));
-            }
-        }
+        let outcome = progress.end(self, folder, &place, &mut |note| observer.note(note))?;
         if let Some(error) = failed {
             return Err(stopped(error));
         }
-        let outcome = Outcome { summary, accuracies, divergence };
         observer.end(self, &outcome);
         Ok(outcome)
     }
 
-    fn header(&self) -> Header {
+    /// What the folder already has of this run.
+    fn earlier(&self, folder: &RunFolder, place: &CheckpointFolder) -> Result<Earlier> {
+        let path = folder.file(names::ROUNDS);
+        let planned = self.study.settings.config.rounds as u64;
+        let salvage = match salvage_rounds(&path) {
+            Ok(salvage) => salvage,
+            // The run was stopped before its first round.
+            Err(RecordError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Ok(Earlier::default());
+            }
+            Err(RecordError::NoHeader { .. }) => {
+                folder.remove(names::ROUNDS)?;
+                return Ok(Earlier::default());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let Salvage { header, mut rounds, .. } = salvage;
+        self.belongs(&header, &path)?;
+        let whole = (1..).zip(&rounds).take_while(|(n, round)| *n == round.round).count();
+        rounds.truncate(whole);
+        if whole as u64 > planned {
+            let more = format!("rounds = {planned}: the run already has {whole} rounds");
+            return Err(ExperimentError::path(folder.path(), more));
+        }
+        let summary = read_summary(&folder.file(names::SUMMARY)).ok();
+        let ended = summary.filter(|summary| match summary.status {
+            Status::Finished => whole as u64 == planned,
+            Status::Diverged { .. } => true,
+            Status::Interrupted => false,
+        });
+        let ended = ended.map(|summary| Outcome { summary, accuracies: accuracies(&rounds), divergence: None });
+        let restored = if ended.is_some() { Restored::default() } else { place.restore(whole)? };
+        rounds.truncate(restored.rounds());
+        Ok(Earlier { header: Some(header), rounds, restored, ended })
+    }
+
+    /// Rejects a record of another run.
+    fn belongs(&self, header: &Header, path: &Path) -> Result<()> {
+        if let Some((what, then, now)) = header.first_difference(&self.header()) {
+            let reason = format!("the run cannot be resumed: its {what} was {then} and is now {now}");
+            return Err(ExperimentError::path(path, reason));
+        }
+        Ok(())
+    }
+
+    /// Writes what describes the run, and goes on from what there is.
+    fn begin(&self, folder: &RunFolder, earlier: Earlier, place: &CheckpointFolder) -> Result<RunProgress> {
+        let study = self.study;
+        let Earlier { header, rounds, restored, .. } = earlier;
+        let experiment = study.experiment(self.method, self.seed, self.threads);
+        let writer = match self.checkpoints {
+            Checkpoints::Clients => Some(Writer::start(place, &restored)?),
+            Checkpoints::Off => None,
+        };
+        let Restored { progress, finished, notes, .. } = restored;
+        let simulation = match progress {
+            Some(progress) => Simulation::resume(experiment, progress, &rounds)?,
+            None => Simulation::new(experiment)?,
+        };
+        let method = std::slice::from_ref(self.method);
+        let config = study.settings.resolved_for(method, &[self.seed], names::PARTITION, Some(names::LAYERS));
+        folder.write_config(&config)?;
+        study.write_layers(folder)?;
+        study.pool.partition.write(&folder.file(names::PARTITION), true)?;
+        folder.write_holdings(&Holdings::new(study.holdings.clone()))?;
+        folder.remove(names::SUMMARY)?;
+        let file = match header {
+            // What describes the first part of the run stays.
+            Some(header) => {
+                let header = Header { rounds: study.settings.config.rounds as u64, ..header };
+                folder.resume_rounds(&header, rounds.len())?
+            }
+            None => {
+                let header = Header { local_evaluation: Some(simulation.local_evaluation()), ..self.header() };
+                folder.start_rounds(&header)?
+            }
+        };
+        let mut summary = Summary::default();
+        rounds.iter().for_each(|record| summary.add(record));
+        let accuracies = accuracies(&rounds);
+        Ok(RunProgress { simulation, file, writer, finished, notes, summary, accuracies, divergence: None })
+    }
+
+    /// What tells its checkpoints from those of other runs.
+    fn identity(&self) -> Identity {
+        let study = self.study;
+        let mut hasher = Sha256::new();
+        hasher.update(study.settings.identity(self.method, self.seed));
+        for part in [&study.pool.fingerprint, &study.partition_fingerprint] {
+            hasher.update(part);
+        }
+        hasher.update(study.model.layout().len().to_le_bytes());
+        hasher.finalize().into()
+    }
+
+    pub(crate) fn header(&self) -> Header {
         let Study { settings, pool, model, per_round, card, .. } = self.study;
         let as_json = |value: &toml::Value| serde_json::to_value(value).unwrap_or_default();
         Header {
@@ -251,10 +333,36 @@ impl Run<'_> {
     }
 
     /// The model file's description of itself. It is the same in every repetition.
-    fn card(&self) -> Card {
+    pub(crate) fn card(&self) -> Card {
         let mut card = self.study.card.clone();
         card.origin.insert("method".to_string(), self.method.name.to_string());
         card.origin.insert("seed".to_string(), self.seed.to_string());
         card
     }
+}
+
+/// What a folder already has of a run.
+#[derive(Default)]
+struct Earlier {
+    header: Option<Header>,
+    /// The rounds before it goes on.
+    rounds: Vec<RoundRecord>,
+    restored: Restored,
+    /// How it ended, if it did.
+    ended: Option<Outcome>,
+}
+
+/// Makes this process the only one that writes to a folder.
+pub(crate) fn lock(folder: &Path) -> Result<Lock> {
+    Lock::acquire(folder).map_err(|error| match error {
+        LockError::Held(holder) => ExperimentError::path(
+            folder,
+            format!("{holder} is writing to this folder; wait for it, or choose another folder"),
+        ),
+        LockError::Io(error) => ExperimentError::path(folder, format!("cannot lock the folder: {error}")),
+    })
+}
+
+fn accuracies(rounds: &[RoundRecord]) -> Vec<(u64, f64)> {
+    rounds.iter().filter_map(|record| Some((record.round, record.accuracy?))).collect()
 }

@@ -1,8 +1,10 @@
-//! Files that are written whole or not at all.
+//! Files that are written whole or not at all, and folders that one process at a time writes to.
 //!
 //! Bytes go to a temporary file in the target's folder, which is synced and then renamed. After an error nothing is
 //! left behind and an existing file is untouched. Leftovers of a killed process are removed by the next writer of the
 //! same file.
+
+mod lock;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
@@ -10,6 +12,8 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
+
+pub use lock::{Holder, Lock, LockError};
 
 const SUFFIX: &str = ".part";
 

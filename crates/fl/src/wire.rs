@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use fedelity_nn::Params;
 
-use crate::{Broadcast, ClientMemory, Payload, ServerState, TermMeans, Upload};
+use crate::{Broadcast, ClientMemory, Finished, Payload, ServerState, TermMeans, Upload};
 
 const MAGIC: [u8; 4] = *b"FDLT";
 const VERSION: u16 = 1;
@@ -159,8 +159,10 @@ fn put_whole(out: &mut Vec<u8>, value: usize) {
 
 fn put_floats(out: &mut Vec<u8>, values: &[f32]) {
     put_whole(out, values.len());
-    out.reserve(4 * values.len());
-    values.iter().for_each(|value| out.extend(value.to_le_bytes()));
+    let start = out.len();
+    out.resize(start + 4 * values.len(), 0);
+    let (places, _) = out[start..].as_chunks_mut();
+    places.iter_mut().zip(values).for_each(|(place, value)| *place = value.to_le_bytes());
 }
 
 fn put_name(out: &mut Vec<u8>, name: &str) {
@@ -278,5 +280,21 @@ impl Wire for ServerState {
     fn read(from: &mut Reader<'_>) -> Result<Self, WireError> {
         let (round, global) = (from.whole("the round")?, Arc::new(Params(from.floats("the weights")?)));
         Ok(Self { round, global, state: Payload::read(from)? })
+    }
+}
+
+impl Wire for Finished {
+    const KIND: u16 = 6;
+    const WHAT: &'static str = "a client's finished round";
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.teacher_passes.to_le_bytes());
+        self.upload.write(out);
+        self.memory.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, WireError> {
+        let teacher_passes = from.number("the samples of teachers")?;
+        Ok(Self { upload: Upload::read(from)?, memory: Payload::read(from)?, teacher_passes })
     }
 }

@@ -12,13 +12,18 @@ impl Params {
     /// SHA-256 of all bits, in hexadecimal: equal if and only if every weight is.
     #[must_use]
     pub fn hash(&self) -> String {
-        let mut hasher = Sha256::new();
-        for some in self.0.chunks(1 << 12) {
-            let bytes: Vec<u8> = some.iter().flat_map(|weight| weight.to_le_bytes()).collect();
-            hasher.update(&bytes);
-        }
-        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        sha256(&self.0)
     }
+}
+
+/// SHA-256 of all bits of some weights, in hexadecimal.
+fn sha256(weights: &[f32]) -> String {
+    let mut hasher = Sha256::new();
+    for some in weights.chunks(1 << 12) {
+        let bytes: Vec<u8> = some.iter().flat_map(|weight| weight.to_le_bytes()).collect();
+        hasher.update(&bytes);
+    }
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Deref for Params {
@@ -103,6 +108,17 @@ impl Layout {
     #[must_use]
     pub fn trainable(&self) -> &[Range<usize>] {
         &self.trainable
+    }
+
+    /// The first eight digits of each tensor's SHA-256, in order: enough to tell which ones differ.
+    #[must_use]
+    pub fn short_hashes(&self, params: &Params) -> Vec<String> {
+        let short = |tensor: &Tensor| {
+            let mut hash = sha256(params.get(tensor.range()).unwrap_or_default());
+            hash.truncate(8);
+            hash
+        };
+        self.tensors.iter().map(short).collect()
     }
 
     pub(crate) fn push(&mut self, name: String, shape: &[usize], trainable: bool, init: Init) -> Range<usize> {

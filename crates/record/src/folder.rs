@@ -54,6 +54,15 @@ impl RunFolder {
         Ok(folder)
     }
 
+    /// A folder that exists.
+    pub fn open(path: &Path) -> Result<Self, RecordError> {
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() => Ok(Self { path: path.to_path_buf() }),
+            Ok(_) => Err(RecordError::io("read", path)(io::Error::from(io::ErrorKind::NotADirectory))),
+            Err(error) => Err(RecordError::io("read", path)(error)),
+        }
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -85,6 +94,20 @@ impl RunFolder {
         let mut bytes = json.map_err(|error| RecordError::io("write", &self.file(name))(error.into()))?;
         bytes.push(b'\n');
         self.write(name, &bytes)
+    }
+
+    /// Removes a file, if it exists.
+    pub fn remove(&self, name: &str) -> Result<(), RecordError> {
+        let path = self.file(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(RecordError::io("remove", &path)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes on with `rounds.jsonl` after some of its rounds, under a new header.
+    pub fn resume_rounds(&self, header: &Header, rounds: usize) -> Result<RoundsFile, RecordError> {
+        RoundsFile::resume(&self.file(names::ROUNDS), header, rounds)
     }
 
     /// Starts `rounds.jsonl` with its header.

@@ -63,6 +63,29 @@ pub struct Header {
     pub machine: String,
     /// The command that reproduces the run, in its folder.
     pub command: String,
-    /// The instruction set of the kernels. It can change the last bits of results.
+    /// The instruction set of the kernels. Results do not depend on it.
     pub isa: String,
+}
+
+impl Header {
+    /// The first thing that makes this another run than that of `other`, with both values. The number of rounds, the
+    /// program and the machine do not.
+    pub fn first_difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
+        let pairs = [
+            ("method", self.method.clone(), other.method.clone()),
+            ("data", self.dataset_fingerprint.clone(), other.dataset_fingerprint.clone()),
+            ("partition", self.partition_fingerprint.clone(), other.partition_fingerprint.clone()),
+            ("model", self.model.clone(), other.model.clone()),
+            ("number of weights", self.parameters.to_string(), other.parameters.to_string()),
+            ("seed", self.seed.to_string(), other.seed.to_string()),
+            ("clients per round", self.per_round.to_string(), other.per_round.to_string()),
+        ];
+        let settings = || {
+            let differs = |(key, value): &(&String, &serde_json::Value)| other.method_settings.get(*key) != Some(value);
+            let (key, value) = self.method_settings.iter().find(differs)?;
+            let now = other.method_settings.get(key).map_or("absent".to_string(), ToString::to_string);
+            Some(("method's settings", format!("{key} = {value}"), format!("{key} = {now}")))
+        };
+        pairs.into_iter().find(|(_, then, now)| then != now).or_else(settings)
+    }
 }

@@ -26,7 +26,7 @@ pub use holdings::Holdings;
 pub use local::{ClientRecord, FocusRecord, LocalEvaluation, LocalRecord, Spread, mean_and_sd};
 pub use notice::{Measure, Notice, RoundNotice};
 pub use reader::{Salvage, read_holdings, read_summary, salvage_rounds};
-pub use round::{RoundRecord, Seconds};
+pub use round::{RoundRecord, Seconds, WeightHashes};
 pub use rounds_file::RoundsFile;
 pub use summary::{Best, Status, Summary};
 pub use tags::{read_tags, write_tags};

@@ -70,9 +70,22 @@ pub struct RoundRecord {
     pub seconds: Seconds,
     /// The clients of the round, in ascending order.
     pub clients: Vec<u64>,
+    /// The global weights after the round. Older records lack it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<WeightHashes>,
     /// What needs attention. Absent if nothing does; older records lack it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<Notice>,
+}
+
+/// What identifies a model's weights, bit for bit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct WeightHashes {
+    /// SHA-256 of all weights, as hex.
+    pub sha256: String,
+    /// The first eight digits of each tensor's, in the order of the model file.
+    pub tensors: Vec<String>,
 }
 
 /// Time spent in a round, by phase, in seconds. The sum is the time of the round.

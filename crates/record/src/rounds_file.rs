@@ -1,6 +1,6 @@
 //! Appending to `rounds.jsonl`.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +25,30 @@ impl RoundsFile {
         let mut new = Self { file, path: path.to_path_buf(), line: Vec::new() };
         new.push(header)?;
         Ok(new)
+    }
+
+    /// Goes on after some rounds of an existing file, which keeps their lines and nothing else.
+    pub fn resume(path: &Path, header: &Header, rounds: usize) -> Result<Self, RecordError> {
+        let failed = |what| RecordError::io(what, path);
+        let bytes = fs::read(path).map_err(failed("read"))?;
+        let end = bytes
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b'\n')
+            .nth(rounds)
+            .map_or(bytes.len(), |(at, _)| at + 1);
+        let start = bytes.iter().position(|&byte| byte == b'\n').map_or(end, |at| at + 1);
+        let mut whole = serde_json::to_vec(header).map_err(|error| failed("write")(error.into()))?;
+        whole.push(b'\n');
+        whole.extend(&bytes[start..end]);
+        fedelity_files::write(path, &whole).map_err(failed("write"))?;
+        let file = File::options().append(true).open(path).map_err(failed("open"))?;
+        Ok(Self { file, path: path.to_path_buf(), line: Vec::new() })
+    }
+
+    /// Another handle of the file, to sync it.
+    pub fn handle(&self) -> Result<File, RecordError> {
+        self.file.try_clone().map_err(RecordError::io("open", &self.path))
     }
 
     pub fn append(&mut self, round: &RoundRecord) -> Result<(), RecordError> {

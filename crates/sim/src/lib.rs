@@ -6,6 +6,7 @@
 
 mod evaluate;
 mod experiment;
+mod keeper;
 mod lookout;
 mod observe;
 mod simulation;
@@ -13,6 +14,7 @@ mod workers;
 
 pub use evaluate::evaluate;
 pub use experiment::Experiment;
+pub use keeper::Keeper;
 pub use observe::{Metrics, Observation, observed_samples};
-pub use simulation::{Features, Simulation};
+pub use simulation::{Features, Progress, Simulation};
 pub use workers::waiting_bytes;

@@ -6,15 +6,16 @@ use fedelity_data::label_counts;
 use fedelity_fl::metrics::{Forgetting, class_accuracy_cosine};
 use fedelity_fl::observe::{Diversity, Portrait, alignment, confusion};
 use fedelity_fl::{
-    Coordinator, Evaluation, FlError, Memories, Payload, Samples, Scaling, Trainer, keep, longest_first, sample_clients,
+    Coordinator, Evaluation, Finished, FlError, Memories, Payload, Samples, Scaling, ServerState, Trainer, keep,
+    longest_first, sample_clients,
 };
 use fedelity_nn::Params;
-use fedelity_record::{LocalEvaluation, RoundRecord, Seconds, Spread};
+use fedelity_record::{LocalEvaluation, RoundRecord, Seconds, Spread, WeightHashes};
 
 use crate::lookout::{ClientSigns, GlobalSigns, Lookout};
 use crate::observe::{self, Baseline, ObservationPlan, Observed};
-use crate::workers::{self, Clients};
-use crate::{Experiment, evaluate};
+use crate::workers::{self, Clients, Folding};
+use crate::{Experiment, Keeper, evaluate};
 
 /// A federation in one process.
 #[derive(Debug)]
@@ -36,6 +37,15 @@ pub struct Simulation {
     classes: Option<Vec<Option<f64>>>,
     /// Features of the closely examined client.
     local_features: Option<Vec<f32>>,
+}
+
+/// What a simulation carries over between rounds, beside the records of its rounds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    pub server: ServerState,
+    pub memories: Memories,
+    /// Features of the closely examined client, if its round has been run.
+    pub features: Option<Vec<f32>>,
 }
 
 /// Features of some test samples: the inputs of the last layer.
@@ -77,8 +87,31 @@ impl Simulation {
         })
     }
 
+    /// A federation after some rounds, as if it had run them: `records` are theirs.
+    pub fn resume(experiment: Experiment, progress: Progress, records: &[RoundRecord]) -> Result<Self, FlError> {
+        let coordinator = Coordinator::resume(experiment.federation.clone(), progress.server)?;
+        let mut resumed = Self { coordinator, memories: progress.memories, ..Self::new(experiment)? };
+        let features = resumed.plan.features.len() * resumed.experiment.federation.model.features();
+        resumed.local_features = progress.features.filter(|found| found.len() == features);
+        for record in records {
+            if let Some(accuracies) = &record.class_accuracy {
+                resumed.forgetting.push(accuracies);
+                resumed.classes = Some(accuracies.clone());
+            }
+            resumed.lookout.recall(record);
+        }
+        Ok(resumed)
+    }
+
     /// Runs one round. After an error no further round can run.
     pub fn step(&mut self) -> Result<RoundRecord, FlError> {
+        let round = self.coordinator.rounds() + 1;
+        self.step_from(Vec::new(), &())?.ok_or(FlError::Order { what: "a whole round", round, state: "stopped" })
+    }
+
+    /// Runs one round, or the rest of it: `kept` are the clients that have already finished it. Returns nothing, with
+    /// everything as before the round, if the keeper stops it.
+    pub fn step_from(&mut self, kept: Vec<Finished>, keeper: &dyn Keeper) -> Result<Option<RoundRecord>, FlError> {
         let start = Instant::now();
         let baseline = self.baseline();
         let looked = start.elapsed();
@@ -94,14 +127,24 @@ impl Simulation {
         let train = Samples { split: &experiment.data.train, indices: &[], scaling };
         let test = Samples { split: &experiment.data.test, indices: &self.test, scaling };
         let observed = baseline.as_ref().map(|baseline| Observed { plan: &self.plan, test, baseline });
-        let all =
-            Clients { experiment, broadcast: &broadcast, train, schedule: &schedule, observed: observed.as_ref() };
-        let (trainers, coordinator, memories) = (&mut self.trainers, &mut self.coordinator, &self.memories);
-        let mut tally = workers::run(&all, trainers, coordinator, memories, &mut self.spare, &mut self.diversity)?;
+        let (schedule, observed) = (&schedule[..], observed.as_ref());
+        let all = Clients { experiment, broadcast: &broadcast, train, schedule, observed, keeper };
+        let folding = Folding {
+            coordinator: &mut self.coordinator,
+            memories: &self.memories,
+            spare: &mut self.spare,
+            diversity: &mut self.diversity,
+        };
+        let fits = |done: &Finished| done.upload.round == number && done.upload.params.len() == broadcast.global.len();
+        let kept = kept.into_iter().filter(fits).map(|done| (done.upload.client, done)).collect();
+        let Some(mut tally) = workers::run(&all, &mut self.trainers, folding, kept)? else {
+            self.coordinator.abandon();
+            return Ok(None);
+        };
         let trained = start.elapsed();
         let signs: Vec<ClientSigns> = tally.seen.iter().map(ClientSigns::from).collect();
         let drifts: Vec<f64> = tally.seen.iter().map(|seen| seen.drift).collect();
-        let (local, features) = observe::together(std::mem::take(&mut tally.seen), observed.as_ref());
+        let (local, features) = observe::together(std::mem::take(&mut tally.seen), observed);
         let before = baseline.and_then(|baseline| baseline.layers);
         self.local_features = features.or(self.local_features.take());
 
@@ -160,10 +203,11 @@ impl Simulation {
             traffic: Some((bytes_down + tally.bytes_up) as f64 / weights_both_ways as f64),
             seconds,
             clients: clients.iter().map(|&client| client as u64).collect(),
+            weights: Some(self.hashes()),
             notices,
         };
         self.lookout.recall(&record);
-        Ok(record)
+        Ok(Some(record))
     }
 
     /// Evaluates the current global model on the test split.
@@ -240,6 +284,13 @@ impl Simulation {
         })
     }
 
+    /// What identifies the global weights.
+    fn hashes(&self) -> WeightHashes {
+        let global = self.coordinator.global();
+        let tensors = self.experiment.federation.model.layout().short_hashes(global);
+        WeightHashes { sha256: global.hash(), tensors }
+    }
+
     fn confusion(&self) -> Option<Vec<Vec<u64>>> {
         let (_, predictions) = self.known.as_ref()?;
         let labels = self.experiment.data.test.labels.iter().copied();
@@ -267,6 +318,16 @@ impl Simulation {
     /// What clients remember from their last uploads that the server included.
     pub fn memories(&self) -> &Memories {
         &self.memories
+    }
+
+    /// What the server carries over to the next round.
+    pub fn server(&self) -> &ServerState {
+        self.coordinator.kept()
+    }
+
+    /// Features of the closely examined client, if its round has been run.
+    pub fn local_features(&self) -> Option<&[f32]> {
+        self.local_features.as_deref()
     }
 
     pub fn state(&self) -> &Payload {

@@ -15,8 +15,8 @@ use fedelity_fl::observe::Diversity;
 use fedelity_fl::{Broadcast, Coordinator, Finished, FlError, Memories, Payload, Samples, TermMeans, Trainer, client};
 use fedelity_nn::Params;
 
-use crate::Experiment;
 use crate::observe::{Observed, Seen, look};
+use crate::{Experiment, Keeper};
 
 /// Maximum bytes of weights waiting to be folded; every worker may always have two uploads.
 const WAITING_BYTES: usize = 64 << 20;
@@ -50,12 +50,15 @@ pub(crate) struct Clients<'a> {
     pub(crate) schedule: &'a [usize],
     /// What local models are compared with, if they are evaluated in this round.
     pub(crate) observed: Option<&'a Observed<'a>>,
+    pub(crate) keeper: &'a dyn Keeper,
 }
 
 /// State shared by workers.
 struct Fold<'a> {
     coordinator: &'a mut Coordinator,
     memories: &'a Memories,
+    /// Clients that finished before the round was resumed.
+    kept: BTreeMap<usize, Finished>,
     spare: &'a mut Vec<Params>,
     broadcast: &'a Broadcast,
     trainable: &'a [Range<usize>],
@@ -116,15 +119,23 @@ pub fn waiting_bytes(threads: usize, clients: usize, weights: usize) -> u64 {
     4 * (window(threads.min(clients).max(1), weights).min(clients) * weights) as u64
 }
 
-/// Runs all clients of a round, one per worker, and folds them. Returns the first error in schedule order.
+/// The server's side of a round, and memory that rounds reuse.
+pub(crate) struct Folding<'a> {
+    pub(crate) coordinator: &'a mut Coordinator,
+    pub(crate) memories: &'a Memories,
+    pub(crate) spare: &'a mut Vec<Params>,
+    pub(crate) diversity: &'a mut Diversity,
+}
+
+/// Runs all clients of a round that are not among `kept`, one per worker, and folds all of them. Returns the first
+/// error in schedule order; nothing if the keeper stopped the round.
 pub(crate) fn run(
     clients: &Clients<'_>,
     trainers: &mut [Trainer],
-    coordinator: &mut Coordinator,
-    memories: &Memories,
-    spare: &mut Vec<Params>,
-    diversity: &mut Diversity,
-) -> Result<Tally, FlError> {
+    folding: Folding<'_>,
+    kept: BTreeMap<usize, Finished>,
+) -> Result<Option<Tally>, FlError> {
+    let Folding { coordinator, memories, spare, diversity } = folding;
     let threads = trainers.len().min(clients.schedule.len()).max(1);
     let window = window(threads, clients.broadcast.global.len());
     // The first round allocates all the memory a round can need, so that later ones do not grow by chance.
@@ -137,6 +148,7 @@ pub(crate) fn run(
         fold: Mutex::new(Fold {
             coordinator,
             memories,
+            kept,
             spare,
             broadcast: clients.broadcast,
             trainable: clients.experiment.federation.model.layout().trainable(),
@@ -161,10 +173,20 @@ pub(crate) fn run(
         shared.work(clients, &mut first[0]);
     });
     let fold = shared.fold.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let diversity = fold.diversity.take();
     match fold.failed {
         Some(error) => Err(error),
-        None => Ok(Tally { diversity: fold.diversity.take(), ..fold.tally }),
+        None if fold.folded < clients.schedule.len() => Ok(None),
+        None => Ok(Some(Tally { diversity, ..fold.tally })),
     }
+}
+
+/// What a worker does next.
+enum Claim {
+    /// The client finished before the round was resumed.
+    Kept(Finished),
+    /// The client trains, with its memory and a buffer for its weights.
+    Train { memory: Payload, buffer: Params },
 }
 
 struct Shared<'a> {
@@ -177,15 +199,20 @@ impl<'a> Shared<'a> {
     fn work(&self, clients: &Clients<'_>, trainer: &mut Trainer) {
         let _guard = StopOnPanic(self);
         let (experiment, schedule) = (clients.experiment, clients.schedule);
-        while let Some((position, memory, buffer)) = self.claim(schedule) {
+        while let Some((position, claim)) = self.claim(clients) {
             let id = schedule[position];
             let samples = clients.train.at(&experiment.partition.clients[id]);
-            let task = experiment.federation.task(id, samples, clients.broadcast, &memory);
             let start = Instant::now();
-            let done = client(trainer, &task, buffer);
+            let done = match claim {
+                Claim::Kept(done) => Ok(done),
+                Claim::Train { memory, buffer } => {
+                    let task = experiment.federation.task(id, samples, clients.broadcast, &memory);
+                    client(trainer, &task, buffer).inspect(|done| clients.keeper.finished(done))
+                }
+            };
             let trained = start.elapsed();
             let done = done.map(|done| {
-                let seen = look(trainer, &clients.broadcast.global, &done, task.samples, clients.observed);
+                let seen = look(trainer, &clients.broadcast.global, &done, samples, clients.observed);
                 (done, seen)
             });
             let mut fold = self.lock();
@@ -197,18 +224,22 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// The next client to run, its memory, and a buffer for its weights.
-    fn claim(&self, schedule: &[usize]) -> Option<(usize, Payload, Params)> {
+    /// The next position of the schedule, and its work.
+    fn claim(&self, clients: &Clients<'_>) -> Option<(usize, Claim)> {
         let mut fold = self.lock();
         loop {
             let position = fold.claimed;
-            if fold.stopped || position == schedule.len() {
+            if fold.stopped || position == clients.schedule.len() || clients.keeper.stop() {
                 return None;
             }
             if position < fold.folded + self.window {
                 fold.claimed += 1;
-                let memory = fold.memories.get(&schedule[position]).cloned().unwrap_or_default();
-                return Some((position, memory, fold.spare.pop().unwrap_or_default()));
+                let id = clients.schedule[position];
+                if let Some(done) = fold.kept.remove(&id) {
+                    return Some((position, Claim::Kept(done)));
+                }
+                let memory = fold.memories.get(&id).cloned().unwrap_or_default();
+                return Some((position, Claim::Train { memory, buffer: fold.spare.pop().unwrap_or_default() }));
             }
             fold = self.wake.wait(fold).unwrap_or_else(PoisonError::into_inner);
         }

@@ -16,9 +16,11 @@ mod models;
 mod partition;
 mod predict;
 mod report;
+mod resume;
 mod run;
 mod runs;
 mod sweep;
+mod verify;
 mod watch;
 
 use anyhow::Result;
@@ -31,6 +33,8 @@ use crate::status::ExitStatus;
 pub(crate) enum Command {
     Init(init::InitCommand),
     Run(run::RunCommand),
+    Resume(resume::ResumeCommand),
+    Verify(verify::VerifyCommand),
     Compare(compare::Compare),
     Report(report::Report),
     Watch(watch::Watch),
@@ -56,6 +60,8 @@ impl Command {
         match self {
             Self::Init(command) => command.run(printer),
             Self::Run(command) => command.run(printer),
+            Self::Resume(command) => command.run(printer),
+            Self::Verify(command) => command.run(printer),
             Self::Compare(command) => command.run(printer),
             Self::Report(command) => command.run(printer),
             Self::Watch(command) => command.run(printer),

@@ -1,11 +1,11 @@
 //! `fedelity run`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use fedelity_data::quoted;
-use fedelity_experiment::{ExperimentError, FrontError, Observer, Outcome, Run as OneRun, Study};
-use fedelity_record::{EventsFile, Notice, RecordError, RoundRecord, RunFolder, Status as Ending};
+use fedelity_experiment::{Document, ExperimentError, FrontError, Observer, Outcome, Run as OneRun, StopSign, Study};
+use fedelity_record::{EventsFile, Notice, RecordError, RoundRecord, RunFolder, Status as Ending, names};
 use fedelity_report::{REMEDY, Results};
 use fedelity_sim::Metrics;
 use serde::Serialize;
@@ -50,9 +50,12 @@ pub(crate) struct RunCommand {
     #[command(flatten)]
     overrides: Overrides,
 
-    /// Worker threads, one client each; results do not depend on them [default: all cores].
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[command(flatten)]
+    session: Session,
+
+    /// Resume the runs of this folder instead; see fedelity resume.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["file", "output", "partition", "metrics"])]
+    resume: Option<PathBuf>,
 
     /// New folder for the results [default: runs/<date-time>-<name>].
     #[arg(long, value_name = "DIR")]
@@ -64,18 +67,6 @@ pub(crate) struct RunCommand {
 
     #[arg(long, value_name = "METRICS", help = metrics_help())]
     metrics: Option<String>,
-
-    /// Follow the run in a browser; see fedelity watch.
-    #[arg(long)]
-    open: bool,
-
-    /// Write an event file for TensorBoard into each run folder, round by round.
-    #[arg(long)]
-    tensorboard: bool,
-
-    /// Print one JSON object per round on stdout, and nothing else.
-    #[arg(long)]
-    json: bool,
 }
 
 /// A line of `--json`: a record with its method and seed.
@@ -93,17 +84,66 @@ fn metrics_help() -> String {
 
 impl RunCommand {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+        if let Some(run) = &self.resume {
+            return resume(run, &self.overrides, &self.session, printer);
+        }
+        let study = self.study(printer)?;
+        self.session.run(&study, printer, || {
+            study.folder(self.output.as_deref()).map_err(|error| match error {
+                ExperimentError::Record(error @ RecordError::Exists { .. }) => anyhow!("--output: {error}"),
+                other => other.into(),
+            })
+        })
+    }
+
+    fn study(&self, printer: &Printer) -> Result<Study> {
+        let mut document = self.overrides.document(self.file.as_deref())?;
+        if let Some(file) = &self.partition {
+            document.remove_of_file("partition");
+            document.put(&["partition", "file"], path_value(file), "--partition")?;
+        }
+        if let Some(metrics) = &self.metrics {
+            document.put(&["evaluation", "metrics"], metrics.as_str().into(), "--metrics")?;
+        }
+        load(&document, printer)
+    }
+}
+
+/// How to carry out runs, new or resumed.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Session {
+    /// Worker threads, one client each; results do not depend on them [default: all cores].
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+
+    /// Follow the run in a browser; see fedelity watch.
+    #[arg(long)]
+    open: bool,
+
+    /// Write an event file for TensorBoard into each run folder, round by round.
+    #[arg(long)]
+    tensorboard: bool,
+
+    /// Print one JSON object per round on stdout, and nothing else.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Session {
+    /// Runs a study in a folder, which is made once everything has been checked.
+    pub(crate) fn run(
+        &self,
+        study: &Study,
+        printer: &Printer,
+        folder: impl FnOnce() -> Result<RunFolder>,
+    ) -> Result<ExitStatus> {
         let with_data = printer.with_data();
         let printer = if self.json { &with_data } else { printer };
         let threads = threads("--threads", self.threads, printer)?;
-        let study = self.study(printer)?;
         study.check(threads)?;
         let interrupt = Interrupt::listen(printer)?;
-        let folder = study.folder(self.output.as_deref()).map_err(|error| match error {
-            ExperimentError::Record(error @ RecordError::Exists { .. }) => anyhow!("--output: {error}"),
-            other => other.into(),
-        })?;
-        printer.say(title(&study, threads));
+        let folder = folder()?;
+        printer.say(title(study, threads));
         let server = self.open.then(|| LiveServer::start(folder.path()));
         // A page that cannot be shown is no reason not to train.
         let server = server.and_then(|started| {
@@ -117,7 +157,7 @@ impl RunCommand {
         let progress = Progress::new(printer, runs, study.settings.config.rounds);
         let output = RunOutput::new(printer);
         let mut viewer = RunViewer {
-            command: &self,
+            session: self,
             printer,
             output: &output,
             interrupt: &interrupt,
@@ -127,40 +167,53 @@ impl RunCommand {
         };
         let ended = study.run(&folder, threads, &mut viewer);
         viewer.progress.finish();
-        let ended = ended?;
+        let named = quoted(&latest::name_of(folder.path()));
+        let ended = ended.inspect_err(|_| {
+            printer.say(format_args!("What was recorded is in {named}; resume with: fedelity resume {named}"));
+        })?;
         if !self.json {
             output.drawn(results::lines(&ended, printer, terminal::width())?);
         }
         server.into_iter().for_each(LiveServer::end);
         printer.say(format_args!("Results are in {}", folder.path().display()));
-        let status = status(printer, &ended);
-        if ended.runs().next().is_some() {
-            let named = quoted(&latest::name_of(folder.path()));
+        let status = status(&ended, interrupt.is_asked());
+        if status == ExitStatus::Interrupted {
+            printer.say(format_args!("Interrupted; resume with: fedelity resume {named}"));
+        } else if ended.runs().next().is_some() {
             printer.say(format_args!("Next: fedelity report {named} -o report.html"));
         }
         output.end(status)
     }
+}
 
-    fn study(&self, printer: &Printer) -> Result<Study> {
-        let mut document = self.overrides.document(self.file.as_deref())?;
-        if let Some(file) = &self.partition {
-            document.remove_of_file("partition");
-            document.put(&["partition", "file"], path_value(file), "--partition")?;
-        }
-        if let Some(metrics) = &self.metrics {
-            document.put(&["evaluation", "metrics"], metrics.as_str().into(), "--metrics")?;
-        }
-        let study = Study::load_with(&document, &resources()?)?;
-        study.settings.notes.iter().for_each(|note| printer.warn(note));
-        printer.left_out(&study.pool.skipped);
-        study.pool.notes.iter().for_each(|note| printer.warn(note));
-        Ok(study)
+/// Resumes the runs of a folder.
+pub(crate) fn resume(run: &Path, overrides: &Overrides, session: &Session, printer: &Printer) -> Result<ExitStatus> {
+    let path = latest::resolve(run, printer)?;
+    let folder = RunFolder::open(&path)?;
+    let config = folder.file(names::CONFIG);
+    if !config.is_file() {
+        let missing = "it has no config.toml, so nothing of a run was written; start the run again";
+        bail!("{}: cannot be resumed: {missing}", path.display());
     }
+    if let Some(set) = overrides.set.iter().find(|set| set.split('=').next().map(str::trim) != Some("rounds")) {
+        bail!("--set {set}: a run can only be resumed with other rounds; other settings make another run");
+    }
+    let study = load(&overrides.document(Some(&config))?, printer)?;
+    session.run(&study, printer, || Ok(folder))
+}
+
+/// Loads everything that a configuration names, and says what the user may not expect.
+pub(crate) fn load(document: &Document, printer: &Printer) -> Result<Study> {
+    let study = Study::load_with(document, &resources()?)?;
+    study.settings.notes.iter().for_each(|note| printer.warn(note));
+    printer.left_out(&study.pool.skipped);
+    study.pool.notes.iter().for_each(|note| printer.warn(note));
+    Ok(study)
 }
 
 /// Shows the progress of runs.
 struct RunViewer<'a> {
-    command: &'a RunCommand,
+    session: &'a Session,
     printer: &'a Printer,
     output: &'a RunOutput<'a>,
     interrupt: &'a Interrupt,
@@ -188,10 +241,10 @@ impl RunViewer<'_> {
 }
 
 impl Observer for RunViewer<'_> {
-    fn start(&mut self, run: &OneRun<'_>, folder: &RunFolder) -> Result<(), FrontError> {
-        self.progress.start(format!("{}, seed {}", run.label, run.seed));
+    fn start(&mut self, run: &OneRun<'_>, folder: &RunFolder, rounds: usize) -> Result<(), FrontError> {
+        self.progress.start(format!("{}, seed {}", run.label, run.seed), rounds);
         self.noticed.clear();
-        self.events = if self.command.tensorboard { Some(events(folder)?) } else { None };
+        self.events = if self.session.tensorboard { Some(events(folder)?) } else { None };
         Ok(())
     }
 
@@ -201,15 +254,10 @@ impl Observer for RunViewer<'_> {
         if let Some(events) = &mut self.events {
             events.append(record, now())?;
         }
-        if self.command.json {
+        if self.session.json {
             self.output.json(&Line { method: run.label, seed: run.seed, record });
         }
         Ok(())
-    }
-
-    fn missing(&mut self, run: &OneRun<'_>, what: &str) {
-        let text = format!("{}, seed {}: {what}", run.label, run.seed);
-        self.progress.pause(|| self.printer.warn(&text));
     }
 
     fn end(&mut self, run: &OneRun<'_>, outcome: &Outcome) {
@@ -220,8 +268,19 @@ impl Observer for RunViewer<'_> {
         }
     }
 
-    fn stop(&self) -> bool {
-        self.interrupt.is_asked()
+    fn skip(&mut self, run: &OneRun<'_>, _: &Outcome) {
+        self.progress.skip();
+        if !self.printer.live() {
+            self.printer.say(format_args!("{}, seed {}: has already ended", run.label, run.seed));
+        }
+    }
+
+    fn note(&mut self, note: &str) {
+        self.progress.pause(|| self.printer.warn(note));
+    }
+
+    fn stop(&self) -> StopSign {
+        self.interrupt.sign()
     }
 }
 
@@ -250,10 +309,9 @@ fn title(study: &Study, threads: usize) -> String {
     )
 }
 
-fn status(printer: &Printer, ended: &Results) -> ExitStatus {
+fn status(ended: &Results, stopped: bool) -> ExitStatus {
     let endings = || ended.runs().map(|run| run.summary.status);
-    if endings().any(|ending| ending == Ending::Interrupted) {
-        printer.say("Interrupted; the rounds recorded so far are kept");
+    if stopped || endings().any(|ending| ending == Ending::Interrupted) {
         ExitStatus::Interrupted
     } else if endings().any(|ending| matches!(ending, Ending::Diverged { .. })) {
         ExitStatus::Diverged

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 use fedelity_data::quoted;
-use fedelity_experiment::{Chosen, FrontError, Job, JobEnd, JobState, Resources, Sweep, SweepObserver};
+use fedelity_experiment::{Chosen, FrontError, Job, JobEnd, JobState, Resources, StopSign, Sweep, SweepObserver};
 use fedelity_record::{RoundRecord, Status as Ending};
 use fedelity_report::{Comparison, LoadedRuns, MeanSd, Options, Results, spread};
 use indicatif::MultiProgress;
@@ -245,8 +245,8 @@ impl SweepObserver for SweepViewer<'_> {
         Ok(())
     }
 
-    fn stop(&self) -> bool {
-        self.interrupt.is_asked()
+    fn stop(&self) -> StopSign {
+        self.interrupt.sign()
     }
 }
 

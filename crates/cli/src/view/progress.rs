@@ -22,8 +22,12 @@ pub(crate) struct Progress<'a> {
     rounds: usize,
     /// The current run, counted from 1, and its name.
     run: (usize, String),
+    /// Whether the run before was passed over.
+    skipped: bool,
     accuracy: Option<f64>,
     loss: Option<f64>,
+    /// Rounds that were run in this process, and their time.
+    done: usize,
     elapsed: f64,
     /// When the last plain line was printed.
     told: Instant,
@@ -43,20 +47,44 @@ impl<'a> Progress<'a> {
             });
         bar.set_style(style);
         let (run, told) = ((0, String::new()), Instant::now());
-        Self { printer, bar, runs, rounds, run, accuracy: None, loss: None, elapsed: 0.0, told }
+        Self {
+            printer,
+            bar,
+            runs,
+            rounds,
+            run,
+            skipped: false,
+            accuracy: None,
+            loss: None,
+            done: 0,
+            elapsed: 0.0,
+            told,
+        }
     }
 
-    /// Starts a run.
-    pub(crate) fn start(&mut self, name: String) {
+    /// Starts a run, or goes on after some of its rounds.
+    pub(crate) fn start(&mut self, name: String, rounds: usize) {
         self.run = (self.run.0 + 1, name);
-        (self.accuracy, self.loss, self.elapsed) = (None, None, 0.0);
-        self.bar.set_position(((self.run.0 - 1) * self.rounds) as u64);
+        (self.accuracy, self.loss, self.done, self.elapsed) = (None, None, 0, 0.0);
+        self.bar.set_position(((self.run.0 - 1) * self.rounds + rounds) as u64);
+        if rounds > 0 || self.skipped {
+            // Rounds of an earlier process say nothing about the time left.
+            self.bar.reset_eta();
+        }
+        self.skipped = false;
         self.bar.set_prefix(self.title());
-        self.bar.set_message(format!("round 1 of {}", self.rounds));
+        self.bar.set_message(format!("round {} of {}", rounds + 1, self.rounds));
         self.bar.tick();
         if !self.printer.live() {
-            self.printer.say(self.title());
+            let resumed = if rounds > 0 { format!(", resumed after round {rounds}") } else { String::new() };
+            self.printer.say(format_args!("{}{resumed}", self.title()));
         }
+    }
+
+    /// Passes over a run that had already ended.
+    pub(crate) fn skip(&mut self) {
+        self.run.0 += 1;
+        self.skipped = true;
     }
 
     /// Records a finished round.
@@ -64,6 +92,7 @@ impl<'a> Progress<'a> {
         self.accuracy = record.accuracy.or(self.accuracy);
         self.loss = record.loss.or(self.loss);
         self.elapsed += record.seconds.total();
+        self.done += 1;
         let round = record.round as usize;
         let mut text = format!("round {round} of {}", self.rounds);
         if let Some(accuracy) = self.accuracy {
@@ -75,7 +104,7 @@ impl<'a> Progress<'a> {
         self.bar.set_message(text.clone());
         self.bar.set_position(((self.run.0 - 1) * self.rounds + round) as u64);
         if !self.printer.live() && self.is_told(round) {
-            let left = self.elapsed / round as f64
+            let left = self.elapsed / self.done as f64
                 * (self.runs * self.rounds - ((self.run.0 - 1) * self.rounds + round)) as f64;
             let left = if left > 0.0 { format!("  {} left", seconds(left)) } else { String::new() };
             self.printer.say(format_args!("  {text}  {}{left}", seconds(self.elapsed)));

@@ -13,6 +13,8 @@ fn every_command_has_help() {
         &[],
         &["init"],
         &["run"],
+        &["resume"],
+        &["verify"],
         &["check"],
         &["compare"],
         &["report"],
@@ -394,7 +396,7 @@ fn an_upload_that_is_not_finite_is_a_divergence() {
     assert!(answer.err.contains(&format!("client {client} ")), "{}", answer.err);
 }
 
-/// The current round ends, everything is written, the exit code is 130.
+/// The clients in training finish, everything is written, the exit code is 130.
 #[test]
 #[cfg(unix)]
 fn ctrl_c_keeps_what_was_recorded() {
@@ -417,7 +419,7 @@ fn ctrl_c_keeps_what_was_recorded() {
     let told = rest.len() + 1;
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("the rounds recorded so far are kept"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("Interrupted; resume with: fedelity resume out"));
     let summary: Value = serde_json::from_slice(&fs::read(place.path("out/summary.json")).unwrap()).unwrap();
     assert_eq!((&summary["status"]["kind"], &summary["rounds"]), (&"interrupted".into(), &told.into()));
     assert!(place.path("out/model.safetensors").exists());

@@ -20,6 +20,8 @@ mod models;
 mod overwrite;
 mod own_model;
 mod place;
+#[cfg(unix)]
+mod resume;
 mod saved;
 #[cfg(unix)]
 mod signals;

@@ -148,3 +148,56 @@ fn threads_that_cannot_be_started_are_done_without() {
     assert_eq!(answer.status.code(), Some(0), "{text}");
     assert!(text.contains("cannot start a thread") && !text.contains("panicked"), "{text}");
 }
+
+#[test]
+fn a_run_that_is_being_written_is_neither_broken_nor_removed() {
+    let place = Place::new();
+    let mut run = start(&place, ":", &["--set", "rounds=100000", "--metrics", "fast", "-q"]);
+    until_round(&place, 2);
+    let listed = place.call(&["runs", "run"]);
+    assert!(listed.out.contains("running") && !listed.out.contains("broken"), "{}", listed.out);
+    assert_eq!(place.call(&["runs", "list", "run", "--status", "running", "--json"]).out.lines().count(), 1);
+    for yes in [&["--yes"][..], &[]] {
+        let answer = place.call(&[&["runs", "remove", "run"], yes].concat());
+        assert_eq!(answer.code, 2, "{}", answer.err);
+        let expected = format!("process {}", run.0.id());
+        assert!(answer.err.contains(&expected) && answer.err.contains("is writing to this run"), "{}", answer.err);
+    }
+    let compared = place.call(&["compare", "run"]);
+    assert!(compared.out.contains("still running, last round"), "{}", compared.out);
+    // Once it is killed, it is broken, and can be removed.
+    run.0.kill().unwrap();
+    run.0.wait().unwrap();
+    assert!(place.call(&["runs", "run"]).out.contains("broken"));
+    assert_eq!(place.call(&["runs", "remove", "run", "--yes"]).code, 0);
+    assert!(!place.path("run").exists());
+}
+
+#[test]
+fn one_sweep_at_a_time_runs_in_a_folder() {
+    let place = Place::new();
+    place.write(
+        "sweep.toml",
+        "[set]\nrounds = 100000\n\"partition.clients\" = 5\n\"clients.epochs\" = 1\n\"clients.per-round\" = 2\n\
+         \"model.name\" = \"logistic\"\n\"evaluation.metrics\" = \"fast\"\n",
+    );
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("fedelity"));
+    command.args(["sweep", "sweep.toml", "-o", "out", "-q"]).current_dir(place.0.path());
+    let mut first = Endless(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let rounds = place.path("out/run/.seed-1.part/rounds.jsonl");
+    let count = || fs::read_to_string(&rounds).unwrap_or_default().lines().count();
+    let begun = Instant::now();
+    while count() < 3 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the sweep does not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let second = place.call(&["sweep", "sweep.toml", "-o", "out"]);
+    assert_eq!(second.code, 2, "{}", second.err);
+    assert!(second.err.contains(&format!("process {}", first.0.id())), "{}", second.err);
+    let before = count();
+    while count() <= before {
+        assert!(first.0.try_wait().unwrap().is_none(), "the first sweep has ended");
+        assert!(begun.elapsed() < Duration::from_secs(60), "the first sweep stands still");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

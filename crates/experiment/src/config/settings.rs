@@ -159,6 +159,14 @@ impl Settings {
         self.resolved_for(&self.methods, &self.config.seeds, partition_file, None)
     }
 
+    /// What makes a run the same run: all settings, except how long it is and where files are.
+    pub(crate) fn identity(&self, method: &MethodChoice, seed: u64) -> String {
+        let mut same = self.clone();
+        same.table.remove("rounds");
+        Config::SCHEMA.change_paths(&mut same.table, &|path| path.clear());
+        same.resolved_for(std::slice::from_ref(method), &[seed], "", Some(""))
+    }
+
     /// As [`Self::resolved`], for some of the methods and seeds. `model_file` is the name for a model of one's own, if
     /// it is not that of its file.
     pub fn resolved_for(

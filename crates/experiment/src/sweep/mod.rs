@@ -21,10 +21,11 @@ use stamp::{SweepSources, SweepStamp};
 pub use tune::Chosen;
 
 use crate::assemble::Study;
+use crate::checkpoint::{self, Checkpoints};
 use crate::config::{Config, Document, Settings};
 use crate::error::Result;
-use crate::run::{FrontError, Observer, Outcome, Run};
-use crate::{ExperimentError, Resources};
+use crate::run::{FrontError, Observer, Outcome, Run, lock};
+use crate::{ExperimentError, Resources, StopSign};
 
 /// A sweep that is ready to run: every run's configuration has been checked.
 pub struct Sweep {
@@ -66,9 +67,9 @@ pub trait SweepObserver: Sync {
         Ok(())
     }
 
-    /// Whether to stop after this round.
-    fn stop(&self) -> bool {
-        false
+    /// A sign that is asked when the sweep should stop: those clients that are training finish first.
+    fn stop(&self) -> StopSign {
+        StopSign::default()
     }
 }
 
@@ -174,14 +175,15 @@ impl Sweep {
     }
 
     /// Runs the remaining jobs in parallel, one per worker, each on one thread. Data used by several jobs are read
-    /// once.
+    /// once. One process at a time runs a sweep in a folder.
     pub fn run(&self, workers: usize, resources: &Resources, observer: &dyn SweepObserver) -> Result<()> {
         self.load(resources)?;
         fs::create_dir_all(&self.output)
             .map_err(|error| ExperimentError::path(&self.output, format!("cannot create: {error}")))?;
-        let next = AtomicUsize::new(0);
+        let _lock = lock(&self.output)?;
+        let (next, sign) = (AtomicUsize::new(0), observer.stop());
         let work = || -> Result<()> {
-            while !observer.stop() {
+            while !sign.is_asked() {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(job) = self.jobs.get(at) else { return Ok(()) };
                 let end = self.job(job, &self.documents[at], resources, observer);
@@ -205,7 +207,8 @@ impl Sweep {
         })
     }
 
-    /// Runs one job in a temporary folder, which gets its final name once the run is complete.
+    /// Runs one job in a temporary folder, which gets its final name once the run is complete. A part of it that is
+    /// already there is not repeated.
     fn job(&self, job: &Job, document: &Document, resources: &Resources, observer: &dyn SweepObserver) -> JobEnd {
         let folder = self.folder(job);
         match self.state(job) {
@@ -223,16 +226,14 @@ impl Sweep {
         let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or("run");
         let aside = folder.with_file_name(format!(".{name}.part"));
         let done = self.attempt(job, document, resources, &aside, observer);
-        let end = match done {
+        match done {
             Ok(outcome) if outcome.summary.status == Status::Interrupted => JobEnd::Interrupted,
-            Ok(outcome) => match self.complete(job, &aside, &folder) {
-                Ok(()) => return JobEnd::Now(outcome.summary),
+            Ok(outcome) => match self.complete(&aside, &folder) {
+                Ok(()) => JobEnd::Now(outcome.summary),
                 Err(error) => JobEnd::Failed(format!("{}: {error}", folder.display())),
             },
             Err(error) => JobEnd::Failed(error.to_string()),
-        };
-        let _ = fs::remove_dir_all(&aside);
-        end
+        }
     }
 
     fn attempt(
@@ -243,21 +244,31 @@ impl Sweep {
         aside: &Path,
         observer: &dyn SweepObserver,
     ) -> Result<Outcome> {
-        if aside.exists() {
-            fs::remove_dir_all(aside)
-                .map_err(|error| ExperimentError::path(aside, format!("cannot remove: {error}")))?;
-        }
         let study = Study::load_with(document, resources)?;
-        let folder = RunFolder::create(aside)?;
+        let sources = self.sources_of(job).ok_or_else(|| ExperimentError::path(aside, "its data are not loaded"))?;
+        let stamp = SweepStamp::of(self, job, sources);
+        let folder = match SweepStamp::read(aside) {
+            Some(Ok(found)) if found == stamp => RunFolder::open(aside)?,
+            _ => {
+                if aside.exists() {
+                    fs::remove_dir_all(aside)
+                        .map_err(|error| ExperimentError::path(aside, format!("cannot remove: {error}")))?;
+                }
+                let folder = RunFolder::create(aside)?;
+                stamp.write(aside).map_err(|error| ExperimentError::path(aside, format!("cannot write: {error}")))?;
+                folder
+            }
+        };
         let (method, label) = (&study.settings.methods[0], &study.labels()[0]);
-        let run = Run { study: &study, method, label, seed: job.seed, threads: 1 };
+        let checkpoints = Checkpoints::default();
+        let run = Run { study: &study, method, label, seed: job.seed, threads: 1, checkpoints };
         run.execute(&folder, &mut OneJob { job, rounds: study.settings.config.rounds, observer })
     }
 
-    fn complete(&self, job: &Job, aside: &Path, folder: &Path) -> std::io::Result<()> {
+    /// Gives a finished run its name, without what only an unfinished one needs.
+    fn complete(&self, aside: &Path, folder: &Path) -> std::io::Result<()> {
         let _ = fs::remove_dir_all(folder);
-        let sources = self.sources_of(job).ok_or_else(|| std::io::Error::other("its data are not loaded"))?;
-        SweepStamp::of(self, job, sources).write(aside)?;
+        checkpoint::clear(aside);
         fs::rename(aside, folder)
     }
 
@@ -291,7 +302,7 @@ impl Observer for OneJob<'_> {
         Ok(())
     }
 
-    fn stop(&self) -> bool {
+    fn stop(&self) -> StopSign {
         self.observer.stop()
     }
 }

@@ -38,7 +38,7 @@ const SMALL: &str = "rounds = 3\n[data]\nname = \"csv\"\ntrain = \"small.csv\"\n
                      [clients]\nper-round = 3\nepochs = 2\nbatch = 20\n[model]\nname = \"mlp\"\nprojection = true\n";
 
 /// The table of [`SMALL`]: 240 rows in three classes.
-fn write_table(folder: &Path) {
+pub(crate) fn write_table(folder: &Path) {
     let mut rows = "a,b,c,d,e,label\n".to_string();
     for i in 0..240u32 {
         let value = |k: u32| (i * 37 + k * 101 + (i * i * 7) % (13 + k)) % 97;
@@ -49,7 +49,7 @@ fn write_table(folder: &Path) {
 }
 
 /// What the server of a method holds.
-fn server(method: &str) -> &'static [&'static str] {
+pub(crate) fn server(method: &str) -> &'static [&'static str] {
     match method {
         "fedcad" | "fedssd" => &["server.auxiliary=30"],
         "fedgkd-vote" => &["server.validation=0.1"],
@@ -69,6 +69,8 @@ fn hash(config: &str, folder: &Path, method: &str, threads: usize, engine: &Arc<
     while !simulation.done() {
         let mut record = simulation.step().unwrap();
         record.seconds = Seconds::default();
+        // They are part of the hash below.
+        record.weights = None;
         hasher.update(serde_json::to_string(&record).unwrap());
     }
     hasher.update(simulation.global().hash());

@@ -7,4 +7,5 @@ mod config;
 mod example;
 mod memory;
 mod optional;
+mod resume;
 mod sweep;

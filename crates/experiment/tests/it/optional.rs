@@ -10,12 +10,12 @@ struct InTheWay {
 }
 
 impl Observer for InTheWay {
-    fn start(&mut self, _: &Run<'_>, folder: &RunFolder) -> Result<(), FrontError> {
+    fn start(&mut self, _: &Run<'_>, folder: &RunFolder, _: usize) -> Result<(), FrontError> {
         Ok(std::fs::create_dir_all(folder.file(names::FEATURES).join("full"))?)
     }
 
-    fn missing(&mut self, run: &Run<'_>, what: &str) {
-        self.missing.push(format!("{} {what}", run.seed));
+    fn note(&mut self, what: &str) {
+        self.missing.push(what.to_string());
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 
-use fedelity_experiment::{FrontError, Job, JobEnd, JobState, Resources, Sweep, SweepObserver};
+use fedelity_experiment::{FrontError, Job, JobEnd, JobState, Resources, StopSign, Sweep, SweepObserver};
 use fedelity_record::RoundRecord;
 
 const SWEEP: &str = "seeds = [1, 2]\n[set]\nrounds = 2\n\"partition.clients\" = 5\n\"clients.epochs\" = 1\n\
@@ -15,11 +15,16 @@ struct Seen {
     rounds: Mutex<usize>,
     ends: Mutex<Vec<&'static str>>,
     stop_after: Option<usize>,
+    sign: StopSign,
 }
 
 impl SweepObserver for Seen {
     fn round(&self, _: &Job, _: &RoundRecord, _: usize) {
-        *self.rounds.lock().unwrap() += 1;
+        let mut rounds = self.rounds.lock().unwrap();
+        *rounds += 1;
+        if self.stop_after.is_some_and(|most| *rounds >= most) {
+            self.sign.ask();
+        }
     }
 
     fn end(&self, _: &Job, end: &JobEnd) -> Result<(), FrontError> {
@@ -32,8 +37,8 @@ impl SweepObserver for Seen {
         Ok(())
     }
 
-    fn stop(&self) -> bool {
-        self.stop_after.is_some_and(|most| *self.rounds.lock().unwrap() >= most)
+    fn stop(&self) -> StopSign {
+        self.sign.clone()
     }
 }
 
@@ -58,7 +63,8 @@ fn a_sweep_resumes_where_it_stopped_and_repeats_nothing() {
     let mut ends = rest.ends.lock().unwrap().clone();
     ends.sort_unstable();
     assert_eq!(ends, ["before", "now", "now", "now"]);
-    assert_eq!(*rest.rounds.lock().unwrap(), 6);
+    // The interrupted run goes on after its first round.
+    assert_eq!(*rest.rounds.lock().unwrap(), 5);
     // A run in a sweep equals a separate run of the same configuration.
     let folder = sweep.folder(&sweep.jobs[3]);
     let document = fedelity_experiment::Document::read(&folder.join("config.toml")).unwrap();

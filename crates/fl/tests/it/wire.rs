@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use fedelity_fl::wire::{Wire, WireError};
-use fedelity_fl::{Broadcast, ClientMemory, Payload, ServerState, TermMeans, Terms, Upload};
+use fedelity_fl::{Broadcast, ClientMemory, Finished, Payload, ServerState, TermMeans, Terms, Upload};
 use fedelity_nn::Params;
 use proptest::prelude::*;
 
@@ -50,6 +50,7 @@ fn every_message_comes_back() {
     round_trip(&upload());
     round_trip(&memory());
     round_trip(&state());
+    round_trip(&Finished { upload: upload(), memory: payload(), teacher_passes: 7 });
     let means: Vec<(String, f64)> = Upload::from_bytes(&upload().to_bytes())
         .unwrap()
         .terms

@@ -1,0 +1,145 @@
+//! `fedelity verify`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use fedelity_experiment::{Difference, Repetition, Verification, verify};
+use fedelity_record::Header;
+use fedelity_report::LoadedRuns;
+use serde_json::json;
+
+use crate::engine::resources;
+use crate::interrupt::Interrupt;
+use crate::latest;
+use crate::overrides::place_data;
+use crate::printer::Printer;
+use crate::status::ExitStatus;
+use crate::threads::threads;
+use crate::view::units::plural;
+
+const EXAMPLES: &str = "\
+Examples:
+  fedelity verify runs/latest                 repeat the last run and compare every round
+  fedelity verify runs/a --rounds 3           only its first three rounds
+  fedelity verify runs/study --json           one object per run
+
+A run folder has all it needs, except the data set; --data-dir says where that is on this machine.
+Results are the same bits on every processor and with any number of threads, so a run of another
+machine can be verified too. If something differs, the first round and the tensors that differ are
+named, with the versions and settings of both sides, and the exit code is 1.";
+
+/// Repeat a run and compare its weights round by round
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct VerifyCommand {
+    /// The folder of the run, or of several runs.
+    run: PathBuf,
+
+    /// Compare only the first N rounds [default: all that were recorded].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: Option<u64>,
+
+    /// Worker threads, one client each; results do not depend on them [default: all cores].
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+
+    /// Folder that holds the data sets [default: FEDELITY_DATA, then data.dir of the configuration, then data].
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// Print one JSON object per run.
+    #[arg(long)]
+    json: bool,
+}
+
+impl VerifyCommand {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+        let threads = threads("--threads", self.threads, printer)?;
+        let path = latest::resolve(&self.run, printer)?;
+        let runs = LoadedRuns::load(&[path])?.runs;
+        let (resources, interrupt) = (resources()?, Interrupt::listen(printer)?);
+        let mut all_same = true;
+        for run in &runs {
+            let recorded = run.rounds.len() as u64;
+            let bar = printer.bar(self.rounds.map_or(recorded, |rounds| rounds.min(recorded)));
+            let found = verify(
+                &run.path,
+                &resources,
+                |document| place_data(document, self.data_dir.as_deref()),
+                Repetition {
+                    threads,
+                    rounds: self.rounds,
+                    stop: interrupt.sign(),
+                    round: &mut |round| bar.set_position(round),
+                },
+            );
+            bar.finish_and_clear();
+            let found = found?;
+            if interrupt.is_asked() {
+                printer.say("Interrupted; nothing was changed");
+                return Ok(ExitStatus::Interrupted);
+            }
+            all_same &= found.difference.is_none();
+            self.show(printer, &run.path, &found)?;
+        }
+        Ok(if all_same { ExitStatus::Done } else { ExitStatus::Diverged })
+    }
+
+    fn show(&self, printer: &Printer, folder: &Path, found: &Verification) -> Result<()> {
+        let rounds = plural(found.same as usize, "round");
+        if self.json {
+            let difference = found.difference.as_ref().map(words);
+            return printer.json(&json!({
+                "run": folder,
+                "same": found.difference.is_none(),
+                "rounds": found.same,
+                "difference": difference,
+                "recorded": side(&found.recorded),
+                "repeated": side(&found.repeated),
+            }));
+        }
+        let path = folder.display();
+        let Some(difference) = &found.difference else {
+            return printer.line(format!("{path}: the same, bit for bit: {rounds}"));
+        };
+        printer.line(format!("{path}: differs: {}", words(difference)))?;
+        if !matches!(difference, Difference::Setting { .. }) && found.same > 0 {
+            printer.line(format!("  the same before: {rounds}"))?;
+        }
+        for (name, header) in [("recorded", &found.recorded), ("repeated", &found.repeated)] {
+            let Header { fedelity, machine, isa, threads, .. } = header;
+            printer.line(format!(
+                "  {name}: fedelity {fedelity}, {isa}, {}, on {machine}",
+                plural(*threads as usize, "thread")
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+/// What differs, in words.
+fn words(difference: &Difference) -> String {
+    match difference {
+        Difference::Setting { what, recorded, repeated } => {
+            format!("the {what} was {recorded} and is now {repeated}; nothing was run")
+        }
+        Difference::Weights { round, tensors } => match &tensors[..] {
+            [] => format!("the weights after round {round}"),
+            [one] => format!("the weights of {one} after round {round}"),
+            [first, others @ ..] => {
+                format!("the weights of {first} and {} after round {round}", plural(others.len(), "other tensor"))
+            }
+        },
+        Difference::Measured { round, what, recorded, repeated } => {
+            let number = |value: &Option<f64>| value.map_or("none".to_string(), |value| value.to_string());
+            let (then, now) = (number(recorded), number(repeated));
+            format!("the {what} after round {round} was {then} and is now {now}, with the same weights")
+        }
+    }
+}
+
+/// Who computed a run.
+fn side(header: &Header) -> serde_json::Value {
+    let Header { fedelity, machine, isa, threads, .. } = header;
+    json!({ "fedelity": fedelity, "machine": machine, "isa": isa, "threads": threads })
+}

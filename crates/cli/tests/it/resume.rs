@@ -1,0 +1,250 @@
+//! Runs that are killed at any moment, on a disk that fills up, by two processes at once: no work is lost.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fedelity_record::{RoundRecord, Seconds, names, salvage_rounds};
+use serde_json::Value;
+
+use crate::place::{Place, TINY};
+
+/// Slow enough to be killed in the middle, with clients that take part more than once.
+const STUDY: &str = "rounds = 6\n[data]\nname = \"csv\"\ntrain = \"t.csv\"\n[partition]\nclients = 5\n\
+                     [clients]\nper-round = 4\nepochs = 8\nbatch = 10\n[model]\nname = \"mlp\"\n";
+
+/// Methods with state on the server or memory on clients, and what they need.
+const METHODS: &[&[&str]] = &[
+    &["method.name=scaffold"],
+    &["method.name=moon", "model.projection=true"],
+    &["method.name=fedgkd"],
+    &["method.name=fedgkd-vote", "server.validation=0.1"],
+    &["method.name=fedcurv"],
+    &["method.name=fedgen"],
+    &["method.name=feddf", "server.unlabelled=40", "server.validation=0.1"],
+    &["method.name=fednova"],
+    &["method.name=fedavg", "server.optimizer=fedadam"],
+    &["method.name=fedntd", "server.optimizer=fedavgm"],
+];
+const KILLS: usize = 10;
+
+fn write_table(place: &Place) {
+    let mut rows = "a,b,c,d,e,label\n".to_string();
+    for i in 0..600u32 {
+        let value = |k: u32| (i * 37 + k * 101 + (i * i * 7) % (13 + k)) % 97;
+        let cells: Vec<String> = (0..5).map(|k| value(k).to_string()).collect();
+        rows += &format!("{},{}\n", cells.join(","), (value(0) + value(1)) % 3);
+    }
+    place.write("t.csv", &rows);
+}
+
+fn start(place: &Place, args: &[&str]) -> Child {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin("fedelity"));
+    command.current_dir(place.0.path()).env_remove("FEDELITY_DATA").env_remove("FEDELITY_ISA").args(args);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// What must be the same in the end.
+fn contents(folder: &Path) -> (Vec<u8>, Vec<RoundRecord>, Value) {
+    let salvage = salvage_rounds(&folder.join(names::ROUNDS)).unwrap();
+    assert_eq!(salvage.problems, Vec::<String>::new(), "{}", folder.display());
+    let rounds = salvage.rounds.into_iter().map(|round| RoundRecord { seconds: Seconds::default(), ..round });
+    let mut summary: Value = serde_json::from_slice(&fs::read(folder.join(names::SUMMARY)).unwrap()).unwrap();
+    summary["seconds"] = Value::Null;
+    (fs::read(folder.join(names::MODEL)).unwrap(), rounds.collect(), summary)
+}
+
+#[test]
+fn a_hundred_kills_lose_nothing() {
+    let place = Place::new();
+    write_table(&place);
+    place.write("s.toml", STUDY);
+    let mut random = 88_172_645_463_325_252_u64;
+    let mut kills = 0;
+    for (at, sets) in METHODS.iter().enumerate() {
+        let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+        let run = |output: &str| [&["run", "s.toml", "--output", output][..], &sets].concat().join("\n");
+        let begin = Instant::now();
+        let whole = format!("whole-{at}");
+        let answer = place.call(&run(&whole).split('\n').collect::<Vec<_>>());
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        let time = begin.elapsed();
+        let folder = format!("killed-{at}");
+        let path = place.path(&folder);
+        for _ in 0..KILLS {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            if path.exists() && !path.join(names::CONFIG).exists() {
+                // Nothing of the run was written yet.
+                fs::remove_dir_all(&path).unwrap();
+            }
+            let again = ["resume", &folder];
+            let first = run(&folder);
+            let args: Vec<&str> = if path.exists() { again.to_vec() } else { first.split('\n').collect() };
+            let mut child = start(&place, &args);
+            thread::sleep(Duration::from_micros(random % (time.as_micros() as u64).max(1)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            kills += 1;
+        }
+        if !path.join(names::CONFIG).exists() {
+            let _ = fs::remove_dir_all(&path);
+            assert_eq!(place.call(&run(&folder).split('\n').collect::<Vec<_>>()).code, 0);
+        }
+        let answer = place.call(&["resume", &folder]);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        assert_eq!(contents(&path), contents(&place.path(&whole)), "{sets:?}");
+    }
+    assert_eq!(kills, METHODS.len() * KILLS);
+}
+
+/// A study of several methods and seeds: ended runs are not repeated, and the tables are the same.
+#[test]
+fn a_study_of_several_runs_goes_on() {
+    let place = Place::new();
+    write_table(&place);
+    place.write(
+        "s.toml",
+        &format!("seeds = [1, 2]\n{STUDY}[[method]]\nname = \"fedavg\"\n[[method]]\nname = \"scaffold\"\n"),
+    );
+    assert_eq!(place.call(&["run", "s.toml", "--output", "whole"]).code, 0);
+    let mut child = start(&place, &["run", "s.toml", "--output", "some"]);
+    let second = place.path("some/scaffold/seed-1/checkpoint/round-2.state");
+    let begin = Instant::now();
+    while !second.exists() && begin.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let finished = fs::metadata(place.path("some/fedavg/seed-1/model.safetensors")).unwrap().modified().unwrap();
+    let answer = place.call(&["run", "--resume", "some"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.err.contains("fedavg, seed 1: has already ended"), "{}", answer.err);
+    assert_eq!(fs::metadata(place.path("some/fedavg/seed-1/model.safetensors")).unwrap().modified().unwrap(), finished);
+    for run in ["fedavg/seed-1", "fedavg/seed-2", "scaffold/seed-1", "scaffold/seed-2"] {
+        assert_eq!(contents(&place.path("some").join(run)), contents(&place.path("whole").join(run)), "{run}");
+    }
+    let table = |folder: &str| {
+        let answer = place.call(&["compare", folder, "--json"]);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        answer.out.replace(folder, "").lines().filter(|line| !line.contains("seconds")).collect::<String>()
+    };
+    assert_eq!(table("some"), table("whole"));
+}
+
+#[test]
+fn only_the_rounds_can_be_changed_and_a_run_can_be_prolonged() {
+    let place = Place::new();
+    assert_eq!(place.tiny(&["--output", "out"]).code, 0);
+    let answer = place.call(&["resume", "out", "--set", "optimizer.lr=1"]);
+    assert_eq!(answer.code, 2);
+    assert!(answer.err.contains("--set optimizer.lr=1: a run can only be resumed with other rounds"), "{}", answer.err);
+    let answer = place.call(&["resume", "out", "--set", "rounds=1"]);
+    assert!(answer.err.contains("rounds = 1: the run already has 2 rounds"), "{}", answer.err);
+    let answer = place.call(&["resume", "out", "--set", "rounds=4"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.err.contains("resumed after round 2"), "{}", answer.err);
+    assert_eq!(place.tiny(&["--output", "whole", "--set", "rounds=4"]).code, 0);
+    assert_eq!(place.read("out/model.safetensors"), place.read("whole/model.safetensors"));
+    assert_eq!(place.read("out/config.toml"), place.read("whole/config.toml"));
+    let answer = place.call(&["resume", "none"]);
+    assert_eq!(answer.code, 2);
+    fs::create_dir(place.path("empty")).unwrap();
+    let answer = place.call(&["resume", "empty"]);
+    assert!(answer.err.contains("empty: cannot be resumed: it has no config.toml"), "{}", answer.err);
+}
+
+/// The second process says who holds the folder, and changes nothing.
+#[test]
+fn two_processes_never_write_to_one_folder() {
+    let place = Place::new();
+    let sets: Vec<&str> = TINY.iter().flat_map(|set| ["--set", set]).collect();
+    let args =
+        [&["run", "--output", "out", "--set", "rounds=1000000"][..], &sets, &["--set", "rounds=1000000"]].concat();
+    let mut child = start(&place, &args);
+    let begin = Instant::now();
+    while !place.path("out/rounds.jsonl").exists() && begin.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let answer = place.call(&["resume", "out"]);
+    let said = format!("process {} on ", child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(answer.code, 2, "{}", answer.err);
+    assert!(answer.err.contains(&said) && answer.err.contains("is writing to this folder"), "{}", answer.err);
+}
+
+/// In a namespace of its own, a file system of two megabytes.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_stops_a_run_that_goes_on_when_there_is_room() {
+    let place = Place::new();
+    let binary = assert_cmd::cargo::cargo_bin("fedelity");
+    let sets: Vec<String> = TINY.iter().flat_map(|set| ["--set".to_string(), set.to_string()]).collect();
+    let run = format!("{} run {} --set model.name=mlp --set rounds=8", binary.display(), sets.join(" "));
+    fs::create_dir(place.path("small")).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=4m tmpfs small || exit 77\n\
+         cd small\n\
+         head -c 2900000 /dev/zero > filler\n\
+         {run} --output out 2> err; echo $? > code\n\
+         cp err code ..\n\
+         rm filler\n\
+         {binary} resume out 2> ../err2; echo $? > ../code2\n\
+         cp -r out ..\n",
+        binary = binary.display()
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--mount", "sh", "-c", &script]).current_dir(place.0.path());
+    match command.status() {
+        Ok(status) if status.code() == Some(0) => {}
+        other => {
+            eprintln!("skipped: no file system of its own could be mounted ({other:?})");
+            return;
+        }
+    }
+    let read = |name: &str| String::from_utf8(place.read(name)).unwrap();
+    assert_eq!(read("code").trim(), "2", "{}", read("err"));
+    assert!(read("err").contains("No space left"), "{}", read("err"));
+    assert!(read("err").contains("resume with: fedelity resume"), "{}", read("err"));
+    assert_eq!(read("code2").trim(), "0", "{}", read("err2"));
+    let args: Vec<&str> = run.split(' ').skip(1).collect();
+    assert_eq!(place.call(&[&args[..], &["--output", "whole"]].concat()).code, 0);
+    assert_eq!(contents(&place.path("out")), contents(&place.path("whole")));
+}
+
+#[test]
+fn verify_repeats_a_run_and_names_what_differs() {
+    let place = Place::new();
+    assert_eq!(place.tiny(&["--output", "out", "--threads", "1"]).code, 0);
+    let answer = place.call(&["verify", "out"]);
+    assert_eq!((answer.code, answer.out.as_str()), (0, "out: the same, bit for bit: 2 rounds\n"), "{}", answer.err);
+    let answer = place.call(&["verify", "out", "--rounds", "1"]);
+    assert_eq!(answer.out, "out: the same, bit for bit: 1 round\n");
+    let record = String::from_utf8(place.read("out/rounds.jsonl")).unwrap();
+    let mut lines: Vec<Value> = record.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines[2]["weights"]["sha256"] = "0".into();
+    lines[2]["weights"]["tensors"][1] = "00000000".into();
+    place.write("out/rounds.jsonl", &lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+    let answer = place.call(&["verify", "out"]);
+    assert_eq!(answer.code, 1, "{}", answer.err);
+    for text in [
+        "differs: the weights of ",
+        "bias after round 2",
+        "the same before: 1 round",
+        "recorded: fedelity",
+        "repeated: fedelity",
+    ] {
+        assert!(answer.out.contains(text), "{text:?} in {}", answer.out);
+    }
+    // Other data than those of the record.
+    let config = String::from_utf8(place.read("out/config.toml")).unwrap();
+    place.write("out/config.toml", &config.replace("alpha = 1.0", "alpha = 2.0"));
+    let answer = place.call(&["verify", "out", "--json"]);
+    let found: Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!((answer.code, &found["same"]), (1, &Value::Bool(false)));
+    assert!(found["difference"].as_str().unwrap().contains("the partition was"), "{found}");
+}

@@ -1,0 +1,259 @@
+//! Writes checkpoints on a thread of its own, so that training does not wait for the disk.
+//!
+//! If the disk is slower than the rounds, states are left out rather than waited for: the newest one is written as soon
+//! as the one before it is on disk, and clients of a round whose turn has passed are dropped.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use fedelity_files::Atomic;
+use fedelity_fl::wire::Wire;
+use fedelity_fl::{ClientMemory, Finished, Payload, ServerState};
+
+use super::frame::{write_frame, write_head};
+use super::{CheckpointFolder, FEATURES, Index, Part, Remembered, Restored};
+use crate::{ExperimentError, Result};
+
+/// Maximum bytes of finished clients that wait to be written; two may always wait.
+const WAITING: usize = 64 << 20;
+
+/// A round that has been closed and recorded.
+pub(crate) struct ClosedRound {
+    pub(crate) server: ServerState,
+    /// What the round's clients remember now.
+    pub(crate) changed: Vec<(usize, Payload)>,
+    pub(crate) features: Option<Vec<f32>>,
+    /// `rounds.jsonl`: it must be on disk before the state.
+    pub(crate) records: File,
+}
+
+/// Writes to a checkpoint folder.
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    waiting: Mutex<Waiting>,
+    wake: Condvar,
+    failed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    round: Option<ClosedRound>,
+    /// Clients of one round, as frames.
+    clients: Vec<Vec<u8>>,
+    /// Their round, counted from 1.
+    of_round: usize,
+    ended: bool,
+    error: Option<(PathBuf, io::Error)>,
+}
+
+impl Writer {
+    /// Goes on in a folder from what was restored. Everything else in it is removed.
+    pub(crate) fn start(folder: &CheckpointFolder, from: &Restored) -> Result<Self> {
+        let path = folder.path.clone();
+        let cannot = |error: io::Error| ExperimentError::path(&path, format!("cannot write checkpoints: {error}"));
+        fs::create_dir_all(&path).map_err(cannot)?;
+        folder.remove_but(from.rounds(), &from.remembered, from.rounds() + 1);
+        let shared =
+            Arc::new(Shared { waiting: Mutex::default(), wake: Condvar::new(), failed: AtomicBool::new(false) });
+        let disk = Disk {
+            folder: folder.clone(),
+            rounds: from.progress.as_ref().map(|progress| progress.server.round),
+            remembered: from.remembered.clone(),
+            outdated: Vec::new(),
+            open: None,
+        };
+        let thread = thread::Builder::new().name("checkpoint".to_string()).spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.work(disk)
+        });
+        Ok(Self { shared, thread: Some(thread.map_err(cannot)?) })
+    }
+
+    /// Whether something could not be written. [`Writer::finish`] says what.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.shared.failed.load(Ordering::Relaxed)
+    }
+
+    /// A client has finished a round.
+    pub(crate) fn client(&self, done: &Finished) {
+        let (round, bytes) = (done.upload.round + 1, 4 * done.upload.params.len());
+        {
+            let waiting = self.shared.lock();
+            let (many, waits) = (waiting.clients.len() >= 2, waiting.clients.iter().map(Vec::len).sum::<usize>());
+            if waiting.of_round == round && many && waits + bytes > WAITING {
+                return;
+            }
+        }
+        let frame = done.to_bytes();
+        let mut waiting = self.shared.lock();
+        if waiting.of_round != round {
+            waiting.clients.clear();
+            waiting.of_round = round;
+        }
+        waiting.clients.push(frame);
+        self.shared.wake.notify_one();
+    }
+
+    /// A round has been closed and recorded.
+    pub(crate) fn round(&self, mut round: ClosedRound) {
+        let mut waiting = self.shared.lock();
+        if let Some(older) = waiting.round.take() {
+            let newer: BTreeMap<usize, Payload> = round.changed.into_iter().collect();
+            let mut all: BTreeMap<usize, Payload> = older.changed.into_iter().collect();
+            all.extend(newer);
+            round.changed = all.into_iter().collect();
+        }
+        waiting.clients.clear();
+        waiting.round = Some(round);
+        self.shared.wake.notify_one();
+    }
+
+    /// Waits until everything is on disk.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.end();
+        match self.shared.lock().error.take() {
+            None => Ok(()),
+            Some((path, error)) => Err(ExperimentError::path(&path, format!("cannot write: {error}"))),
+        }
+    }
+
+    fn end(&mut self) {
+        self.shared.lock().ended = true;
+        self.shared.wake.notify_one();
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.thread.is_some() && !thread::panicking() {
+            self.end();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self, mut disk: Disk) {
+        loop {
+            let mut waiting = self.lock();
+            while waiting.round.is_none() && waiting.clients.is_empty() && !waiting.ended {
+                waiting = self.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            }
+            let (round, clients, of_round) =
+                (waiting.round.take(), std::mem::take(&mut waiting.clients), waiting.of_round);
+            let ended = waiting.ended;
+            drop(waiting);
+            if round.is_none() && clients.is_empty() && ended {
+                return;
+            }
+            let closed = round.map_or(Ok(()), |round| disk.write_round(round));
+            let written =
+                closed.and_then(|()| if clients.is_empty() { Ok(()) } else { disk.append(of_round, &clients) });
+            if let Err(error) = written {
+                self.lock().error = Some(error);
+                self.failed.store(true, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+}
+
+type Written<T = ()> = Result<T, (PathBuf, io::Error)>;
+
+/// What is on disk.
+struct Disk {
+    folder: CheckpointFolder,
+    /// The number of rounds in the newest state, if there is one.
+    rounds: Option<usize>,
+    remembered: Remembered,
+    /// What only the state before the newest one needs.
+    outdated: Vec<Part>,
+    /// The file of the open round's clients.
+    open: Option<(usize, File)>,
+}
+
+impl Disk {
+    fn write_round(&mut self, round: ClosedRound) -> Written {
+        let ClosedRound { server, changed, features, records } = round;
+        let rounds = server.round;
+        let mut replaced: Vec<Part> = self.rounds.map(|rounds| Part::State { rounds }).into_iter().collect();
+        for (client, memory) in changed {
+            let before = if memory.is_empty() {
+                self.remembered.remove(&client)
+            } else {
+                let bytes = ClientMemory { client, memory }.to_bytes();
+                self.whole(Part::Memory { client, round: rounds }, &[&bytes])?;
+                self.remembered.insert(client, rounds)
+            };
+            replaced.extend(before.map(|round| Part::Memory { client, round }));
+        }
+        let path = self.folder.file(Part::State { rounds });
+        records.sync_data().map_err(|error| (path.clone(), error))?;
+        let features = features.map_or_else(Payload::new, |found| Payload::new().with(FEATURES, found));
+        let index = Index { memories: self.remembered.iter().map(|(&client, &round)| (client, round)).collect() };
+        let index = serde_json::to_vec(&index).map_err(|error| (path, error.into()))?;
+        self.whole(Part::State { rounds }, &[&server.to_bytes(), &features.to_bytes(), &index])?;
+        let clients = self.open.take().map(|(round, _)| Part::Clients { round });
+        for part in std::mem::replace(&mut self.outdated, replaced).into_iter().chain(clients) {
+            // A leftover costs space and nothing else.
+            let _ = fs::remove_file(self.folder.file(part));
+        }
+        self.rounds = Some(rounds);
+        Ok(())
+    }
+
+    /// Writes a file of some frames, whole or not at all.
+    fn whole(&self, part: Part, frames: &[&[u8]]) -> Written {
+        let path = self.folder.file(part);
+        let write = || {
+            let mut file = Atomic::create(&path)?;
+            write_head(&mut file, &self.folder.identity)?;
+            frames.iter().try_for_each(|frame| write_frame(&mut file, frame))?;
+            file.commit()
+        };
+        write().map_err(|error| (path.clone(), error))
+    }
+
+    /// Appends clients to the file of an open round.
+    fn append(&mut self, round: usize, clients: &[Vec<u8>]) -> Written {
+        let path = self.folder.file(Part::Clients { round });
+        let write = |open: &mut Option<(usize, File)>| {
+            let file = match open.take() {
+                Some((of, file)) if of == round => file,
+                other => {
+                    // Its round has been passed over.
+                    let passed = other.map(|(round, _)| self.folder.file(Part::Clients { round }));
+                    let _ = passed.map(fs::remove_file);
+                    let mut file = File::options().append(true).create(true).open(&path)?;
+                    if file.metadata()?.len() == 0 {
+                        write_head(&mut file, &self.folder.identity)?;
+                    }
+                    file
+                }
+            };
+            let mut buffered = BufWriter::with_capacity(1 << 20, &file);
+            clients.iter().try_for_each(|client| write_frame(&mut buffered, client))?;
+            buffered.flush()?;
+            drop(buffered);
+            file.sync_data()?;
+            *open = Some((round, file));
+            Ok(())
+        };
+        write(&mut self.open).map_err(|error| (path.clone(), error))
+    }
+}

@@ -1,0 +1,119 @@
+//! A run on its way through its rounds.
+
+use fedelity_fl::Finished;
+use fedelity_nn::checkpoint::save_model;
+use fedelity_record::{RecordError, RoundRecord, RoundsFile, RunFolder, Status, Summary, names};
+use fedelity_sim::{Keeper, Simulation};
+
+use crate::checkpoint::{self, CheckpointFolder, ClosedRound, Writer};
+use crate::error::Result;
+use crate::run::{Outcome, Run};
+use crate::stop::StopSign;
+use crate::features;
+
+/// A run between two rounds.
+pub(crate) struct RunProgress {
+    pub(crate) simulation: Simulation,
+    pub(crate) file: RoundsFile,
+    pub(crate) writer: Option<Writer>,
+    /// Clients that finished the next round before the run was stopped.
+    pub(crate) finished: Vec<Finished>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) summary: Summary,
+    pub(crate) accuracies: Vec<(u64, f64)>,
+    pub(crate) divergence: Option<String>,
+}
+
+impl RunProgress {
+    /// Runs the next round and records it. Nothing if the run stops here.
+    pub(crate) fn step(&mut self, sign: &StopSign) -> Result<Option<RoundRecord>> {
+        let keeper = RunKeeper { writer: self.writer.as_ref(), sign };
+        if keeper.stop() {
+            return self.interrupted();
+        }
+        let record = match self.simulation.step_from(std::mem::take(&mut self.finished), &keeper) {
+            Ok(Some(record)) => record,
+            Ok(None) => return self.interrupted(),
+            Err(error) => {
+                let Some((round, client)) = error.divergence() else { return Err(error.into()) };
+                let client = client.map(|client| client as u64);
+                self.summary.status = Status::Diverged { round: round as u64, client };
+                self.divergence = Some(error.to_string());
+                return Ok(None);
+            }
+        };
+        self.file.append(&record)?;
+        if let Some(writer) = &self.writer {
+            let memories = self.simulation.memories();
+            let changed = record.clients.iter().map(|&client| client as usize);
+            writer.round(ClosedRound {
+                server: self.simulation.server().clone(),
+                changed: changed.map(|id| (id, memories.get(&id).cloned().unwrap_or_default())).collect(),
+                features: self.simulation.local_features().map(<[f32]>::to_vec),
+                records: self.file.handle()?,
+            });
+        }
+        self.summary.add(&record);
+        self.accuracies.extend(record.accuracy.map(|accuracy| (record.round, accuracy)));
+        Ok(Some(record))
+    }
+
+    fn interrupted(&mut self) -> Result<Option<RoundRecord>> {
+        self.summary.status = Status::Interrupted;
+        // A checkpoint that cannot be written stops the run too.
+        match self.writer.take_if(|writer| writer.has_failed()) {
+            Some(writer) => writer.finish().map(|()| None),
+            None => Ok(None),
+        }
+    }
+
+    /// Writes what a run leaves behind.
+    pub(crate) fn end(
+        mut self,
+        run: &Run<'_>,
+        folder: &RunFolder,
+        place: &CheckpointFolder,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<Outcome> {
+        self.file.finish()?;
+        save_model(&folder.file(names::MODEL), &run.study.model, self.simulation.global(), Some(&run.card()))?;
+        if let Some(found) = self.simulation.features() {
+            // Only a figure is made from them: the runs that follow matter more.
+            let bytes = features::bytes(&found).map_err(|error| error.to_string());
+            let written = bytes.and_then(|bytes| {
+                folder.write(names::FEATURES, &bytes).map_err(|error: RecordError| error.to_string())
+            });
+            if let Err(reason) = written {
+                let (label, seed) = (run.label, run.seed);
+                note(&format!("{label}, seed {seed}: {reason}; the report will have no map of features"));
+            }
+        }
+        self.writer.map_or(Ok(()), Writer::finish)?;
+        folder.write_summary(&self.summary)?;
+        match self.summary.status {
+            // It can still be prolonged.
+            Status::Finished => place.settle(self.simulation.rounds()),
+            Status::Diverged { .. } => checkpoint::clear(folder.path()),
+            Status::Interrupted => {}
+        }
+        Ok(Outcome { summary: self.summary, accuracies: self.accuracies, divergence: self.divergence })
+    }
+}
+
+/// Keeps the clients of a round, and stops it on demand or when nothing can be kept.
+struct RunKeeper<'a> {
+    writer: Option<&'a Writer>,
+    sign: &'a StopSign,
+}
+
+impl Keeper for RunKeeper<'_> {
+    fn finished(&self, done: &Finished) {
+        if let Some(writer) = self.writer {
+            writer.client(done);
+        }
+    }
+
+    fn stop(&self) -> bool {
+        self.sign.is_asked() || self.writer.is_some_and(Writer::has_failed)
+    }
+}

@@ -1,0 +1,240 @@
+//! Runs that are stopped and resumed give the bits of runs that are not.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use fedelity_experiment::{Document, Observer, Outcome, Resources, Run, StopSign, Study};
+use fedelity_fl::Finished;
+use fedelity_record::{RoundRecord, RunFolder, Seconds, names, salvage_rounds};
+use fedelity_sim::{Keeper, Progress, Simulation};
+
+use crate::bits::{server, write_table};
+
+const STUDY: &str = "rounds = 4\n[data]\nname = \"csv\"\ntrain = \"small.csv\"\n[partition]\nclients = 4\n\
+                     [clients]\nper-round = 3\nepochs = 1\nbatch = 20\n[model]\nname = \"mlp\"\nprojection = true\n";
+
+/// Stops a round when this many clients have finished.
+struct StopAfter {
+    most: usize,
+    done: Mutex<Vec<Finished>>,
+}
+
+impl Keeper for StopAfter {
+    fn finished(&self, done: &Finished) {
+        self.done.lock().unwrap().push(done.clone());
+    }
+
+    fn stop(&self) -> bool {
+        self.done.lock().unwrap().len() >= self.most
+    }
+}
+
+fn study(folder: &Path, method: &str, sets: &[&str]) -> Study {
+    let mut document = Document::parse("study.toml".to_string(), folder.to_path_buf(), STUDY).unwrap();
+    document.set(&format!("method.name={method}")).unwrap();
+    server(method).iter().chain(sets).for_each(|set| document.set(set).unwrap());
+    Study::load_with(&document, &Resources::default()).unwrap()
+}
+
+fn without_time(record: RoundRecord) -> RoundRecord {
+    RoundRecord { seconds: Seconds::default(), ..record }
+}
+
+/// Every method, and what the server adds: each round is stopped after one client and again after two, and the
+/// simulation is rebuilt each time.
+#[test]
+fn every_method_resumes_within_every_round() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    let methods = fedelity_methods::entries().iter().map(|entry| (entry.id, &[][..]));
+    let servers: [(&str, &[&str]); 4] = [
+        ("fedavg", &["server.optimizer=fedadam"]),
+        ("fedavg", &["server.optimizer=fedyogi"]),
+        ("scaffold", &["server.optimizer=fedavgm"]),
+        ("fedntd", &["server.rule=median"]),
+    ];
+    for (method, sets) in methods.chain(servers) {
+        let study = study(dir.path(), method, sets);
+        let experiment = |threads| study.experiment(&study.settings.methods[0], 1, threads);
+        let mut whole = Simulation::new(experiment(2)).unwrap();
+        let mut records: Vec<RoundRecord> = Vec::new();
+        let mut simulation = Simulation::new(experiment(1)).unwrap();
+        while !whole.done() {
+            let expected = without_time(whole.step().unwrap());
+            let mut kept = Vec::new();
+            for most in [1, 1] {
+                let keeper = StopAfter { most, done: Mutex::default() };
+                assert!(simulation.step_from(kept.clone(), &keeper).unwrap().is_none(), "{method}");
+                kept.extend(keeper.done.into_inner().unwrap());
+                let progress = Progress {
+                    server: simulation.server().clone(),
+                    memories: simulation.memories().clone(),
+                    features: simulation.local_features().map(<[f32]>::to_vec),
+                };
+                simulation = Simulation::resume(experiment(1), progress, &records).unwrap();
+            }
+            assert_eq!(kept.len(), 2);
+            let found = without_time(simulation.step_from(kept, &()).unwrap().unwrap());
+            assert_eq!(found, expected, "{method} {sets:?}");
+            records.push(found);
+        }
+        assert_eq!(simulation.global().hash(), whole.global().hash());
+        assert_eq!(simulation.features(), whole.features());
+    }
+}
+
+/// Stops a run after some rounds.
+#[derive(Default)]
+struct Watcher {
+    stop_after: Option<u64>,
+    sign: StopSign,
+    notes: Vec<String>,
+    started: Vec<usize>,
+    rounds: Vec<u64>,
+}
+
+impl Observer for Watcher {
+    fn start(&mut self, _: &Run<'_>, _: &RunFolder, rounds: usize) -> Result<(), fedelity_experiment::FrontError> {
+        self.started.push(rounds);
+        Ok(())
+    }
+
+    fn round(&mut self, _: &Run<'_>, record: &RoundRecord) -> Result<(), fedelity_experiment::FrontError> {
+        self.rounds.push(record.round);
+        if self.stop_after == Some(record.round) {
+            self.sign.ask();
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, _: &Run<'_>, _: &Outcome) {}
+
+    fn note(&mut self, note: &str) {
+        self.notes.push(note.to_string());
+    }
+
+    fn stop(&self) -> StopSign {
+        self.sign.clone()
+    }
+}
+
+/// The files of a run that must be the same, whatever happened.
+fn contents(folder: &Path) -> (Vec<u8>, Vec<RoundRecord>, Option<Vec<u8>>) {
+    let rounds = salvage_rounds(&folder.join(names::ROUNDS)).unwrap();
+    assert_eq!(rounds.problems, Vec::<String>::new());
+    let model = fs::read(folder.join(names::MODEL)).unwrap();
+    (model, rounds.rounds.into_iter().map(without_time).collect(), fs::read(folder.join(names::FEATURES)).ok())
+}
+
+fn states(folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(folder.join("checkpoint"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "state"))
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn a_stopped_run_goes_on_and_a_damaged_checkpoint_is_passed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    let study = study(dir.path(), "scaffold", &[]);
+    let whole = study.folder(Some(&dir.path().join("whole"))).unwrap();
+    study.run(&whole, 2, &mut ()).unwrap();
+    let expected = contents(whole.path());
+    assert_eq!(states(whole.path()).len(), 1, "only the last state stays");
+
+    let folder = study.folder(Some(&dir.path().join("stopped"))).unwrap();
+    let mut first = Watcher { stop_after: Some(3), ..Watcher::default() };
+    study.run(&folder, 2, &mut first).unwrap();
+    assert_eq!(states(folder.path()).len(), 2, "the last two states");
+    // The newest state is damaged: the one before it is used.
+    let newest = states(folder.path()).pop().unwrap();
+    let mut bytes = fs::read(&newest).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&newest, bytes).unwrap();
+    let mut second = Watcher::default();
+    study.run(&folder, 1, &mut second).unwrap();
+    assert_eq!(second.started, [2]);
+    assert!(
+        second.notes[0].contains("round-3.state: its checksum is wrong; an earlier checkpoint is used"),
+        "{:?}",
+        second.notes
+    );
+    assert_eq!(second.rounds, [3, 4]);
+    assert_eq!(contents(folder.path()), expected);
+    // It has ended: nothing happens.
+    let mut third = Watcher::default();
+    study.run(&folder, 1, &mut third).unwrap();
+    assert!(third.started.is_empty() && third.rounds.is_empty());
+
+    // A memory that a state needs is missing or damaged.
+    for (name, change) in [("gone", None), ("damaged", Some(60))] {
+        let folder = study.folder(Some(&dir.path().join(name))).unwrap();
+        study.run(&folder, 2, &mut Watcher { stop_after: Some(3), ..Watcher::default() }).unwrap();
+        let mut memory = fs::read_dir(folder.path().join("checkpoint")).unwrap().map(|entry| entry.unwrap().path());
+        let memory = memory.find(|path| path.to_string_lossy().ends_with("-3.memory")).unwrap();
+        match change {
+            None => fs::remove_file(&memory).unwrap(),
+            Some(at) => {
+                let mut bytes = fs::read(&memory).unwrap();
+                bytes[at] ^= 1;
+                fs::write(&memory, bytes).unwrap();
+            }
+        }
+        let mut again = Watcher::default();
+        study.run(&folder, 2, &mut again).unwrap();
+        assert_eq!((again.started.as_slice(), again.notes.len()), (&[2][..], 1), "{:?}", again.notes);
+        assert_eq!(contents(folder.path()), expected);
+    }
+}
+
+#[test]
+fn a_finished_run_is_prolonged() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    for method in ["moon", "fedgkd"] {
+        let (short, long) = (study(dir.path(), method, &["rounds=2"]), study(dir.path(), method, &[]));
+        let folder = short.folder(Some(&dir.path().join(method))).unwrap();
+        short.run(&folder, 2, &mut ()).unwrap();
+        let mut watcher = Watcher::default();
+        long.run(&folder, 2, &mut watcher).unwrap();
+        assert_eq!((watcher.started, watcher.rounds), (vec![2], vec![3, 4]));
+        let whole = long.folder(Some(&dir.path().join(format!("{method}-whole")))).unwrap();
+        long.run(&whole, 2, &mut ()).unwrap();
+        assert_eq!(contents(folder.path()).0, contents(whole.path()).0);
+        let error = short.run(&folder, 2, &mut ()).err().unwrap().to_string();
+        assert!(error.contains("rounds = 2: the run already has 4 rounds"), "{error}");
+    }
+}
+
+#[test]
+fn another_run_is_not_resumed_and_nobody_shares_a_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    let one = study(dir.path(), "fedavg", &[]);
+    let folder = one.folder(Some(&dir.path().join("run"))).unwrap();
+    one.run(&folder, 2, &mut Watcher { stop_after: Some(2), ..Watcher::default() }).unwrap();
+    let refused = |study: &Study| study.run(&folder, 2, &mut ()).err().unwrap().to_string();
+    let other = refused(&study(dir.path(), "fedprox", &[]));
+    assert!(other.contains("its method was fedavg and is now fedprox"), "{other}");
+    let other = refused(&study(dir.path(), "fedavg", &["partition.seed=9"]));
+    assert!(other.contains("its partition was"), "{other}");
+    let lock = fedelity_files::Lock::acquire(folder.path()).unwrap();
+    let held = refused(&one);
+    assert!(held.contains("is writing to this folder"), "{held}");
+    drop(lock);
+    // Settings that the record does not name: the checkpoint is not this run's.
+    let changed = refused(&study(dir.path(), "fedavg", &["optimizer.lr=0.5"]));
+    assert!(changed.contains("round-2.state: it belongs to another run, or the configuration"), "{changed}");
+    // Without any checkpoint it starts over.
+    fs::remove_dir_all(folder.path().join("checkpoint")).unwrap();
+    let mut watcher = Watcher::default();
+    one.run(&folder, 2, &mut watcher).unwrap();
+    assert_eq!((watcher.started, watcher.rounds), (vec![0], vec![1, 2, 3, 4]));
+    assert!(watcher.notes[0].contains("the run starts over"), "{:?}", watcher.notes);
+}
