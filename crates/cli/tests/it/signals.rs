@@ -118,35 +118,31 @@ fn a_sweep_goes_on_without_its_reader() {
 #[test]
 fn a_limit_on_the_size_of_files_is_an_error_with_a_name() {
     let place = Place::new();
-    let mut run = start(&place, "ulimit -f 100", &["--set", "rounds=3000"]);
+    let mut run = start(&place, "ulimit -f 400", &["--set", "rounds=3000", "-q"]);
     assert_eq!(run.0.wait().unwrap().code(), Some(2));
     let text = said(&mut run);
-    assert!(text.contains("rounds.jsonl: cannot write: File too large"), "{text}");
+    assert!(text.starts_with("error: run/") && text.contains(": cannot write: File too large"), "{text}");
     assert!(rounds(&place) > 5, "what was recorded stays");
 }
 
 #[test]
 fn threads_that_cannot_be_started_are_done_without() {
     let place = Place::new();
+    assert_eq!(place.tiny(&["--output", "a", "--set", "clients.per-round=4"]).code, 0);
     // No system has room for a stack of this size.
-    let more = ["--set", "rounds=2", "--threads", "4", "--set", "clients.per-round=4"];
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("fedelity"));
-    command.args(["run", "--output", "a"]).current_dir(place.0.path());
-    for set in TINY {
-        command.args(["--set", set]);
+    let no_threads = [("RUST_MIN_STACK", "100000000000000")];
+    for command in [&["verify", "a", "--threads", "4"][..], &["evaluate", "a", "--threads", "4"]] {
+        let answer = place.call_with(&no_threads, command);
+        assert_eq!(answer.code, 0, "{command:?}: {}", answer.err);
+        assert!(answer.err.contains("warning: only 1 of 4 threads can be started"), "{command:?}: {}", answer.err);
     }
-    let run = |command: &mut Command| command.args(more).output().unwrap();
-    let answer = run(command.env("RUST_MIN_STACK", "100000000000000"));
-    let text = String::from_utf8(answer.stderr).unwrap();
-    assert_eq!(answer.status.code(), Some(0), "{text}");
-    assert!(text.contains("warning: only 1 of 4 threads can be started") && !text.contains("panicked"), "{text}");
-    // Nor does the report need any, but for its map of features.
-    let report = |command: &mut Command| command.args(["report", "a"]).current_dir(place.0.path()).output().unwrap();
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("fedelity"));
-    let answer = report(command.env("RUST_MIN_STACK", "100000000000000"));
-    let text = String::from_utf8(answer.stderr).unwrap();
-    assert_eq!(answer.status.code(), Some(0), "{text}");
-    assert!(text.contains("cannot start a thread") && !text.contains("panicked"), "{text}");
+    // The report does without its map of features, and a run cannot keep what it has done.
+    let answer = place.call_with(&no_threads, &["report", "a"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.err.contains("cannot start a thread"), "{}", answer.err);
+    let answer = place.call_with(&no_threads, &["run", "a/config.toml", "--output", "b"]);
+    assert_eq!(answer.code, 2, "{}", answer.err);
+    assert!(answer.err.contains("error: b/checkpoint: cannot start a thread"), "{}", answer.err);
 }
 
 #[test]
