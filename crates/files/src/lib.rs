@@ -11,7 +11,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 
 pub use lock::{Holder, Lock, LockError};
 
@@ -40,7 +40,8 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// A file being written in pieces. [`Atomic::commit`] makes it appear under its name; otherwise it is discarded.
 #[derive(Debug)]
 pub struct Atomic {
-    file: BufWriter<NamedTempFile>,
+    file: BufWriter<File>,
+    temporary: TempPath,
     path: PathBuf,
 }
 
@@ -55,8 +56,8 @@ impl Atomic {
         prefix.push(name);
         prefix.push(".");
         remove_abandoned(folder_of(path), prefix.as_encoded_bytes());
-        let file = create_locked(folder_of(path), &prefix)?;
-        Ok(Self { file: BufWriter::with_capacity(1 << 16, file), path: path.to_path_buf() })
+        let (file, temporary) = create_locked(folder_of(path), &prefix)?.into_parts();
+        Ok(Self { file: BufWriter::with_capacity(1 << 16, file), temporary, path: path.to_path_buf() })
     }
 
     /// Moves the file into place, replacing an existing one.
@@ -64,7 +65,7 @@ impl Atomic {
     /// # Errors
     /// When the rest cannot be written or the file cannot be renamed.
     pub fn commit(self) -> io::Result<()> {
-        self.place(|file, path| file.persist(path).map_err(|error| error.error))
+        self.place(|temporary, path| temporary.persist(path).map_err(|error| error.error))
     }
 
     /// Moves the file into place, where no file may exist.
@@ -72,13 +73,13 @@ impl Atomic {
     /// # Errors
     /// As [`Atomic::commit`]; [`ErrorKind::AlreadyExists`] if a file exists.
     pub fn commit_new(self) -> io::Result<()> {
-        self.place(|file, path| file.persist_noclobber(path).map_err(|error| error.error))
+        self.place(|temporary, path| temporary.persist_noclobber(path).map_err(|error| error.error))
     }
 
-    fn place(self, rename: impl FnOnce(NamedTempFile, &Path) -> io::Result<File>) -> io::Result<()> {
+    fn place(self, rename: impl FnOnce(TempPath, &Path) -> io::Result<()>) -> io::Result<()> {
         let file = self.file.into_inner().map_err(|error| error.into_error())?;
-        file.as_file().sync_all()?;
-        rename(file, &self.path)?;
+        file.sync_all()?;
+        rename(self.temporary, &self.path)?;
         sync_folder(folder_of(&self.path))
     }
 }
