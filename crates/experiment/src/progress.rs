@@ -7,9 +7,9 @@ use fedelity_sim::{Keeper, Simulation};
 
 use crate::checkpoint::{self, CheckpointFolder, ClosedRound, Writer};
 use crate::error::Result;
+use crate::features;
 use crate::run::{Outcome, Run};
 use crate::stop::StopSign;
-use crate::features;
 
 /// A run between two rounds.
 pub(crate) struct RunProgress {
