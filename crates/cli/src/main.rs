@@ -5,29 +5,35 @@
 mod args;
 mod command;
 mod engine;
+mod http;
 mod interrupt;
 mod latest;
 mod output;
 mod overrides;
 mod printer;
+mod run_output;
 mod server;
 mod status;
+mod threads;
 mod view;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::Cli;
-use printer::{Printer, is_broken_pipe};
+use printer::{Printer, io_kind};
 use status::ExitStatus;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let printer = Printer::new(cli.color, cli.quiet, cli.verbose);
+    interrupt::report_file_size_limits();
     let status = match cli.command.run(&printer) {
         Ok(status) => status,
-        Err(error) if is_broken_pipe(&error) => ExitStatus::Done,
+        // Nobody reads the output any more.
+        Err(error) if io_kind(&error) == Some(ErrorKind::BrokenPipe) => ExitStatus::Done,
         Err(error) => {
             printer.error(printer::told(&error));
             ExitStatus::CouldNotRun

@@ -8,6 +8,8 @@ use fedelity_data::Skipped;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde::Serialize;
 
+use crate::view::visible::{visible, visible_cell, visible_json};
+
 /// When to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum When {
@@ -77,7 +79,20 @@ impl Printer {
 
     /// A line of data.
     pub(crate) fn line(&self, text: impl Display) -> Result<()> {
-        writeln!(io::stdout().lock(), "{text}")?;
+        writeln!(io::stdout().lock(), "{}", visible(&text.to_string()))?;
+        Ok(())
+    }
+
+    /// A line that is a heading.
+    pub(crate) fn heading(&self, text: &str) -> Result<()> {
+        writeln!(io::stdout().lock(), "{}", self.paint(Style::Heading, &visible_cell(text)))?;
+        Ok(())
+    }
+
+    /// Lines of a table or a picture: they may have colours, and text from files is already safe in them.
+    pub(crate) fn drawn(&self, lines: Vec<String>) -> Result<()> {
+        let mut out = io::stdout().lock();
+        lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
         Ok(())
     }
 
@@ -85,21 +100,26 @@ impl Printer {
     pub(crate) fn json(&self, value: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(value)?;
         let mut out = io::stdout().lock();
-        writeln!(out, "{text}")?;
+        writeln!(out, "{}", visible_json(&text))?;
         out.flush()?;
         Ok(())
     }
 
-    /// Bytes of data, unchanged.
+    /// Text for another program, unchanged unless a terminal gets it.
     pub(crate) fn raw(&self, bytes: &[u8]) -> Result<()> {
-        io::stdout().lock().write_all(bytes)?;
+        let mut out = io::stdout().lock();
+        if out.is_terminal() {
+            out.write_all(visible(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        } else {
+            out.write_all(bytes)?;
+        }
         Ok(())
     }
 
     /// Prints a message. It is not an error if nobody reads it.
     pub(crate) fn say(&self, text: impl Display) {
         if !self.quiet {
-            let _ = writeln!(io::stderr().lock(), "{text}");
+            let _ = writeln!(io::stderr().lock(), "{}", visible(&text.to_string()));
         }
     }
 
@@ -111,19 +131,26 @@ impl Printer {
     }
 
     pub(crate) fn warn(&self, text: impl Display) {
-        self.say(format_args!("{} {text}", self.paint_err(Style::Warning, "warning:")));
+        if !self.quiet {
+            self.marked(Style::Warning, "warning:", text);
+        }
     }
 
     /// Reports skipped samples even when quiet: nothing goes missing silently.
     pub(crate) fn left_out(&self, skipped: &Skipped) {
         if let Some(note) = skipped.note() {
-            let _ = writeln!(io::stderr().lock(), "{} {note}", self.paint_err(Style::Warning, "warning:"));
+            self.marked(Style::Warning, "warning:", note);
         }
     }
 
     /// Errors are printed even when quiet.
     pub(crate) fn error(&self, text: impl Display) {
-        let _ = writeln!(io::stderr().lock(), "{} {text}", self.paint_err(Style::Error, "error:"));
+        self.marked(Style::Error, "error:", text);
+    }
+
+    fn marked(&self, style: Style, mark: &str, text: impl Display) {
+        let mark = paint(self.colour_err, style, mark);
+        let _ = writeln!(io::stderr().lock(), "{mark} {}", visible(&text.to_string()));
     }
 
     /// A bar on stderr, hidden unless the display is live.
@@ -135,10 +162,6 @@ impl Printer {
     /// Text for stdout in a style.
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {
         paint(self.colour_out, style, text)
-    }
-
-    fn paint_err(&self, style: Style, text: &str) -> String {
-        paint(self.colour_err, style, text)
     }
 }
 
@@ -163,13 +186,10 @@ pub(crate) fn told(error: &anyhow::Error) -> String {
     })
 }
 
-/// Whether the only error is that nobody reads stdout any more.
-pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let broken = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
-    error.chain().any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(broken)
-            || cause
-                .downcast_ref::<serde_json::Error>()
-                .is_some_and(|e| e.io_error_kind() == Some(io::ErrorKind::BrokenPipe))
+/// The kind of a failed read or write, if that is the error.
+pub(crate) fn io_kind(error: &anyhow::Error) -> Option<io::ErrorKind> {
+    error.chain().find_map(|cause| {
+        let of_json = || cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        cause.downcast_ref::<io::Error>().map(io::Error::kind).or_else(of_json)
     })
 }

@@ -1,21 +1,22 @@
 //! A local server for a report page that follows a run.
 
 use std::fs;
-use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result};
 use fedelity_record::names;
 use fedelity_report::{FeatureLayouts, LoadedRuns, ReportPage, Results, waiting};
-use tiny_http::{Header, Method, Request, Response};
 
-/// How long to wait for a request before checking whether to end.
-const TICK: Duration = Duration::from_millis(100);
+use crate::http::{HttpRequest, HttpResponse, HttpServer};
+
+/// The pause between two versions of the page: several times what one takes, within these bounds. However many ask, the
+/// processor is left to the run.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 /// How long a viewer has to fetch the final state.
 const FAREWELL: Duration = Duration::from_secs(4);
 
@@ -29,19 +30,19 @@ pub(crate) struct LiveServer {
 impl LiveServer {
     /// Serves the runs at or below a folder, on a free port.
     pub(crate) fn start(folder: &Path) -> Result<Self> {
-        let http = tiny_http::Server::http("127.0.0.1:0").map_err(|error| anyhow!("cannot listen: {error}"))?;
-        let port = http.server_addr().to_ip().ok_or_else(|| anyhow!("cannot listen on this computer"))?.port();
+        let mut http = HttpServer::listen().context("cannot listen on this computer")?;
+        let address = format!("http://127.0.0.1:{}/", http.port());
         let stop = Arc::new(AtomicBool::new(false));
         let mut site = FollowedRuns {
             folder: folder.to_path_buf(),
-            port,
             state: PageState::default(),
             embeddings: FeatureLayouts::default(),
             told: 0,
+            next: Instant::now(),
         };
         let asked = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || site.serve(&http, &asked));
-        Ok(Self { address: format!("http://127.0.0.1:{port}/"), stop, thread: Some(thread) })
+        let thread = thread::Builder::new().name("page".to_string()).spawn(move || site.serve(&mut http, &asked));
+        Ok(Self { address, stop, thread: Some(thread.context("cannot start a thread")?) })
     }
 
     pub(crate) fn address(&self) -> &str {
@@ -68,27 +69,31 @@ impl Drop for LiveServer {
 }
 
 /// The most recent page.
-#[derive(Default)]
 struct PageState {
     version: String,
-    html: String,
-    json: String,
+    html: Arc<str>,
+    json: Arc<str>,
+}
+
+impl Default for PageState {
+    fn default() -> Self {
+        Self { version: String::new(), html: "".into(), json: "".into() }
+    }
 }
 
 struct FollowedRuns {
     folder: PathBuf,
-    port: u16,
     state: PageState,
     /// Layouts of finished runs, reused in every version of the page.
     embeddings: FeatureLayouts,
     /// Update requests so far.
     told: usize,
+    /// When to look for changes again.
+    next: Instant,
 }
 
-type PageResponse = Response<Cursor<Vec<u8>>>;
-
 impl FollowedRuns {
-    fn serve(&mut self, http: &tiny_http::Server, stop: &AtomicBool) {
+    fn serve(&mut self, http: &mut HttpServer, stop: &AtomicBool) {
         let mut until = None;
         loop {
             if stop.load(Ordering::Relaxed) {
@@ -99,45 +104,41 @@ impl FollowedRuns {
                     return;
                 }
             }
-            if let Ok(Some(request)) = http.recv_timeout(TICK) {
-                let answer = self.answer(&request);
-                // A viewer that has disconnected is not an error.
-                let _ = request.respond(answer);
-            }
+            http.turn(&mut |request| self.answer(request));
         }
     }
 
-    fn answer(&mut self, request: &Request) -> PageResponse {
-        // A page on another site must not read this one through a host name that resolves to this computer (DNS
-        // rebinding).
-        let host = request.headers().iter().find(|header| header.field.equiv("Host"));
-        let known = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
-        if !host.is_some_and(|host| known.iter().any(|name| host.value.as_str() == name)) {
-            return text(403, "text/plain", "this page is only for this computer\n");
-        }
-        if *request.method() != Method::Get {
-            return text(405, "text/plain", "only GET\n");
-        }
-        let (path, query) = request.url().split_once('?').unwrap_or((request.url(), ""));
-        match path {
+    /// Only these two exist: no path leads to a file.
+    fn answer(&mut self, request: HttpRequest<'_>) -> HttpResponse {
+        match request.path {
             "/" => {
                 self.refresh();
-                text(200, "text/html; charset=utf-8", &self.state.html)
+                let body = Arc::clone(&self.state.html);
+                HttpResponse { status: 200, kind: "text/html; charset=utf-8", body }
             }
             "/data" => {
                 self.told += 1;
                 self.refresh();
-                if query.strip_prefix("version=") == Some(&self.state.version) {
-                    return text(204, "application/json", "");
+                let kind = "application/json";
+                if request.query.strip_prefix("version=") == Some(&self.state.version) {
+                    return HttpResponse { status: 204, kind, body: "".into() };
                 }
-                text(200, "application/json", &self.state.json)
+                HttpResponse { status: 200, kind, body: Arc::clone(&self.state.json) }
             }
-            _ => text(404, "text/plain", "not found\n"),
+            _ => HttpResponse::text(404, "not found\n"),
         }
     }
 
-    /// Rebuilds the page if a file changed.
+    /// Rebuilds the page if a file changed, but not too often.
     fn refresh(&mut self) {
+        let start = Instant::now();
+        if start >= self.next {
+            self.rebuild();
+            self.next = Instant::now() + (4 * start.elapsed()).clamp(PAUSES.0, PAUSES.1);
+        }
+    }
+
+    fn rebuild(&mut self) {
         let version = version(&self.folder);
         if version == self.state.version {
             return;
@@ -148,19 +149,8 @@ impl FollowedRuns {
             Ok(report) => (report.html(true), report.news(&version)),
             Err(error) => waiting(&error.to_string(), &version),
         };
-        self.state = PageState { version, html, json };
+        self.state = PageState { version, html: html.into(), json: json.into() };
     }
-}
-
-fn text(status: u16, kind: &str, body: &str) -> PageResponse {
-    let mut answer = Response::from_data(body.as_bytes().to_vec()).with_status_code(status);
-    let headers = [("Content-Type", kind), ("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")];
-    for (name, value) in headers {
-        if let Ok(header) = Header::from_bytes(name.as_bytes(), value.as_bytes()) {
-            answer.add_header(header);
-        }
-    }
-    answer
 }
 
 /// A string that changes whenever a file of a run changes.

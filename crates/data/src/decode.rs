@@ -87,23 +87,28 @@ fn fill(paths: &[PathBuf], pixels: &mut [u8], shape: ImageShape, form: ImageForm
     let threads = thread::available_parallelism().map_or(1, usize::from).min(paths.len()).max(1);
     let work = Mutex::new(pixels.chunks_exact_mut(shape.pixels().max(1)).zip(paths).enumerate());
     let reasons = Mutex::new(vec![None; paths.len()]);
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let next = work.lock().ok().and_then(|mut work| work.next());
-                    let Some((i, (bytes, path))) = next else { return };
-                    let Err(reason) = read(path, bytes, shape, form) else { continue };
-                    if let Ok(mut reasons) = reasons.lock() {
-                        reasons[i] = Some(reason);
-                    }
-                    if !all && let Ok(mut work) = work.lock() {
-                        // Drains the remaining work.
-                        work.by_ref().for_each(drop);
-                    }
-                }
-            });
+    let decode = || {
+        loop {
+            let next = work.lock().ok().and_then(|mut work| work.next());
+            let Some((i, (bytes, path))) = next else { return };
+            let Err(reason) = read(path, bytes, shape, form) else { continue };
+            if let Ok(mut reasons) = reasons.lock() {
+                reasons[i] = Some(reason);
+            }
+            if !all && let Ok(mut work) = work.lock() {
+                // Drains the remaining work.
+                work.by_ref().for_each(drop);
+            }
         }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            // If no more threads can be started, the others do the work.
+            if thread::Builder::new().spawn_scoped(scope, decode).is_err() {
+                break;
+            }
+        }
+        decode();
     });
     reasons.into_inner().unwrap_or_default()
 }

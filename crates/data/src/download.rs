@@ -19,7 +19,10 @@ pub struct Download {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
     pub name: &'static str,
+    /// Its length, if it is published.
     pub bytes: Option<u64>,
+    /// The length of its content, uncompressed, if that is known and the file's own is not.
+    pub inside: Option<u64>,
     pub checksum: Option<Checksum>,
     pub form: RemoteForm,
 }
@@ -64,21 +67,30 @@ impl Download {
     pub const NONE: Self = Self { mirrors: &[], files: &[], content: &[], by_hand: None };
 }
 
-const fn remote(name: &'static str, form: RemoteForm) -> Remote {
-    Remote { name, bytes: None, checksum: None, form }
+impl Remote {
+    /// The most bytes that the file can have, if anything is known about its length.
+    pub fn most_bytes(&self) -> Option<u64> {
+        // Compression adds 5 bytes to each block of 65,535 that it cannot shorten, and a header with the file's name.
+        self.bytes.or(self.inside.map(|inside| inside + inside / 1_000 + 4_096))
+    }
+}
+
+/// A compressed file of which only the content is known.
+const fn compressed(name: &'static str, inside: u64) -> Remote {
+    Remote { name, bytes: None, inside: Some(inside), checksum: None, form: RemoteForm::File }
 }
 
 /// A file whose length and checksum are published.
 const fn known(name: &'static str, form: RemoteForm, bytes: u64, checksum: Checksum) -> Remote {
-    Remote { name, bytes: Some(bytes), checksum: Some(checksum), form }
+    Remote { name, bytes: Some(bytes), inside: None, checksum: Some(checksum), form }
 }
 
 // Some mirrors compress them again, so the content is checked.
 const MNIST_FILES: &[Remote] = &[
-    remote("train-images-idx3-ubyte.gz", RemoteForm::File),
-    remote("train-labels-idx1-ubyte.gz", RemoteForm::File),
-    remote("t10k-images-idx3-ubyte.gz", RemoteForm::File),
-    remote("t10k-labels-idx1-ubyte.gz", RemoteForm::File),
+    compressed("train-images-idx3-ubyte.gz", 47_040_016),
+    compressed("train-labels-idx1-ubyte.gz", 60_008),
+    compressed("t10k-images-idx3-ubyte.gz", 7_840_016),
+    compressed("t10k-labels-idx1-ubyte.gz", 10_008),
 ];
 
 // The mirrors used by torchvision and TensorFlow Datasets; the original site, yann.lecun.com, no longer has the files.

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use fedelity_fl::Finished;
 use fedelity_nn::checkpoint::save_model;
-use fedelity_record::{RoundRecord, RoundsFile, RunFolder, Status, Summary, names};
+use fedelity_record::{RecordError, RoundRecord, RoundsFile, RunFolder, Status, Summary, names};
 use fedelity_sim::{Keeper, Simulation};
 
 use crate::checkpoint::{self, CheckpointFolder, ClosedRound, Writer};
 use crate::error::Result;
+use crate::features;
 use crate::run::{Outcome, Run};
 use crate::stop::StopSign;
-use crate::{ExperimentError, features};
 
 /// A client is kept if it trained at least this many times as long as it takes to write it.
 const WORTH: u32 = 30;
@@ -76,13 +76,25 @@ impl RunProgress {
     }
 
     /// Writes what a run leaves behind.
-    pub(crate) fn end(mut self, run: &Run<'_>, folder: &RunFolder, place: &CheckpointFolder) -> Result<Outcome> {
+    pub(crate) fn end(
+        mut self,
+        run: &Run<'_>,
+        folder: &RunFolder,
+        place: &CheckpointFolder,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<Outcome> {
         self.file.finish()?;
         save_model(&folder.file(names::MODEL), &run.study.model, self.simulation.global(), Some(&run.card()))?;
         if let Some(found) = self.simulation.features() {
-            let path = folder.file(names::FEATURES);
-            let bytes = features::bytes(&found).map_err(|error| ExperimentError::path(&path, error.to_string()))?;
-            folder.write(names::FEATURES, &bytes)?;
+            // Only a figure is made from them: the runs that follow matter more.
+            let bytes = features::bytes(&found).map_err(|error| error.to_string());
+            let written = bytes.and_then(|bytes| {
+                folder.write(names::FEATURES, &bytes).map_err(|error: RecordError| error.to_string())
+            });
+            if let Err(reason) = written {
+                let (label, seed) = (run.label, run.seed);
+                note(&format!("{label}, seed {seed}: {reason}; the report will have no map of features"));
+            }
         }
         self.writer.map_or(Ok(()), Writer::finish)?;
         folder.write_summary(&self.summary)?;

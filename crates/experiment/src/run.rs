@@ -134,7 +134,7 @@ impl Study {
     ) -> Result<fedelity_report::Results> {
         let (methods, seeds) = (&self.settings.methods, &self.settings.config.seeds);
         let several = methods.len() * seeds.len() > 1;
-        let _lock = if several { Some(lock(folder)?) } else { None };
+        let _lock = if several { Some(lock(folder.path())?) } else { None };
         let (sign, checkpoints) = (observer.stop(), observer.checkpoints());
         if several {
             folder.write_config(&self.settings.resolved_for(methods, seeds, names::PARTITION, Some(names::LAYERS)))?;
@@ -187,7 +187,7 @@ impl Run<'_> {
     /// the results are the same.
     pub fn execute(&self, folder: &RunFolder, observer: &mut dyn Observer) -> Result<Outcome> {
         let stopped = |error: FrontError| ExperimentError::Stopped(error);
-        let _lock = lock(folder)?;
+        let _lock = lock(folder.path())?;
         let place = CheckpointFolder::of(folder.path(), self.identity());
         let earlier = self.earlier(folder, &place)?;
         if let Earlier { ended: Some(outcome), .. } = earlier {
@@ -207,7 +207,7 @@ impl Run<'_> {
                 break;
             }
         }
-        let outcome = progress.end(self, folder, &place)?;
+        let outcome = progress.end(self, folder, &place, &mut |note| observer.note(note))?;
         if let Some(error) = failed {
             return Err(stopped(error));
         }
@@ -358,13 +358,13 @@ struct Earlier {
 }
 
 /// Makes this process the only one that writes to a folder.
-fn lock(folder: &RunFolder) -> Result<Lock> {
-    Lock::acquire(folder.path()).map_err(|error| match error {
+pub(crate) fn lock(folder: &Path) -> Result<Lock> {
+    Lock::acquire(folder).map_err(|error| match error {
         LockError::Held(holder) => ExperimentError::path(
-            folder.path(),
+            folder,
             format!("{holder} is writing to this folder; wait for it, or choose another folder"),
         ),
-        LockError::Io(error) => ExperimentError::path(folder.path(), format!("cannot lock the folder: {error}")),
+        LockError::Io(error) => ExperimentError::path(folder, format!("cannot lock the folder: {error}")),
     })
 }
 

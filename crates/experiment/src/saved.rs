@@ -77,18 +77,23 @@ impl Saved {
         let indices: Vec<u32> = (0..split.len() as u32).collect();
         let mut logits = vec![0.0; indices.len() * classes];
         let work = Mutex::new(logits.chunks_mut(CHUNK * classes).zip(indices.chunks(CHUNK)));
-        thread::scope(|scope| {
-            for _ in 0..threads.min(indices.len().div_ceil(CHUNK)) {
-                scope.spawn(|| {
-                    let mut session = self.model.session();
-                    loop {
-                        let next = work.lock().ok().and_then(|mut work| work.next());
-                        let Some((logits, indices)) = next else { return };
-                        let samples = Samples { split, indices, scaling: &scaling };
-                        logits.copy_from_slice(session.evaluate(&self.params, &samples.batch()).logits);
-                    }
-                });
+        let work = || {
+            let mut session = self.model.session();
+            loop {
+                let next = work.lock().ok().and_then(|mut work| work.next());
+                let Some((logits, indices)) = next else { return };
+                let samples = Samples { split, indices, scaling: &scaling };
+                logits.copy_from_slice(session.evaluate(&self.params, &samples.batch()).logits);
             }
+        };
+        thread::scope(|scope| {
+            for _ in 1..threads.min(indices.len().div_ceil(CHUNK)) {
+                // If no more threads can be started, the others do the work.
+                if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    break;
+                }
+            }
+            work();
         });
         logits
     }

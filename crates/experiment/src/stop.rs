@@ -13,6 +13,11 @@ impl StopSign {
         self.0.swap(true, Ordering::SeqCst)
     }
 
+    /// The sign itself, for the handler of a signal, which can only set a flag.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }

@@ -17,10 +17,31 @@ pub(crate) fn alike(path: &Path, checksum: Checksum) -> io::Result<String> {
     }
 }
 
-/// SHA-256 of a file's content, as hex: uncompressed if its name, which a part file does not have, ends in `.gz`.
-pub(crate) fn content(path: &Path, name: &str) -> io::Result<String> {
+/// SHA-256 of a file's content, as hex: uncompressed if its name, which a part file does not have, ends in `.gz`. A
+/// content of more bytes than `most` is an error: a small file can promise any length.
+pub(crate) fn content(path: &Path, name: &str, most: Option<u64>) -> io::Result<String> {
     let file = File::open(path)?;
-    if name.ends_with(".gz") { hash::<Sha256>(MultiGzDecoder::new(BufReader::new(file))) } else { hash::<Sha256>(file) }
+    let most = most.unwrap_or(u64::MAX);
+    if name.ends_with(".gz") {
+        hash::<Sha256>(AtMost { from: MultiGzDecoder::new(BufReader::new(file)), left: most })
+    } else {
+        hash::<Sha256>(AtMost { from: file, left: most })
+    }
+}
+
+/// Reads up to a number of bytes; more are an error.
+struct AtMost<R> {
+    from: R,
+    left: u64,
+}
+
+impl<R: Read> Read for AtMost<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.from.read(buffer)?;
+        let left = self.left.checked_sub(n as u64);
+        self.left = left.ok_or_else(|| io::Error::other("it is longer than the published content"))?;
+        Ok(n)
+    }
 }
 
 fn hash<D: Digest>(mut from: impl Read) -> io::Result<String> {

@@ -178,7 +178,8 @@ impl Set<'_> {
             remove(part)?;
         }
         let (name, expected) = (remote.name, remote.bytes);
-        Transfer { url, name, part: part.to_path_buf(), expected, patience: self.patience }.run(event)?;
+        let most = remote.most_bytes().unwrap_or(self.patience.most_bytes);
+        Transfer { url, name, part: part.to_path_buf(), expected, most, patience: self.patience }.run(event)?;
         let kept = match remote.form {
             RemoteForm::File => self.check(remote, part, event).and_then(|()| {
                 fs::create_dir_all(self.home).map_err(FetchError::io("create", self.home))?;
@@ -220,7 +221,7 @@ impl Set<'_> {
         }
         let content = self.content(remote.name).filter(|_| remote.form == RemoteForm::File);
         if let Some(expected) = content {
-            return check_content(remote.name, expected, file);
+            return check_content(remote.name, expected, file, remote.inside);
         }
         // The content of an archive is checked after unpacking.
         let later = remote.form != RemoteForm::File && !self.entry.download.content.is_empty();
@@ -267,14 +268,15 @@ impl Set<'_> {
     fn check_content(&self, root: &Path, event: &mut dyn FnMut(Event)) -> Result<(), FetchError> {
         for (name, expected) in self.entry.download.content {
             event(Event::Checking { name: name.to_string() });
-            check_content(name, expected, &root.join(name))?;
+            check_content(name, expected, &root.join(name), None)?;
         }
         Ok(())
     }
 }
 
-fn check_content(name: &str, expected: &'static str, file: &Path) -> Result<(), FetchError> {
-    let found = check::content(file, name).unwrap_or_else(|error| format!("none, {error}"));
+/// Checks the content of a file, of which no more than is expected is read.
+fn check_content(name: &str, expected: &'static str, file: &Path, inside: Option<u64>) -> Result<(), FetchError> {
+    let found = check::content(file, name, inside).unwrap_or_else(|error| format!("none, {error}"));
     compare(name, Checksum::Sha256(expected), found)
 }
 

@@ -42,7 +42,7 @@ pub struct Patience {
     pub attempts: usize,
     /// The pause before the second attempt; it doubles with each one.
     pub pause: Duration,
-    /// The maximum size of a file in bytes.
+    /// The maximum size in bytes of a file about whose length nothing is known.
     pub most_bytes: u64,
 }
 
@@ -85,6 +85,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) part: PathBuf,
     /// The length of the published file, if known.
     pub(crate) expected: Option<u64>,
+    /// The most bytes that it can have.
+    pub(crate) most: u64,
     pub(crate) patience: Patience,
 }
 
@@ -139,9 +141,8 @@ impl Transfer<'_> {
             }
             status => return Err(FetchError::Status { url: self.url.clone(), status }),
         }
-        let most = self.expected.unwrap_or(self.patience.most_bytes);
         if let Some(total) = answer.total
-            && (total > most || self.expected.is_some_and(|expected| expected != total))
+            && (total > self.most || self.expected.is_some_and(|expected| expected != total))
         {
             return Err(self.wrong_length(total));
         }
@@ -150,16 +151,10 @@ impl Transfer<'_> {
             let reason = format!("requested bytes from {have} on, but the server sent those from {} on", answer.start);
             return Ok(Attempt::Lost(reason));
         }
-        self.write(start, &answer, most, event)
+        self.write(start, &answer, event)
     }
 
-    fn write(
-        &self,
-        start: u64,
-        answer: &FileAnswer,
-        most: u64,
-        event: &mut dyn FnMut(Event),
-    ) -> Result<Attempt, FetchError> {
+    fn write(&self, start: u64, answer: &FileAnswer, event: &mut dyn FnMut(Event)) -> Result<Attempt, FetchError> {
         let failed = FetchError::io("write", &self.part);
         let mut file = self.open(start).map_err(&failed)?;
         let mut at = start;
@@ -169,7 +164,7 @@ impl Transfer<'_> {
             match answer.blocks.recv_timeout(self.patience.stall) {
                 Ok(Ok(block)) => {
                     at += block.len() as u64;
-                    if at > most {
+                    if at > self.most {
                         self.remove()?;
                         return Err(self.wrong_length(at));
                     }
@@ -197,7 +192,7 @@ impl Transfer<'_> {
         let url = self.url.clone();
         match self.expected {
             Some(expected) => FetchError::Length { url, expected, found },
-            None => FetchError::TooLong { url, most: self.patience.most_bytes, found },
+            None => FetchError::TooLong { url, most: self.most, found },
         }
     }
 
@@ -241,7 +236,7 @@ fn ask(source: &FileHome, url: &str, from: u64) -> Result<FileAnswer, String> {
         (416, Some(range)) => (0, total_of(range)),
         _ => (0, length),
     };
-    Ok(FileAnswer { status, start, total, blocks: blocks(response.into_body().into_reader()) })
+    Ok(FileAnswer { status, start, total, blocks: blocks(response.into_body().into_reader())? })
 }
 
 /// The path of a mirror that is a local folder.
@@ -271,13 +266,13 @@ fn read_file(path: &Path, from: u64) -> Result<FileAnswer, String> {
         return Ok(FileAnswer { status: 416, start: 0, total: Some(length), blocks: sync_channel(1).1 });
     }
     std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(from)).map_err(|error| error.to_string())?;
-    Ok(FileAnswer { status: 206, start: from, total: Some(length), blocks: blocks(file) })
+    Ok(FileAnswer { status: 206, start: from, total: Some(length), blocks: blocks(file)? })
 }
 
 /// Blocks of a body, read by a separate thread.
-fn blocks(mut body: impl Read + Send + 'static) -> Receiver<Result<Vec<u8>, String>> {
+fn blocks(mut body: impl Read + Send + 'static) -> Result<Receiver<Result<Vec<u8>, String>>, String> {
     let (sender, receiver) = sync_channel(WAITING);
-    thread::spawn(move || {
+    let started = thread::Builder::new().spawn(move || {
         loop {
             let mut block = vec![0; BLOCK];
             let sent = match body.read(&mut block) {
@@ -298,5 +293,6 @@ fn blocks(mut body: impl Read + Send + 'static) -> Receiver<Result<Vec<u8>, Stri
             }
         }
     });
-    receiver
+    started.map_err(|error| format!("cannot start a thread: {error}"))?;
+    Ok(receiver)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::architecture::{Architecture, InputShape};
-use crate::encoder::{EncoderShape, encoder};
+use crate::encoder::{EncoderShape, MOST_LAYERS, encoder};
 use crate::error::NnError;
 use crate::model_file::ModelFile;
 use crate::residual::Stem;
@@ -142,7 +142,6 @@ pub struct Card {
 
 /// Upper bounds that no model here reaches.
 const MOST: usize = 1 << 24;
-const MOST_LAYERS: usize = 1_000;
 const MOST_CLASSES: usize = 1 << 16;
 
 impl Card {

@@ -6,6 +6,8 @@ use crate::architecture::{Architecture, BlockNames, InputShape, Layer, Node};
 
 /// Width of the projection before the classifier (FedGKD+, MOON).
 pub(crate) const PROJECTION: usize = 256;
+/// More layers than any encoder has; each takes memory before the sizes are checked.
+pub(crate) const MOST_LAYERS: usize = 1_000;
 
 /// Sizes of an encoder, as in its config.json.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::architecture::BlockNames;
 use crate::checkpoint;
-use crate::encoder::EncoderShape;
+use crate::encoder::{EncoderShape, MOST_LAYERS};
 use crate::error::NnError;
 use crate::layout::{Layout, Params};
 use crate::model::{InitialWeights, Model};
@@ -65,6 +65,12 @@ impl Pretrained {
     #[must_use]
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
+    }
+
+    /// The file with the weights in a folder.
+    #[must_use]
+    pub fn weights_file(folder: &Path) -> PathBuf {
+        folder.join(WEIGHTS)
     }
 
     /// The path of config.json.
@@ -170,6 +176,10 @@ fn shape(text: &str) -> Result<(EncoderShape, usize), String> {
         attention_dropout: share(pick("attention_probs_dropout_prob", "attention_dropout"), 0.1)?,
         head_dropout: share("seq_classif_dropout", 0.2)?,
     };
+    if shape.layers > MOST_LAYERS {
+        let key = pick("num_hidden_layers", "n_layers");
+        return Err(format!("{key} is {}, expected at most {MOST_LAYERS}", shape.layers));
+    }
     if !shape.width.is_multiple_of(shape.heads) {
         return Err(format!("{} heads do not divide a width of {}", shape.heads, shape.width));
     }
@@ -178,4 +188,24 @@ fn shape(text: &str) -> Result<(EncoderShape, usize), String> {
 
 fn shown(value: Option<&Value>) -> String {
     value.map_or("missing".to_owned(), Value::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_no_encoder_has_are_refused_before_memory_is_taken() {
+        let config = |layers: u64| {
+            let text = r#"{"model_type": "bert", "hidden_size": 12, "num_attention_heads": 3, "intermediate_size": 8,
+                "max_position_embeddings": 16, "type_vocab_size": 2, "vocab_size": 30, "num_hidden_layers": "#;
+            shape(&format!("{text}{layers}}}"))
+        };
+        assert_eq!(config(1_000).unwrap().0.layers, 1_000);
+        for layers in [1_001, 1_000_000_000] {
+            let reason = config(layers).unwrap_err();
+            assert_eq!(reason, format!("num_hidden_layers is {layers}, expected at most 1000"));
+        }
+        assert!(config(0).is_err() && config(u64::MAX).is_err());
+    }
 }

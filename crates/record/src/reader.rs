@@ -6,10 +6,11 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::csv::FIXED;
 use crate::error::RecordError;
 use crate::header::{FORMAT, Header, VERSION};
 use crate::holdings::Holdings;
-use crate::round::RoundRecord;
+use crate::round::{RoundRecord, Seconds};
 use crate::summary::Summary;
 
 /// The readable part of a `rounds.jsonl`, and its problems.
@@ -76,6 +77,10 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
 
 /// Training cannot produce a loss beyond this.
 const GREATEST_LOSS: f64 = 1e40;
+/// Nor any other number beyond this, which leaves room for squares and sums.
+const GREATEST: f64 = 1e60;
+/// A round cannot take longer than this, in seconds: 30,000 years.
+const LONGEST: f64 = 1e12;
 
 /// Why a round cannot belong to this run, if it cannot.
 fn impossible(round: &RoundRecord, header: &Header) -> Option<String> {
@@ -90,6 +95,17 @@ fn impossible(round: &RoundRecord, header: &Header) -> Option<String> {
     }
     if let Some(loss) = round.loss.iter().chain(&round.train_loss).find(|loss| loss.abs() > GREATEST_LOSS) {
         return Some(format!("loss {loss:e}"));
+    }
+    let Seconds { train, aggregate, evaluate, observe } = round.seconds;
+    if let Some(seconds) = [train, aggregate, evaluate, observe].iter().find(|time| !(0.0..=LONGEST).contains(*time)) {
+        return Some(format!("{seconds:e} seconds"));
+    }
+    let fixed = FIXED.iter().filter_map(|(name, of)| Some((*name, of(round)?)));
+    let local = round.local.iter().flat_map(|local| &local.alignment);
+    let named = round.train_terms.iter().chain(&round.alignment).chain(local).map(|(name, value)| (&**name, *value));
+    let spread = round.drift.iter().flat_map(|drift| [("drift", drift.sd), ("drift", drift.min), ("drift", drift.max)]);
+    if let Some((name, number)) = fixed.chain(named).chain(spread).find(|(_, number)| number.abs() > GREATEST) {
+        return Some(format!("{name} {number:e}"));
     }
     let (found, classes) = (round.class_accuracy.as_ref().map_or(0, Vec::len), header.classes.len());
     let fits = found == 0 || classes == 0 || found == classes;
@@ -133,6 +149,8 @@ fn parsed<T: DeserializeOwned>(value: Value, path: &Path) -> Result<T, RecordErr
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::{RoundsFile, RunFolder};
 
@@ -224,6 +242,22 @@ mod tests {
             (record(4, Some(1e300), None), "line 5 left out: accuracy 1e300: expected 0 to 1"),
             (record(4, None, Some(1e300)), "line 5 left out: loss 1e300"),
             (record(4_000_000_000_000, None, None), "line 5 left out: round 4000000000000 of 9"),
+            (
+                RoundRecord { seconds: Seconds { train: 1e306, ..Seconds::default() }, ..record(4, None, None) },
+                "line 5 left out: 1e306 seconds",
+            ),
+            (
+                RoundRecord { seconds: Seconds { observe: -1.0, ..Seconds::default() }, ..record(4, None, None) },
+                "line 5 left out: -1e0 seconds",
+            ),
+            (
+                RoundRecord { gradient_diversity: Some(-1e306), ..record(4, None, None) },
+                "line 5 left out: gradient-diversity -1e306",
+            ),
+            (
+                RoundRecord { train_terms: [("kl".to_string(), 1e306)].into(), ..record(4, None, None) },
+                "line 5 left out: kl 1e306",
+            ),
         ] {
             let wrong = serde_json::to_string(&wrong).unwrap();
             let mut lines: Vec<&str> = text.lines().collect();
@@ -239,5 +273,63 @@ mod tests {
         assert!(matches!(salvage_rounds(&path), Err(RecordError::Format { .. })));
         fs::write(&path, "").unwrap();
         assert!(matches!(salvage_rounds(&path), Err(RecordError::NoHeader { .. })));
+    }
+
+    fn share() -> impl Strategy<Value = Option<f64>> {
+        prop::option::of(0.0f64..=1.0)
+    }
+
+    prop_compose! {
+        /// What training can record, with any numbers.
+        fn recorded()(
+            accuracy in share(),
+            classes in prop::collection::vec(share(), 3),
+            loss in prop::option::of(-1e39f64..1e39),
+            terms in prop::collection::btree_map(".{0,8}", any::<f32>().prop_filter("finite", |x| x.is_finite()), 0..4),
+            spread in prop::option::of((0f64..1e30, 0f64..1e30, 0f64..1e30, 0f64..1e30)),
+            bytes in (any::<u64>(), any::<u64>(), any::<u64>()),
+            train in 0f64..1e9,
+            clients in prop::collection::vec(any::<u64>(), 0..5),
+        ) -> RoundRecord {
+            RoundRecord {
+                accuracy,
+                class_accuracy: accuracy.map(|_| classes),
+                loss,
+                train_terms: terms.into_iter().map(|(name, value)| (name, f64::from(value))).collect(),
+                drift: spread.map(|(mean, sd, min, max)| crate::Spread { mean, sd, min, max }),
+                bytes_down: bytes.0,
+                bytes_up: bytes.1,
+                trained_samples: bytes.2,
+                seconds: Seconds { train, ..Seconds::default() },
+                clients,
+                ..RoundRecord::default()
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_record_comes_back(rounds in prop::collection::vec(recorded(), 1..6), name in ".{0,12}", seed: u64) {
+            let dir = tempfile::tempdir().unwrap();
+            let folder = RunFolder::create(&dir.path().join("run")).unwrap();
+            let classes = vec![name.clone(), String::new(), name.clone()];
+            let header = Header { method: name, classes, seed, rounds: rounds.len() as u64, ..Header::default() };
+            let (mut file, mut summary) = (folder.start_rounds(&header).unwrap(), Summary::default());
+            let rounds: Vec<RoundRecord> =
+                (1..).zip(rounds).map(|(round, record)| RoundRecord { round, ..record }).collect();
+            for round in &rounds {
+                file.append(round).unwrap();
+                summary.add(round);
+            }
+            file.finish().unwrap();
+            folder.write_summary(&summary).unwrap();
+            let read = salvage_rounds(&folder.file("rounds.jsonl")).unwrap();
+            prop_assert_eq!(read.problems, Vec::<String>::new());
+            prop_assert_eq!(read.header, header);
+            prop_assert_eq!(read.rounds, rounds);
+            prop_assert_eq!(read_summary(&folder.file("summary.json")).unwrap(), summary);
+        }
     }
 }

@@ -74,8 +74,8 @@ impl Summary {
     /// Adds a finished round. Call it for each round in order; the status is set at the end.
     pub fn add(&mut self, round: &RoundRecord) {
         self.rounds = round.round;
-        self.bytes_down += round.bytes_down;
-        self.bytes_up += round.bytes_up;
+        self.bytes_down = self.bytes_down.saturating_add(round.bytes_down);
+        self.bytes_up = self.bytes_up.saturating_add(round.bytes_up);
         self.traffic = round.traffic.map(|new| {
             let mean = self.traffic.unwrap_or(new);
             mean + (new - mean) / round.round as f64

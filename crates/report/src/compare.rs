@@ -286,7 +286,7 @@ fn row(group: &Group, baseline: Option<&Group>, options: &Options, rank: Option<
         difference: if is_baseline { None } else { differ(&differences) },
         to_target: to_target(&compared, |seed| options.target.or_else(|| final_accuracy(&others, seed))),
         rank,
-        bytes: over(&|run| Some((run.summary.bytes_down + run.summary.bytes_up) as f64)),
+        bytes: over(&|run| Some(run.summary.bytes_down as f64 + run.summary.bytes_up as f64)),
         bytes_down: over(&|run| Some(run.summary.bytes_down as f64)),
         bytes_up: over(&|run| Some(run.summary.bytes_up as f64)),
         traffic: over(&|run| run.summary.traffic),

@@ -27,12 +27,11 @@ const EPOCHS: usize = 500;
 
 /// Layouts computed so far, by the file of the features and its state. Each takes about a second.
 #[derive(Clone, Debug, Default)]
-pub struct FeatureLayouts(BTreeMap<PathBuf, (FileState, EmbedResult)>);
+pub struct FeatureLayouts(BTreeMap<PathBuf, (FileState, Arc<Embedding>)>);
 
 /// Size and modification time of a file.
 type FileState = (u64, Option<SystemTime>);
 
-/// Failures are cached like results.
 type EmbedResult = Result<Arc<Embedding>, String>;
 
 impl FeatureLayouts {
@@ -42,13 +41,19 @@ impl FeatureLayouts {
         let known = |(path, stamp): &(PathBuf, FileState)| {
             self.0.get(path).filter(|(at, _)| at == stamp).map(|(_, f)| f.clone())
         };
-        let found: Vec<EmbedResult> = all
-            .par_iter()
-            .zip(runs)
-            .map(|(file, run)| known(file).unwrap_or_else(|| embed(run).map(Arc::new)))
-            .collect();
+        let one = |(file, run): (&(PathBuf, FileState), &&LoadedRun)| {
+            known(file).map_or_else(|| embed(run).map(Arc::new), Ok)
+        };
+        // Without threads, one after the other.
+        let found: Vec<EmbedResult> = match rayon::ThreadPoolBuilder::new().build() {
+            Ok(pool) => pool.install(|| all.par_iter().zip(runs).map(one).collect()),
+            Err(_) => all.iter().zip(runs).map(one).collect(),
+        };
         for ((path, stamp), found) in all.into_iter().zip(&found) {
-            self.0.insert(path, (stamp, found.clone()));
+            // A file that could not be read is tried again.
+            if let Ok(found) = found {
+                self.0.insert(path, (stamp, Arc::clone(found)));
+            }
         }
         found
     }
@@ -87,7 +92,7 @@ fn embed(run: &LoadedRun) -> Result<Embedding, String> {
         if values.iter().any(|value| !value.is_finite()) {
             return Err(format!("{name} has numbers that are not finite"));
         }
-        Ok(lay_out(&values, *width))
+        lay_out(&values, *width)
     };
     let (global, local) = (plane("global")?, plane("local")?);
     let of = |key: &str| about.get(key).and_then(serde_json::Value::as_u64).unwrap_or(0);
@@ -96,10 +101,10 @@ fn embed(run: &LoadedRun) -> Result<Embedding, String> {
 
 /// t-SNE of rows. It starts from a fixed spiral and runs on one thread, where sums have a fixed order, so the result
 /// depends only on the rows.
-fn lay_out(values: &[f32], width: usize) -> Vec<(f64, f64)> {
+fn lay_out(values: &[f32], width: usize) -> Result<Vec<(f64, f64)>, String> {
     let rows: Vec<&[f32]> = values.chunks_exact(width).collect();
     if rows.len() < 4 {
-        return rows.iter().enumerate().map(|(i, _)| (i as f64, 0.0)).collect();
+        return Ok(rows.iter().enumerate().map(|(i, _)| (i as f64, 0.0)).collect());
     }
     let start: Vec<f32> = (0..rows.len())
         .flat_map(|i| {
@@ -116,12 +121,8 @@ fn lay_out(values: &[f32], width: usize) -> Vec<(f64, f64)> {
         tsne.embedding()
     };
     let alone = rayon::ThreadPoolBuilder::new().num_threads(1).build();
-    let embedding = match alone {
-        Ok(alone) => alone.install(run),
-        // The picture is as good, but the next one may differ in the last digits.
-        Err(_) => run(),
-    };
-    embedding.chunks_exact(2).map(|at| (f64::from(at[0]), f64::from(at[1]))).collect()
+    let embedding = alone.map_err(|error| format!("cannot start a thread: {error}"))?.install(run);
+    Ok(embedding.chunks_exact(2).map(|at| (f64::from(at[0]), f64::from(at[1]))).collect())
 }
 
 #[cfg(test)]
@@ -133,7 +134,7 @@ mod tests {
         let noise = |i: usize| ((i * 7_919) % 97) as f32 / 97.0;
         let values: Vec<f32> =
             (0..80).flat_map(|i| (0..5).map(move |k| noise(i * 5 + k) + if i < 40 { 0.0 } else { 20.0 })).collect();
-        let at = lay_out(&values, 5);
+        let at = lay_out(&values, 5).unwrap();
         let centre = |part: &[(f64, f64)]| {
             let n = part.len() as f64;
             (part.iter().map(|p| p.0).sum::<f64>() / n, part.iter().map(|p| p.1).sum::<f64>() / n)
@@ -142,6 +143,6 @@ mod tests {
         let distance = |p: (f64, f64), q: (f64, f64)| ((p.0 - q.0).powi(2) + (p.1 - q.1).powi(2)).sqrt();
         let right = at.iter().enumerate().filter(|(i, p)| (distance(**p, a) < distance(**p, b)) == (*i < 40)).count();
         assert_eq!(right, 80);
-        (0..5).for_each(|_| assert_eq!(at, lay_out(&values, 5)));
+        (0..5).for_each(|_| assert_eq!(at, lay_out(&values, 5).unwrap()));
     }
 }

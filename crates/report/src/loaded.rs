@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fedelity_files::Lock;
 use fedelity_record::{
     Header, Holdings, RoundRecord, Status, Summary, names, read_holdings, read_summary, read_tags, salvage_rounds,
 };
@@ -21,6 +22,8 @@ pub struct LoadedRun {
     pub summary: Summary,
     /// Whether the run recorded how it ended. If not, it is still running or was killed.
     pub ended: bool,
+    /// Whether a process is writing to its folder.
+    pub running: bool,
     /// What its summary claims that its rounds do not show. The rounds count.
     pub contradictions: Vec<String>,
     /// The configuration's values, by dotted path.
@@ -118,6 +121,7 @@ impl LoadedRun {
 
     /// Reads what is available of a run folder, and lists what is missing.
     pub fn read(path: &Path) -> Result<(Self, Vec<String>), fedelity_record::RecordError> {
+        let running = Lock::holder(path).is_some();
         // Before the rounds: a run that ends meanwhile must not seem to have lost some.
         let claimed = read_summary(&path.join(names::SUMMARY));
         let salvage = salvage_rounds(&path.join(names::ROUNDS))?;
@@ -167,6 +171,7 @@ impl LoadedRun {
             rounds: salvage.rounds,
             summary,
             ended,
+            running,
             contradictions: against,
             config: keys,
             config_text,

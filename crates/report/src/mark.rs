@@ -55,6 +55,7 @@ impl LoadedRun {
         let at = if rounds > 0 { format!("round {last} of {rounds}") } else { format!("round {last}") };
         let unfinished = |what: String| Some(RunMark { seed, kind: MarkKind::Unfinished, what });
         match self.summary.status {
+            Status::Interrupted if self.running => unfinished(format!("still running, last {at}")),
             Status::Interrupted if self.ended => unfinished(format!("stopped after {at}")),
             Status::Interrupted => unfinished(format!("no end recorded, last {at}: it is running or was killed")),
             Status::Diverged { round, client } => {

@@ -132,7 +132,8 @@ fn cells(row: &ComparisonRow) -> Vec<String> {
 }
 
 fn markdown(comparison: &Comparison) -> String {
-    let escape = |text: &str| text.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*");
+    let escape =
+        |text: &str| plain(text).replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*");
     let mut out = String::new();
     let line = |out: &mut String, cells: &[String]| {
         let _ = writeln!(out, "| {} |", cells.join(" | "));
@@ -159,7 +160,7 @@ fn markdown(comparison: &Comparison) -> String {
 fn latex(comparison: &Comparison) -> String {
     let escape = |text: &str| {
         let mut out = String::new();
-        for c in text.chars() {
+        for c in plain(text).chars() {
             match c {
                 '\\' => out.push_str("\\textbackslash{}"),
                 '&' | '%' | '$' | '#' | '_' | '{' | '}' => {
@@ -203,9 +204,14 @@ fn latex(comparison: &Comparison) -> String {
     }
     out.push_str("\\end{tabular}\n");
     for note in &comparison.notes {
-        let _ = writeln!(out, "% {note}");
+        let _ = writeln!(out, "% {}", plain(note));
     }
     out
+}
+
+/// Text on one line: a name from a file may have others.
+fn plain(text: &str) -> String {
+    text.replace(char::is_control, " ")
 }
 
 /// Hyphens in a numeric cell become minus signs; a lone hyphen becomes a dash.

@@ -24,7 +24,9 @@ pub fn evaluate(trainers: &mut [Trainer], params: &[f32], samples: Samples<'_>, 
     let threads = trainers.len().min(chunks.len()).max(1);
     let (first, others) = trainers[..threads].split_at_mut(1);
     let mut found = thread::scope(|scope| {
-        let running: Vec<_> = others.iter_mut().map(|trainer| scope.spawn(|| work(trainer))).collect();
+        let start = |trainer| thread::Builder::new().spawn_scoped(scope, || work(trainer));
+        // If no more threads can be started, the others do the work.
+        let running: Vec<_> = others.iter_mut().map_while(|trainer| start(trainer).ok()).collect();
         let mut found = work(&mut first[0]);
         for thread in running {
             match thread.join() {

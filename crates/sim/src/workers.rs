@@ -164,7 +164,11 @@ pub(crate) fn run(
     let (first, others) = trainers[..threads].split_at_mut(1);
     thread::scope(|scope| {
         for trainer in others {
-            scope.spawn(|| shared.work(clients, trainer));
+            let started = thread::Builder::new().spawn_scoped(scope, || shared.work(clients, trainer));
+            // If no more threads can be started, the others do the work.
+            if started.is_err() {
+                break;
+            }
         }
         shared.work(clients, &mut first[0]);
     });

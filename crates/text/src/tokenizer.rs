@@ -12,6 +12,9 @@ use crate::tokens::TokenIds;
 #[derive(Clone, Debug)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
+    vocabulary: usize,
+    /// The file with the vocabulary's size.
+    config: PathBuf,
     path: PathBuf,
 }
 
@@ -48,13 +51,8 @@ impl Tokenizer {
         // The highest ID, ties by name, so that the message is always the same.
         let highest = inner.get_vocab(true).into_iter().max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)));
         if let Some((token, id)) = highest.filter(|(_, id)| *id as usize >= vocabulary) {
-            return Err(TextError::OutsideVocabulary {
-                token,
-                id,
-                vocabulary,
-                path: path.to_owned(),
-                config: config.to_owned(),
-            });
+            let (path, config) = (path.to_owned(), config.to_owned());
+            return Err(TextError::OutsideVocabulary { token, id, vocabulary, path, config });
         }
         let special = inner.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
         if special == 0 {
@@ -73,13 +71,16 @@ impl Tokenizer {
             direction: TruncationDirection::Right,
         };
         inner.with_truncation(Some(truncation)).map_err(|e| bad(e.to_string()))?;
-        Ok(Self { inner, path: path.to_owned() })
+        let new = Self { inner, vocabulary, config: config.to_owned(), path: path.to_owned() };
+        // The post-processor has IDs of its own for the special tokens, which need not be those of the vocabulary.
+        new.encode(&[String::new()])?;
+        Ok(new)
     }
 
     /// The tokens of each text, including the special ones around them.
     ///
     /// # Errors
-    /// When a text cannot be tokenised or has no tokens.
+    /// When a text cannot be tokenised, has no tokens, or one outside the vocabulary.
     pub fn encode(&self, texts: &[String]) -> Result<TokenIds, TextError> {
         let mut tokens = TokenIds::default();
         for (i, text) in texts.iter().enumerate() {
@@ -87,6 +88,12 @@ impl Tokenizer {
             let encoded = self.inner.encode_fast(text.as_str(), true).map_err(|e| bad(e.to_string()))?;
             if encoded.get_ids().is_empty() {
                 return Err(bad("the text has no tokens, and the tokenizer adds none".to_owned()));
+            }
+            let outside = |(_, id): &(usize, &u32)| **id as usize >= self.vocabulary;
+            if let Some((at, &id)) = encoded.get_ids().iter().enumerate().find(outside) {
+                let token = encoded.get_tokens().get(at).cloned().unwrap_or_default();
+                let (vocabulary, path, config) = (self.vocabulary, self.path.clone(), self.config.clone());
+                return Err(TextError::OutsideVocabulary { token, id, vocabulary, path, config });
             }
             tokens.push(encoded.get_ids().iter().copied());
         }

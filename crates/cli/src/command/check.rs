@@ -8,11 +8,11 @@ use fedelity_experiment::{Estimate, MethodChoice, Study, estimate};
 use serde_json::json;
 
 use super::partition::{self, statistics};
-use super::run::threads;
 use crate::engine::resources;
 use crate::overrides::Overrides;
-use crate::printer::{Printer, Style};
+use crate::printer::Printer;
 use crate::status::ExitStatus;
+use crate::threads::threads;
 use crate::view::table::{Align, Table};
 use crate::view::units::{bytes, plural, seconds, thousands};
 
@@ -50,12 +50,12 @@ const ROWS: usize = 10;
 
 impl Check {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
-        let threads = threads(self.threads)?;
+        let threads = threads("--threads", self.threads, printer)?;
         let document = self.overrides.document(self.file.as_deref())?;
         let study = Study::load_with(&document, &resources()?)?;
         study.settings.notes.iter().for_each(|note| printer.warn(note));
         let skew = study.pool.skew()?;
-        let heading = |text: &str| printer.line(printer.paint(Style::Heading, text));
+        let heading = |text: &str| printer.heading(text);
         let file = study.settings.config.partition.file.as_deref().unwrap_or(Path::new(""));
         let resolved = study.settings.resolved(&file.display().to_string());
         if self.json {
@@ -67,9 +67,7 @@ impl Check {
         printer.line(resolved.trim_end())?;
         printer.line("")?;
         heading(&format!("# Clients: {}", study.pool.partition.spec))?;
-        for line in clients(&skew).lines(printer) {
-            printer.line(line)?;
-        }
+        printer.drawn(clients(&skew).lines(printer))?;
         let more = skew.counts.len().saturating_sub(ROWS);
         if more > 0 {
             printer.line(format!("... and {} more; fedelity partition shows them all", thousands(more)))?;
@@ -97,9 +95,7 @@ impl Check {
             [one] => cost(&study, one.as_ref(), threads),
             all => costs(&study, all, threads, printer),
         };
-        for line in lines {
-            printer.line(line)?;
-        }
+        printer.drawn(lines)?;
         Ok(ExitStatus::Done)
     }
 }

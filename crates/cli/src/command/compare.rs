@@ -113,9 +113,7 @@ impl Compare {
         match format {
             Some(format) => printer.raw(render(&comparison, format).as_bytes())?,
             None => {
-                for line in lines(&comparison, printer, terminal::width()) {
-                    printer.line(line)?;
-                }
+                printer.drawn(lines(&comparison, printer, terminal::width()))?;
                 let unfinished = !include.unfinished && comparison.rows.iter().any(|row| row.unfinished > 0);
                 let collapsed = !include.collapsed && comparison.rows.iter().any(|row| row.collapsed > 0);
                 let which = [(unfinished, "unfinished"), (collapsed, "collapsed")];

@@ -11,12 +11,12 @@ use fedelity_record::names;
 use serde_json::json;
 use toml::Value;
 
-use super::run::threads;
 use crate::engine::resources;
 use crate::latest::resolve;
 use crate::overrides::{Overrides, settings};
-use crate::printer::{Printer, Style, told};
+use crate::printer::{Printer, told};
 use crate::status::ExitStatus;
+use crate::threads::threads;
 use crate::view::table::{Align, Table};
 use crate::view::units::{plural, thousands};
 
@@ -87,7 +87,7 @@ enum TrainedOn {
 impl EvaluateCommand {
     pub(crate) fn run(mut self, printer: &Printer) -> Result<ExitStatus> {
         self.target = resolve(&self.target, printer)?;
-        let (threads, resources) = (threads(self.threads)?, resources()?);
+        let (threads, resources) = (threads("--threads", self.threads, printer)?, resources()?);
         let part = self.part.as_deref().map(part_of).transpose()?;
         let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;
         let saved = Saved::open(&self.target, self.model.as_deref(), foreign.as_ref(), &resources)?;
@@ -242,7 +242,7 @@ fn show(printer: &Printer, saved: &Saved, data: &NewData, trained: &TrainedOn, f
         Part::Train => plural(samples, "training sample"),
         Part::Test => plural(samples, "test sample"),
     };
-    printer.line(printer.paint(Style::Heading, &format!("{} on {what} of {name}", saved.card.model)))?;
+    printer.heading(&format!("{} on {what} of {name}", saved.card.model))?;
     printer.line(match trained {
         TrainedOn::Known(0) => "trained   on none of them".to_string(),
         TrainedOn::Known(count) if *count == samples => "trained   on all of them".to_string(),
@@ -265,8 +265,6 @@ fn show(printer: &Printer, saved: &Saved, data: &NewData, trained: &TrainedOn, f
             accuracy.map_or("-".to_string(), |share| format!("{:.2}", 100.0 * share)),
         ]);
     }
-    for line in table.lines(printer) {
-        printer.line(line)?;
-    }
+    printer.drawn(table.lines(printer))?;
     Ok(())
 }

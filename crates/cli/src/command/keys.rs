@@ -8,7 +8,7 @@ use serde_json::json;
 use toml::{Table, Value};
 
 use super::model_file;
-use crate::printer::{Printer, Style};
+use crate::printer::Printer;
 use crate::status::ExitStatus;
 use crate::view::terminal;
 use crate::view::units::wrap;
@@ -178,7 +178,7 @@ impl Placed {
 
     fn show(&self, printer: &Printer) -> Result<()> {
         let default = self.default.map_or(String::new(), |default| format!(" = {default}"));
-        printer.line(printer.paint(Style::Heading, &format!("{}{default}", self.path)))?;
+        printer.heading(&format!("{}{default}", self.path))?;
         let mut facts = vec![format!("Expected: {}.", self.expected)];
         facts.extend(self.condition().map(|with| format!("Only with {with}.")));
         let width = terminal::width().min(100).saturating_sub(4);

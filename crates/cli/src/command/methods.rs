@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::models::labelled;
 use crate::engine::resources;
-use crate::printer::{Printer, Style};
+use crate::printer::Printer;
 use crate::status::ExitStatus;
 use crate::view::table::{Align, Table};
 use crate::view::terminal;
@@ -102,9 +102,7 @@ fn list(printer: &Printer, entries: &[&Entry], trial: &Trial) -> Result<()> {
         labelled(printer, entry.id, entry.summary)?;
     }
     printer.line("")?;
-    for line in table.lines(printer) {
-        printer.line(line)?;
-    }
+    printer.drawn(table.lines(printer))?;
     printer.line("")?;
     printer.line("fedelity methods NAME explains a method, fedelity methods --help the columns.")
 }
@@ -121,7 +119,7 @@ fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
         }
         anyhow::Ok(())
     };
-    printer.line(printer.paint(Style::Heading, entry.id))?;
+    printer.heading(entry.id)?;
     paragraph(0, "", entry.summary)?;
     printer.line("")?;
     for line in entry.equation.lines() {
@@ -151,7 +149,7 @@ fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
         return fact("Keys", "none");
     }
     printer.line("")?;
-    printer.line(printer.paint(Style::Heading, "Keys of [method]"))?;
+    printer.heading("Keys of [method]")?;
     for key in entry.schema.keys {
         let symbol = if ["", key.name].contains(&key.symbol) { String::new() } else { format!(" ({})", key.symbol) };
         printer.line(format!("  {} = {}{symbol}", key.name, key.default.unwrap_or("none")))?;

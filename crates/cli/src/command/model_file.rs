@@ -9,7 +9,7 @@ use fedelity_nn::{InputShape, LayerKeys, LayerKind, ModelFile, ModelFileKeys, Mo
 use serde_json::json;
 
 use crate::engine::resources;
-use crate::printer::{Printer, Style};
+use crate::printer::Printer;
 use crate::status::ExitStatus;
 use crate::view::terminal;
 use crate::view::units::wrap;
@@ -118,11 +118,11 @@ pub(crate) fn explain(printer: &Printer, kind: Option<&str>, as_json: bool) -> R
         bail!("there is no kind of layer '{kind}'; the kinds are {}{guess}", words.join(", "));
     }
     if kind.is_none() && !as_json {
-        printer.line(printer.paint(Style::Heading, "A model file"))?;
+        printer.heading("A model file")?;
         for key in ModelFileKeys::SCHEMA.keys {
             describe(printer, key)?;
         }
-        printer.line(printer.paint(Style::Heading, "A layer, such as { kind = \"conv\", out = 16, kernel = 3 }"))?;
+        printer.heading("A layer, such as { kind = \"conv\", out = 16, kernel = 3 }")?;
         paragraph(printer, &format!("kind: {}.", selector.about.trim_end_matches('.')))?;
         for key in LayerKeys::SCHEMA.keys {
             describe(printer, key)?;
@@ -135,7 +135,7 @@ pub(crate) fn explain(printer: &Printer, kind: Option<&str>, as_json: bool) -> R
                 printer.json(&as_object(variant, key))?;
             }
         } else {
-            printer.line(printer.paint(Style::Heading, &format!("kind = \"{}\"", variant.words.concat())))?;
+            printer.heading(&format!("kind = \"{}\"", variant.words.concat()))?;
             paragraph(printer, variant.about)?;
             for key in variant.keys {
                 describe(printer, key)?;

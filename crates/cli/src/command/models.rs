@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::engine::resources;
 use crate::overrides::find;
-use crate::printer::{Printer, Style};
+use crate::printer::Printer;
 use crate::status::ExitStatus;
 use crate::view::table::{Align, Table};
 use crate::view::terminal;
@@ -141,9 +141,7 @@ impl Models {
             labelled(printer, model.name, model.summary)?;
         }
         printer.line("")?;
-        for line in table.lines(printer) {
-            printer.line(line)?;
-        }
+        printer.drawn(table.lines(printer))?;
         printer.line("")?;
         let text = format!(
             "For inputs of {} and {} classes; texts of {}. -: the model does not fit. fedelity models NAME lists its \
@@ -185,7 +183,7 @@ impl Models {
                 "layers": layers.iter().map(layer).collect::<Vec<_>>(),
             }));
         }
-        printer.line(printer.paint(Style::Heading, model.name))?;
+        printer.heading(model.name)?;
         for line in wrap(model.summary, terminal::width().min(100)) {
             printer.line(line)?;
         }
@@ -202,9 +200,7 @@ impl Models {
             let what = format!("{}{}", "  ".repeat(layer.depth), layer.what);
             table.row([layer.name.clone(), what, layer.output.clone(), numbers]);
         }
-        for line in table.lines(printer) {
-            printer.line(line)?;
-        }
+        printer.drawn(table.lines(printer))?;
         let (all, trained) = (built.layout().len(), built.layout().trainable_len());
         let fixed =
             if all > trained { format!(" and {} running statistics", thousands(all - trained)) } else { String::new() };

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::engine::resources;
 use crate::output::Overwrite;
 use crate::overrides::{Overrides, settings};
-use crate::printer::{Printer, Style};
+use crate::printer::Printer;
 use crate::status::ExitStatus;
 use crate::view::heatmap::Heatmap;
 use crate::view::terminal;
@@ -84,12 +84,10 @@ impl PartitionCommand {
         let clients = pool.partition.clients.len();
         // Hiding a single row saves nothing: the note takes a line too.
         let rows = if clients <= rows + 1 { clients } else { rows };
-        printer.line(printer.paint(Style::Heading, &pool.dataset.name))?;
+        printer.heading(&pool.dataset.name)?;
         printer.line(&pool.partition.spec)?;
         printer.line("")?;
-        for line in (Heatmap { counts: &skew.counts, width: terminal::width(), rows }).lines(printer) {
-            printer.line(line)?;
-        }
+        printer.drawn((Heatmap { counts: &skew.counts, width: terminal::width(), rows }).lines(printer))?;
         for line in statistics(pool, skew) {
             printer.line(line)?;
         }

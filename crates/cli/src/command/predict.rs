@@ -8,12 +8,12 @@ use fedelity_experiment::{Saved, TextReader, table_form};
 use fedelity_nn::Input;
 use serde_json::json;
 
-use crate::command::run::threads;
 use crate::engine::resources;
 use crate::latest::resolve;
 use crate::overrides::Overrides;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
+use crate::threads::threads;
 use crate::view::table::{Align, Table};
 
 const EXAMPLES: &str = "\
@@ -93,7 +93,7 @@ struct NamedInput {
 impl Predict {
     pub(crate) fn run(mut self, printer: &Printer) -> Result<ExitStatus> {
         self.target = resolve(&self.target, printer)?;
-        let threads = threads(self.threads)?;
+        let threads = threads("--threads", self.threads, printer)?;
         if self.top == 0 {
             bail!("--top 0: expected a whole number of at least 1");
         }
@@ -226,7 +226,7 @@ impl Out<'_> {
         if self.json {
             return Ok(());
         }
-        self.table.lines(self.printer).into_iter().try_for_each(|line| self.printer.line(line))
+        self.printer.drawn(self.table.lines(self.printer))
     }
 }
 

@@ -16,9 +16,11 @@ use crate::engine::resources;
 use crate::interrupt::Interrupt;
 use crate::latest;
 use crate::overrides::{Overrides, path_value};
-use crate::printer::Printer;
+use crate::printer::{Printer, told};
+use crate::run_output::RunOutput;
 use crate::server::{LiveServer, open};
 use crate::status::ExitStatus;
+use crate::threads::threads;
 use crate::view::progress::Progress;
 use crate::view::units::{plural, thousands};
 use crate::view::{results, terminal};
@@ -144,20 +146,32 @@ impl Session {
     ) -> Result<ExitStatus> {
         let with_data = printer.with_data();
         let printer = if self.json { &with_data } else { printer };
-        let threads = threads(self.threads)?;
+        let threads = threads("--threads", self.threads, printer)?;
         study.check(threads)?;
         let interrupt = Interrupt::listen(printer)?;
         let folder = folder()?;
         printer.say(title(study, threads));
-        let server = if self.open { Some(LiveServer::start(folder.path())?) } else { None };
+        let server = self.open.then(|| LiveServer::start(folder.path()));
+        // A page that cannot be shown is no reason not to train.
+        let server = server.and_then(|started| {
+            started.inspect_err(|error| printer.warn(format_args!("the page cannot be shown: {}", told(error)))).ok()
+        });
         if let Some(server) = &server {
             printer.say(format_args!("Follow it at {}", server.address()));
             open(server.address());
         }
         let runs = study.settings.methods.len() * study.settings.config.seeds.len();
         let progress = Progress::new(printer, runs, study.settings.config.rounds);
-        let mut viewer =
-            RunViewer { session: self, printer, interrupt: &interrupt, progress, events: None, noticed: Vec::new() };
+        let output = RunOutput::new(printer);
+        let mut viewer = RunViewer {
+            session: self,
+            printer,
+            output: &output,
+            interrupt: &interrupt,
+            progress,
+            events: None,
+            noticed: Vec::new(),
+        };
         let ended = study.run(&folder, threads, &mut viewer);
         viewer.progress.finish();
         let named = quoted(&latest::name_of(folder.path()));
@@ -165,9 +179,7 @@ impl Session {
             printer.say(format_args!("What was recorded is in {named}; resume with: fedelity resume {named}"));
         })?;
         if !self.json {
-            for line in results::lines(&ended, printer, terminal::width())? {
-                printer.line(line)?;
-            }
+            output.drawn(results::lines(&ended, printer, terminal::width())?);
         }
         server.into_iter().for_each(LiveServer::end);
         printer.say(format_args!("Results are in {}", folder.path().display()));
@@ -177,7 +189,7 @@ impl Session {
         } else if ended.runs().next().is_some() {
             printer.say(format_args!("Next: fedelity report {named} -o report.html"));
         }
-        Ok(status)
+        output.end(status)
     }
 }
 
@@ -210,6 +222,7 @@ pub(crate) fn load(document: &Document, printer: &Printer) -> Result<Study> {
 struct RunViewer<'a> {
     session: &'a Session,
     printer: &'a Printer,
+    output: &'a RunOutput<'a>,
     interrupt: &'a Interrupt,
     progress: Progress<'a>,
     events: Option<EventsFile>,
@@ -249,7 +262,7 @@ impl Observer for RunViewer<'_> {
             events.append(record, now())?;
         }
         if self.session.json {
-            self.printer.json(&Line { method: run.label, seed: run.seed, record })?;
+            self.output.json(&Line { method: run.label, seed: run.seed, record });
         }
         Ok(())
     }
@@ -291,19 +304,6 @@ fn events(folder: &RunFolder) -> Result<EventsFile> {
 /// Seconds since 1970.
 fn now() -> f64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
-}
-
-pub(crate) fn threads(asked: Option<usize>) -> Result<usize> {
-    match asked {
-        Some(n @ (0 | 1_025..)) => bail!("--threads {n}: expected a whole number of at least 1 and at most 1024"),
-        Some(n) => Ok(n),
-        None => Ok(default_threads()),
-    }
-}
-
-/// All cores.
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn title(study: &Study, threads: usize) -> String {

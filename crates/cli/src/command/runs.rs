@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::PossibleValuesParser;
+use fedelity_files::Lock;
 use fedelity_keys::Choice;
 use fedelity_record::{EventsFile, Status as Ending, names, read_tags, rounds_csv, salvage_rounds, write_tags};
 use fedelity_report::{LoadedRun, LoadedRuns, MarkKind};
@@ -153,13 +154,16 @@ enum RunState {
     Interrupted,
     /// It finished with a collapsed global model.
     Collapsed,
-    /// It did not end.
+    /// A process is writing to it.
+    Running,
+    /// It was killed before it could record its end.
     Broken,
 }
 
 impl RunState {
     fn of(run: &LoadedRun) -> Self {
         match run.summary.status {
+            _ if run.running => Self::Running,
             _ if !run.ended => Self::Broken,
             Ending::Finished if run.summary.collapse.is_some() => Self::Collapsed,
             Ending::Finished => Self::Finished,
@@ -254,9 +258,7 @@ impl List {
             table = table.without(TAGS);
         }
         let several = runs.iter().any(|run| run.header.dataset != runs[0].header.dataset);
-        for line in within(table, several, width()).lines(printer) {
-            printer.line(line)?;
-        }
+        printer.drawn(within(table, several, width()).lines(printer))?;
         for run in &runs {
             let collapse = run.mark().filter(|mark| mark.kind == MarkKind::Collapsed).map(|mark| mark.what);
             for what in collapse.iter().chain(&run.contradictions) {
@@ -306,9 +308,18 @@ fn remove(printer: &Printer, runs: &[PathBuf], yes: bool, json: bool) -> Result<
         expect_run(run)?;
         // A folder is removed only if it has the header of a run.
         salvage_rounds(&run.join(names::ROUNDS)).with_context(|| format!("{} is not removed", run.display()))?;
+        let real = fs::canonicalize(run).with_context(|| format!("{} is not removed", run.display()))?;
+        if std::env::current_dir().and_then(fs::canonicalize).is_ok_and(|here| here.starts_with(&real)) {
+            bail!("{} is the folder you are in, or contains it: it is not removed", run.display());
+        }
+        if let Some(holder) = Lock::holder(run) {
+            bail!("{}: {holder} is writing to this run: it is not removed", run.display());
+        }
     }
     for run in runs {
         if yes {
+            // Nobody resumes it meanwhile.
+            let _lock = Lock::acquire(run).map_err(|error| anyhow!("{} is not removed: {error}", run.display()))?;
             fs::remove_dir_all(run).with_context(|| format!("{}: cannot remove", run.display()))?;
         }
         if json {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use fedelity_data::quoted;
 use fedelity_experiment::{Chosen, FrontError, Job, JobEnd, JobState, Resources, StopSign, Sweep, SweepObserver};
 use fedelity_record::{RoundRecord, Status as Ending};
@@ -12,12 +12,13 @@ use indicatif::MultiProgress;
 use serde_json::json;
 
 use super::compare;
-use super::run::threads;
 use crate::engine::resources;
 use crate::interrupt::Interrupt;
 use crate::overrides::place_data;
 use crate::printer::Printer;
+use crate::run_output::RunOutput;
 use crate::status::ExitStatus;
+use crate::threads::threads;
 use crate::view::board::{Board, speaker};
 use crate::view::table::{Align, Table};
 use crate::view::terminal;
@@ -88,8 +89,7 @@ pub(crate) struct SweepCommand {
 
 impl SweepCommand {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
-        let at_once =
-            threads(self.jobs).map_err(|error| anyhow!("{}", error.to_string().replace("--threads", "--jobs")))?;
+        let at_once = threads("--jobs", self.jobs, printer)?;
         let stem = self.file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("sweep");
         let output = self.output.clone().unwrap_or_else(|| Path::new("runs").join(stem));
         let data_dir = self.data_dir.as_deref();
@@ -109,33 +109,36 @@ impl SweepCommand {
         printer.say(format_args!("{runs}, {workers} in parallel, into {}", output.display()));
         let screen = Board::screen(printer);
         let interrupt = Interrupt::listen_and(speaker(&screen, printer))?;
-        let mut stage = SweepStage { command: &self, printer, sweep, screen: &screen, interrupt: &interrupt };
+        let output = RunOutput::new(printer);
+        let mut stage =
+            SweepStage { command: &self, printer, output: &output, sweep, screen: &screen, interrupt: &interrupt };
         let mut failed = stage.run(at_once, &resources)?;
         if stage.sweep.chooses() && failed.is_empty() && !interrupt.is_asked() {
             let (chosen, next) = stage.sweep.choose()?;
-            self.show_chosen(printer, &chosen)?;
+            self.show_chosen(printer, &output, &chosen);
             stage.sweep = next;
             failed = stage.run(at_once, &resources)?;
         }
         if interrupt.is_asked() {
             printer.say("Interrupted; the same command resumes the sweep");
-            return Ok(ExitStatus::Interrupted);
+            return output.end(ExitStatus::Interrupted);
         }
         if !self.json && !stage.sweep.chooses() {
             let folders: Vec<PathBuf> = stage.sweep.jobs.iter().map(|job| stage.sweep.folder(job)).collect();
-            table(printer, &folders)?;
+            output.drawn(table(printer, &folders)?);
             printer.say(format_args!("Next: fedelity report {}", quoted(&stage.sweep.results())));
         }
         if !failed.is_empty() {
             bail!("{} failed; the first: {}", plural(failed.len(), "run"), failed[0]);
         }
-        Ok(ExitStatus::Done)
+        output.end(ExitStatus::Done)
     }
 
     /// Prints what was chosen, and from what.
-    fn show_chosen(&self, printer: &Printer, chosen: &[Chosen]) -> Result<()> {
+    fn show_chosen(&self, printer: &Printer, output: &RunOutput<'_>, chosen: &[Chosen]) {
         if self.json {
-            return chosen.iter().try_for_each(|one| printer.json(&json!({ "chosen": one })));
+            chosen.iter().for_each(|one| output.json(&json!({ "chosen": one })));
+            return;
         }
         let mut table = Table::new(&[
             ("method", Align::Left),
@@ -155,14 +158,12 @@ impl SweepCommand {
                 next.unwrap_or("-".to_string()),
             ]);
         }
-        for line in table.lines(printer) {
-            printer.line(line)?;
-        }
+        output.drawn(table.lines(printer));
         let diverged: usize = chosen.iter().map(|one| one.diverged).sum();
         if diverged > 0 {
             printer.warn(format_args!("{} diverged and could not be chosen", plural(diverged, "setting")));
         }
-        printer.line("")
+        output.drawn(vec![String::new()]);
     }
 
     /// Prints the runs without starting them.
@@ -170,14 +171,16 @@ impl SweepCommand {
         for job in &sweep.jobs {
             let state = match sweep.state(job) {
                 JobState::Done => "done",
-                JobState::Taken => "other settings are there",
+                JobState::Taken => "in the way",
                 JobState::ToRun => "to run",
             };
             if self.json {
                 let (folder, set, seed) = (sweep.folder(job), &job.set, job.seed);
-                printer.json(&json!({ "folder": folder, "set": set, "seed": seed, "state": state }))?;
+                let why = sweep.obstacle(job);
+                printer.json(&json!({ "folder": folder, "set": set, "seed": seed, "state": state, "why": why }))?;
             } else {
-                printer.line(format!("{state:<6}  {}  seed {}", job.set.join(" "), job.seed))?;
+                let why = sweep.obstacle(job).map_or(String::new(), |why| format!("  ({why})"));
+                printer.line(format!("{state:<6}  {}  seed {}{why}", job.set.join(" "), job.seed))?;
             }
         }
         if sweep.chooses() && !self.json {
@@ -192,6 +195,7 @@ impl SweepCommand {
 struct SweepStage<'a> {
     command: &'a SweepCommand,
     printer: &'a Printer,
+    output: &'a RunOutput<'a>,
     sweep: Sweep,
     screen: &'a MultiProgress,
     interrupt: &'a Interrupt,
@@ -200,9 +204,9 @@ struct SweepStage<'a> {
 impl SweepStage<'_> {
     /// Runs them; returns the errors of those that failed.
     fn run(&self, at_once: usize, resources: &Resources) -> Result<Vec<String>> {
-        let Self { command, printer, sweep, screen, interrupt } = self;
+        let Self { command, printer, output, sweep, screen, interrupt } = self;
         let board = Board::new(printer, screen, &sweep.jobs);
-        let viewer = SweepViewer { command, printer, sweep, board: &board, interrupt, ended: Mutex::default() };
+        let viewer = SweepViewer { command, printer, output, sweep, board: &board, interrupt, ended: Mutex::default() };
         let ran = sweep.run(at_once.min(sweep.jobs.len()), resources, &viewer);
         board.clear();
         ran?;
@@ -214,6 +218,7 @@ impl SweepStage<'_> {
 struct SweepViewer<'a> {
     command: &'a SweepCommand,
     printer: &'a Printer,
+    output: &'a RunOutput<'a>,
     sweep: &'a Sweep,
     board: &'a Board,
     interrupt: &'a Interrupt,
@@ -236,7 +241,8 @@ impl SweepObserver for SweepViewer<'_> {
         if let JobEnd::Failed(reason) = end {
             ended.1.push(format!("{}, seed {}: {reason}", job.set.join(" "), job.seed));
         }
-        Ok(self.board.suspend(|| self.tell(job, end, ended.0))?)
+        self.board.suspend(|| self.tell(job, end, ended.0));
+        Ok(())
     }
 
     fn stop(&self) -> StopSign {
@@ -246,15 +252,15 @@ impl SweepObserver for SweepViewer<'_> {
 
 impl SweepViewer<'_> {
     /// One line per run.
-    fn tell(&self, job: &Job, end: &JobEnd, n: usize) -> Result<()> {
+    fn tell(&self, job: &Job, end: &JobEnd, n: usize) {
         let (state, summary, error) = match end {
             JobEnd::Before(summary) => ("was done", Some(summary), None),
             JobEnd::Now(summary) => ("done", Some(summary), None),
             JobEnd::Failed(reason) => ("failed", None, Some(reason.as_str())),
-            JobEnd::Interrupted => return Ok(()),
+            JobEnd::Interrupted => return,
         };
         if self.command.json {
-            return self.printer.json(&json!({
+            return self.output.json(&json!({
                 "folder": self.sweep.folder(job),
                 "set": job.set,
                 "seed": job.seed,
@@ -265,7 +271,7 @@ impl SweepViewer<'_> {
         }
         if self.printer.live() && error.is_none() {
             // The table on the screen shows it.
-            return Ok(());
+            return;
         }
         let result = match (error, summary) {
             (Some(reason), _) => reason.to_string(),
@@ -282,20 +288,19 @@ impl SweepViewer<'_> {
         };
         let of = self.sweep.jobs.len();
         self.printer.say(format_args!("[{n}/{of}] {state:<8}  {}  seed {}  {result}", job.set.join(" "), job.seed));
-        Ok(())
     }
 }
 
 /// The comparison of runs.
-fn table(printer: &Printer, folders: &[PathBuf]) -> Result<()> {
+fn table(printer: &Printer, folders: &[PathBuf]) -> Result<Vec<String>> {
     let there: Vec<PathBuf> = folders.iter().filter(|folder| folder.is_dir()).cloned().collect();
     if there.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let study = Results::new(LoadedRuns::load(&there)?);
-    let comparison = Comparison::new(&study, &Options::default())?;
-    for line in compare::lines(&comparison, printer, terminal::width()) {
-        printer.line(line)?;
+    for out in &study.left_out {
+        printer.warn(format_args!("{}: {}", out.path.display(), out.what));
     }
-    Ok(())
+    let comparison = Comparison::new(&study, &Options::default())?;
+    Ok(compare::lines(&comparison, printer, terminal::width()))
 }

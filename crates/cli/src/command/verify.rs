@@ -8,13 +8,13 @@ use fedelity_record::Header;
 use fedelity_report::LoadedRuns;
 use serde_json::json;
 
-use crate::command::run::threads;
 use crate::engine::resources;
 use crate::interrupt::Interrupt;
 use crate::latest;
 use crate::overrides::place_data;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
+use crate::threads::threads;
 use crate::view::units::plural;
 
 const EXAMPLES: &str = "\
@@ -54,7 +54,7 @@ pub(crate) struct VerifyCommand {
 
 impl VerifyCommand {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
-        let threads = threads(self.threads)?;
+        let threads = threads("--threads", self.threads, printer)?;
         let path = latest::resolve(&self.run, printer)?;
         let runs = LoadedRuns::load(&[path])?.runs;
         let (resources, interrupt) = (resources()?, Interrupt::listen(printer)?);

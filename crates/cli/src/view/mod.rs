@@ -9,3 +9,4 @@ pub(crate) mod sparkline;
 pub(crate) mod table;
 pub(crate) mod terminal;
 pub(crate) mod units;
+pub(crate) mod visible;

@@ -1,6 +1,7 @@
 //! Plain tables: columns two spaces apart, no frame.
 
 use crate::printer::{Printer, Style};
+use crate::view::visible::visible_cell;
 
 /// How a column is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +29,12 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(TableLine::Cells(cells.into_iter().collect()));
+        self.rows.push(TableLine::Cells(cells.into_iter().map(|cell| visible_cell(&cell).into_owned()).collect()));
     }
 
     /// A heading of the rows that follow, on a line of its own.
     pub(crate) fn heading(&mut self, text: &str) {
-        self.rows.push(TableLine::Heading(text.to_string()));
+        self.rows.push(TableLine::Heading(visible_cell(text).into_owned()));
     }
 
     /// The lines, in one block if they are at most `width` wide. Otherwise the columns from `at` on follow in a second
@@ -91,10 +92,12 @@ impl Table {
         let set = |row: &[String]| {
             let mut line = String::new();
             for (i, cell) in row.iter().enumerate() {
-                let (width, gap) = (widths[i], if i == 0 { "" } else { "  " });
+                // The width of a formatted argument is limited, that of a cell is not.
+                let pad = " ".repeat(widths[i].saturating_sub(cell.chars().count()));
+                line.push_str(if i == 0 { "" } else { "  " });
                 match self.columns[i].1 {
-                    Align::Left => line.push_str(&format!("{gap}{cell:<width$}")),
-                    Align::Right => line.push_str(&format!("{gap}{cell:>width$}")),
+                    Align::Left => line.extend([cell.as_str(), &pad]),
+                    Align::Right => line.extend([pad.as_str(), cell]),
                 }
             }
             line.trim_end().to_string()
@@ -121,6 +124,16 @@ mod tests {
         let printer = Printer::new(When::Never, false, false);
         assert_eq!(table.lines(&printer), ["a  b", "a very long heading", "x  1"]);
         assert_eq!(table.without(0).lines(&printer), ["b", "a very long heading", "1"]);
+    }
+
+    #[test]
+    fn cells_may_have_any_length_and_any_character() {
+        let mut table = Table::new(&[("a", Align::Left), ("b", Align::Right)]);
+        table.row(["x".repeat(70_000), "1".to_string()]);
+        table.row(["y", "\x1b[2J\n2"].map(String::from));
+        let lines = table.lines(&Printer::new(When::Never, false, false));
+        assert!(lines.iter().all(|line| line.chars().count() == 70_014), "{}", lines[0].len());
+        assert!(lines[2].starts_with("y  ") && lines[2].ends_with("  \\u{1b}[2J\\n2"));
     }
 
     #[test]

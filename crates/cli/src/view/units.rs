@@ -1,5 +1,7 @@
 //! Formatted numbers.
 
+use crate::view::visible::visible;
+
 /// Bytes with a decimal unit.
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
@@ -56,10 +58,10 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
-/// Lines of at most `width` characters, broken at spaces. A longer word gets its own line.
+/// Lines of at most `width` characters, broken at spaces, safe for a terminal. A longer word gets its own line.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
+    for word in visible(text).split_whitespace() {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');

@@ -9,7 +9,7 @@ use crate::browser::Browser;
 use crate::place::{Place, TINY};
 
 /// A run that continues until it is dropped.
-struct Endless(Child);
+pub(crate) struct Endless(pub(crate) Child);
 
 impl Drop for Endless {
     fn drop(&mut self) {
@@ -18,11 +18,20 @@ impl Drop for Endless {
     }
 }
 
-/// Starts `run --open` with a fake browser that records its argument; returns the run and the address.
-fn start(place: &Place) -> (Endless, String) {
+/// Starts `run --open` with a fake browser that records its argument, after a shell command if one is given; returns the
+/// run and the address.
+pub(crate) fn start(place: &Place, first: Option<&str>) -> (Endless, String) {
     place.write("browser", "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$(dirname \"$0\")/part\"\nmv \"$(dirname \"$0\")/part\" \"$(dirname \"$0\")/given\"\n");
     fs::set_permissions(place.path("browser"), fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("fedelity"));
+    let program = assert_cmd::cargo::cargo_bin!("fedelity");
+    let mut command = match first {
+        None => Command::new(program),
+        Some(first) => {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("{first}; exec \"$@\""), "sh"]).arg(program);
+            shell
+        }
+    };
     command.args(["run", "--open", "--quiet", "--threads", "1", "--output", "run"]);
     for set in TINY {
         command.args(["--set", set]);
@@ -47,7 +56,7 @@ const ROUNDS: &str =
 #[test]
 fn a_page_grows_with_its_run() {
     let place = Place::new();
-    let (mut run, address) = start(&place);
+    let (mut run, address) = start(&place, None);
     let port: u16 = address.strip_prefix("http://127.0.0.1:").unwrap().trim_end_matches('/').parse().unwrap();
     // Nobody else can reach it: the port is bound only to the loopback address.
     if let Ok(table) = fs::read_to_string("/proc/net/tcp") {

@@ -8,6 +8,8 @@ mod browser;
 mod cli;
 mod data;
 mod data_folder;
+#[cfg(unix)]
+mod flood;
 mod https;
 mod init;
 mod latest;
@@ -21,7 +23,10 @@ mod place;
 #[cfg(unix)]
 mod resume;
 mod saved;
+#[cfg(unix)]
+mod signals;
 mod studies;
 mod tables;
 mod text;
 mod tune;
+mod untrusted;

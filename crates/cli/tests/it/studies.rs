@@ -326,7 +326,15 @@ fn a_watched_run_is_served_only_to_this_computer() {
     // A second viewer while the first one is connected, and a second run.
     let _first = TcpStream::connect(&own).unwrap();
     assert_eq!(place.tiny(&["--output", "runs/b", "--set", "method.name=fedprox"]).code, 0);
-    let news = get(&port, &format!("/data?version={version}"), &own);
+    // A new version takes up to a second.
+    let begun = std::time::Instant::now();
+    let news = loop {
+        let news = get(&port, &format!("/data?version={version}"), &own);
+        if !news.starts_with("HTTP/1.1 204") || begun.elapsed().as_secs() > 20 {
+            break news;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    };
     assert!(news.starts_with("HTTP/1.1 200") && news.contains("fedprox"), "{}", &news[..200]);
     process.kill().unwrap();
     process.wait().unwrap();

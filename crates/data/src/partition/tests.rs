@@ -121,6 +121,53 @@ proptest! {
     }
 
     #[test]
+    fn natural_keys_give_a_partition(
+        of in prop::collection::vec(0u32..12, 1..200),
+        share in 0.0f64..1.0,
+        seed: u64,
+    ) {
+        let n = of.len();
+        let mut present = of.clone();
+        present.sort_unstable();
+        present.dedup();
+        let clients = 1 + (share * (present.len() - 1) as f64) as usize;
+        let mut dataset = labelled(&vec![0; n], 1);
+        let names = (0..12).map(|key| format!("k{key}")).collect();
+        dataset.train.keys = Some(crate::dataset::NaturalKeys { of: of.clone(), names });
+        for clients in [None, Some(clients)] {
+            let made = partition(&dataset, &vec![false; n], &Kind::Natural, clients, seed).unwrap();
+            assert_whole(&made.clients, n);
+            prop_assert_eq!(made.clients.len(), clients.unwrap_or(present.len()));
+            // No key is split.
+            let owner = |key: u32| made.clients.iter().filter(move |client| {
+                client.iter().any(|&i| dataset.train.keys.as_ref().unwrap().of[i as usize] == key)
+            });
+            prop_assert!(present.iter().all(|&key| owner(key).count() == 1));
+        }
+    }
+
+    #[test]
+    fn a_partition_without_some_samples_comes_back_from_its_file(
+        labels in prop::collection::vec(0u16..5, 20..120),
+        withheld in prop::collection::vec(any::<bool>(), 120),
+        seed: u64,
+    ) {
+        let n = labels.len();
+        let withheld: Vec<bool> = (0..n).map(|i| withheld[i] && i % 2 == 0).collect();
+        let kept = withheld.iter().filter(|gone| !**gone).count();
+        let made = partition(&labelled(&labels, 5), &withheld, &Kind::Iid, Some(4), seed).unwrap();
+        let mut held: Vec<u32> = made.clients.concat();
+        held.sort_unstable();
+        prop_assert!(held.iter().all(|&i| !withheld[i as usize]) && held.len() == kept);
+        held.dedup();
+        prop_assert_eq!(held.len(), kept);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p.json");
+        made.write(&path, false).unwrap();
+        prop_assert_eq!(Partition::read_for(&path, &labels).unwrap().clients, made.clients);
+    }
+
+    #[test]
     fn shards_give_a_partition(
         clients in 1usize..20,
         classes in 1usize..8,

@@ -70,7 +70,8 @@ impl Writer {
             let shared = Arc::clone(&shared);
             move || shared.work(disk)
         });
-        Ok(Self { shared, thread: Some(thread.map_err(cannot)?) })
+        let no_thread = |error: io::Error| ExperimentError::path(&path, format!("cannot start a thread: {error}"));
+        Ok(Self { shared, thread: Some(thread.map_err(no_thread)?) })
     }
 
     /// Whether something could not be written. [`Writer::finish`] says what.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
@@ -82,7 +83,7 @@ impl SweepFile {
         }
         let jobs = jobs.into_iter().map(|(job, _)| job).collect();
         let (config_sha256, output) = (self.base_sha256.clone(), self.output.clone());
-        Ok(Sweep { jobs, documents, config_sha256, output, compared: None })
+        Ok(Sweep { jobs, documents, config_sha256, output, sources: OnceLock::new(), compared: None })
     }
 }
 

@@ -2,30 +2,30 @@
 
 mod file;
 mod job;
+mod stamp;
 mod tune;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use fedelity_record::{RoundRecord, RunFolder, Status, Summary, names, read_summary};
-use serde_json::json;
+use fedelity_record::{RoundRecord, RunFolder, Status, Summary};
+use fedelity_report::LoadedRun;
 
 use file::SweepFile;
 pub use job::Job;
+use stamp::{SweepSources, SweepStamp};
 pub use tune::Chosen;
 
 use crate::assemble::Study;
 use crate::checkpoint::{self, Checkpoints};
 use crate::config::{Config, Document, Settings};
 use crate::error::Result;
-use crate::run::{FrontError, Observer, Outcome, Run};
+use crate::run::{FrontError, Observer, Outcome, Run, lock};
 use crate::{ExperimentError, Resources, StopSign};
-
-/// The file in a run's folder that identifies its job.
-const STAMP: &str = "sweep.json";
 
 /// A sweep that is ready to run: every run's configuration has been checked.
 pub struct Sweep {
@@ -34,6 +34,8 @@ pub struct Sweep {
     /// SHA-256 of the shared configuration.
     config_sha256: String,
     output: PathBuf,
+    /// What each job reads, once it has been loaded.
+    sources: OnceLock<Vec<SweepSources>>,
     /// If the jobs only choose settings, all that may be compared afterwards.
     compared: Option<Box<Sweep>>,
 }
@@ -42,7 +44,7 @@ pub struct Sweep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     Done,
-    /// Its folder contains a finished run with other settings, or something else.
+    /// Its folder contains a finished run of something else: see [`Sweep::obstacle`].
     Taken,
     ToRun,
 }
@@ -102,33 +104,50 @@ impl Sweep {
         below.map_or_else(|| self.output.clone(), |below| self.output.join(below))
     }
 
+    /// The state of a job. What it reads counts once [`Sweep::check`] or [`Sweep::run`] has loaded it.
     pub fn state(&self, job: &Job) -> JobState {
         let folder = self.folder(job);
-        let finished =
-            read_summary(&folder.join(names::SUMMARY)).is_ok_and(|found| found.status != Status::Interrupted);
-        match fs::read_to_string(folder.join(STAMP)) {
+        let finished = self.ended(job).is_some_and(|found| found.status != Status::Interrupted);
+        match SweepStamp::read(&folder) {
             // A folder without a stamp is not of a sweep.
-            Err(_) if folder.exists() => JobState::Taken,
+            None if folder.exists() => JobState::Taken,
             _ if !finished => JobState::ToRun,
-            Ok(found) if found == self.stamp(job) => JobState::Done,
+            Some(_) if self.obstacle(job).is_none() => JobState::Done,
             _ => JobState::Taken,
         }
     }
 
-    /// Loads everything that the remaining runs need, and rejects a run that cannot start. Nothing is written.
-    pub fn check(&self, resources: &Resources) -> Result<()> {
-        // Runs that differ only in their seed, method or training need the same data and the same model.
-        let mut alike: BTreeMap<String, Vec<(&Job, &Document, Settings)>> = BTreeMap::new();
-        for sweep in [Some(self), self.compared.as_deref()].into_iter().flatten() {
-            for (job, document) in sweep.with_documents().filter(|(job, _)| sweep.state(job) != JobState::Done) {
-                let settings = Settings::read(document)?;
-                let Config { data, partition, clients, model, server, evaluation, .. } = &settings.config;
-                let (clients, evaluation) =
-                    ((clients.per_round, clients.fraction), (evaluation.held_out, evaluation.client));
-                let needs = format!("{data:?} {partition:?} {clients:?} {model:?} {server:?} {evaluation:?}");
-                alike.entry(needs).or_default().push((job, document, settings));
-            }
+    /// Why what is in a job's folder is not this job, if it is not.
+    pub fn obstacle(&self, job: &Job) -> Option<String> {
+        let folder = self.folder(job);
+        match SweepStamp::read(&folder) {
+            None => folder.exists().then(|| "it is not of a sweep".to_string()),
+            Some(Err(reason)) => Some(reason),
+            Some(Ok(found)) => found.changes(&self.stamp(job, found.sources())),
         }
+    }
+
+    /// Loads everything that the runs need, and rejects a run that cannot start. Nothing is written.
+    pub fn check(&self, resources: &Resources) -> Result<()> {
+        [Some(self), self.compared.as_deref()].into_iter().flatten().try_for_each(|sweep| sweep.load(resources))
+    }
+
+    /// Loads what all jobs read, also those that are done: it may have changed since.
+    fn load(&self, resources: &Resources) -> Result<()> {
+        if self.sources.get().is_some() {
+            return Ok(());
+        }
+        // Runs that differ only in their seed, method or training need the same data and the same model.
+        let mut alike: BTreeMap<String, Vec<(usize, &Job, &Document, Settings)>> = BTreeMap::new();
+        for (at, (job, document)) in self.with_documents().enumerate() {
+            let settings = Settings::read(document)?;
+            let Config { data, partition, clients, model, server, evaluation, .. } = &settings.config;
+            let (clients, evaluation) =
+                ((clients.per_round, clients.fraction), (evaluation.held_out, evaluation.client));
+            let needs = format!("{data:?} {partition:?} {clients:?} {model:?} {server:?} {evaluation:?}");
+            alike.entry(needs).or_default().push((at, job, document, settings));
+        }
+        let mut sources: Vec<Option<SweepSources>> = vec![None; self.jobs.len()];
         for runs in alike.values() {
             let in_run = |job: &Job, error: ExperimentError| {
                 let with = if job.set.is_empty() {
@@ -138,13 +157,16 @@ impl Sweep {
                 };
                 ExperimentError::Config(format!("{error}{with}"))
             };
-            let Some((job, document, _)) = runs.first() else { continue };
+            let Some((_, job, document, _)) = runs.first() else { continue };
             let study = Study::load_with(document, resources).map_err(|error| in_run(job, error))?;
-            for (job, _, settings) in runs {
+            let read = SweepSources::of(&study)?;
+            for (at, job, _, settings) in runs {
                 let experiment = study.experiment(&settings.methods[0], job.seed, 1);
                 experiment.check().map_err(|error| in_run(job, error.into()))?;
+                sources[*at] = Some(read.clone());
             }
         }
+        let _ = self.sources.set(sources.into_iter().flatten().collect());
         Ok(())
     }
 
@@ -153,10 +175,12 @@ impl Sweep {
     }
 
     /// Runs the remaining jobs in parallel, one per worker, each on one thread. Data used by several jobs are read
-    /// once.
+    /// once. One process at a time runs a sweep in a folder.
     pub fn run(&self, workers: usize, resources: &Resources, observer: &dyn SweepObserver) -> Result<()> {
+        self.load(resources)?;
         fs::create_dir_all(&self.output)
             .map_err(|error| ExperimentError::path(&self.output, format!("cannot create: {error}")))?;
+        let _lock = lock(&self.output)?;
         let (next, sign) = (AtomicUsize::new(0), observer.stop());
         let work = || -> Result<()> {
             while !sign.is_asked() {
@@ -172,9 +196,12 @@ impl Sweep {
             Ok(())
         };
         thread::scope(|scope| {
-            let running: Vec<_> = (0..workers.clamp(1, self.jobs.len().max(1))).map(|_| scope.spawn(work)).collect();
-            running.into_iter().try_for_each(|worker| match worker.join() {
-                Ok(ended) => ended,
+            let start = || thread::Builder::new().spawn_scoped(scope, work);
+            // If no more threads can be started, the others do the work.
+            let running: Vec<_> = (1..workers.min(self.jobs.len())).map_while(|_| start().ok()).collect();
+            let ended = work();
+            running.into_iter().fold(ended, |all, worker| match worker.join() {
+                Ok(ended) => all.and(ended),
                 Err(panic) => std::panic::resume_unwind(panic),
             })
         })
@@ -185,13 +212,14 @@ impl Sweep {
     fn job(&self, job: &Job, document: &Document, resources: &Resources, observer: &dyn SweepObserver) -> JobEnd {
         let folder = self.folder(job);
         match self.state(job) {
-            JobState::Done => match read_summary(&folder.join(names::SUMMARY)) {
-                Ok(summary) => return JobEnd::Before(summary),
-                Err(error) => return JobEnd::Failed(error.to_string()),
-            },
+            JobState::Done => {
+                let gone = || JobEnd::Failed(format!("{} has just changed", folder.display()));
+                return self.ended(job).map_or_else(gone, JobEnd::Before);
+            }
             JobState::Taken => {
-                let other = "already exists with other settings or other files; choose another folder or remove it";
-                return JobEnd::Failed(format!("{} {other}", folder.display()));
+                let why = self.obstacle(job).unwrap_or_default();
+                let what = format!("{} already exists, but {why}", folder.display());
+                return JobEnd::Failed(format!("{what}; choose another folder or remove it"));
             }
             JobState::ToRun => {}
         }
@@ -217,16 +245,17 @@ impl Sweep {
         observer: &dyn SweepObserver,
     ) -> Result<Outcome> {
         let study = Study::load_with(document, resources)?;
-        let stamp = self.stamp(job);
-        let folder = match fs::read_to_string(aside.join(STAMP)) {
-            Ok(found) if found == stamp => RunFolder::open(aside)?,
+        let sources = self.sources_of(job).ok_or_else(|| ExperimentError::path(aside, "its data are not loaded"))?;
+        let stamp = SweepStamp::of(self, job, sources);
+        let folder = match SweepStamp::read(aside) {
+            Some(Ok(found)) if found == stamp => RunFolder::open(aside)?,
             _ => {
                 if aside.exists() {
                     fs::remove_dir_all(aside)
                         .map_err(|error| ExperimentError::path(aside, format!("cannot remove: {error}")))?;
                 }
                 let folder = RunFolder::create(aside)?;
-                folder.write(STAMP, stamp.as_bytes())?;
+                stamp.write(aside).map_err(|error| ExperimentError::path(aside, format!("cannot write: {error}")))?;
                 folder
             }
         };
@@ -243,9 +272,20 @@ impl Sweep {
         fs::rename(aside, folder)
     }
 
-    /// The identity of a finished run of a sweep.
-    fn stamp(&self, job: &Job) -> String {
-        json!({ "config-sha256": self.config_sha256, "set": job.set, "seed": job.seed }).to_string() + "\n"
+    /// How a run ended, if it did, as its rounds show.
+    fn ended(&self, job: &Job) -> Option<Summary> {
+        let (run, _) = LoadedRun::read(&self.folder(job)).ok()?;
+        run.ended.then_some(run.summary)
+    }
+
+    fn sources_of(&self, job: &Job) -> Option<&SweepSources> {
+        let at = self.jobs.iter().position(|other| other.folder == job.folder)?;
+        self.sources.get()?.get(at)
+    }
+
+    /// The stamp that a finished run of a job has, which reads these if nothing else is known.
+    fn stamp(&self, job: &Job, otherwise: &SweepSources) -> SweepStamp {
+        SweepStamp::of(self, job, self.sources_of(job).unwrap_or(otherwise))
     }
 }
 

@@ -1,6 +1,8 @@
 //! The choice of the best setting of each method, before methods are compared.
 
-use fedelity_record::{Status, names, read_summary};
+use std::sync::OnceLock;
+
+use fedelity_record::Status;
 use fedelity_report::MeanSd;
 use serde::Serialize;
 
@@ -79,6 +81,7 @@ impl Sweep {
             documents: Vec::new(),
             config_sha256: compared.config_sha256.clone(),
             output: compared.output.clone(),
+            sources: OnceLock::new(),
             compared: None,
         };
         for task in tasks {
@@ -101,11 +104,11 @@ impl Sweep {
     fn best_of(&self, task: &str) -> Result<(Chosen, &Job)> {
         let mut candidates: Vec<Candidate<'_>> = Vec::new();
         for job in self.jobs.iter().filter(|job| job.task == task) {
-            let path = self.folder(job).join(names::SUMMARY);
-            if self.state(job) != JobState::Done {
-                return Err(ExperimentError::path(&path, "the run has not finished, so no setting can be chosen"));
-            }
-            let summary = read_summary(&path)?;
+            let summary = self.ended(job).filter(|_| self.state(job) == JobState::Done);
+            let Some(summary) = summary else {
+                let message = "the run has not finished, so no setting can be chosen";
+                return Err(ExperimentError::path(&self.folder(job), message));
+            };
             let accuracy = summary.final_accuracy.filter(|_| summary.status == Status::Finished);
             if candidates.last().is_none_or(|last| last.job.setting() != job.setting()) {
                 candidates.push(Candidate { job, accuracies: Some(Vec::new()) });

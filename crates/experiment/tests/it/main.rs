@@ -6,5 +6,6 @@ mod bits;
 mod config;
 mod example;
 mod memory;
+mod optional;
 mod resume;
 mod sweep;

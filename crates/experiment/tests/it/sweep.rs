@@ -170,3 +170,41 @@ fn paths_start_from_the_file_that_names_them() {
         fs::remove_dir_all(dir.path().join("out")).unwrap();
     }
 }
+
+/// A run counts as done only while what it was made from is the same.
+#[test]
+fn a_run_of_other_data_or_another_version_is_not_done() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = dir.path().join("t.csv");
+    let write = |shift: usize| {
+        let rows: String = (0..40).map(|i| format!("{},{}\n", i % 2, i + shift)).collect();
+        fs::write(&table, format!("label,x\n{rows}")).unwrap();
+    };
+    write(0);
+    let text = format!(
+        "{SWEEP}[[list]]\n\"data.name\" = \"csv\"\n\"data.train\" = \"{}\"\n\"partition.kind\" = \"iid\"\n",
+        table.display()
+    );
+    let ends = |text: &str| {
+        let sweep = sweep(dir.path(), text).unwrap();
+        let seen = Seen::default();
+        sweep.run(2, &Resources::default(), &seen).unwrap();
+        let why = sweep.obstacle(&sweep.jobs[0]);
+        (seen.ends.into_inner().unwrap(), why)
+    };
+    assert_eq!(ends(&text), (vec!["now"; 4], None));
+    assert_eq!(ends(&text), (vec!["before"; 4], None));
+    write(1);
+    let (found, why) = ends(&text);
+    assert_eq!(found, ["failed"; 4]);
+    assert_eq!(why.as_deref(), Some("the data have changed since"));
+    write(0);
+    assert_eq!(ends(&text).0, ["before"; 4]);
+    let stamp = fs::read_dir(dir.path().join("out")).unwrap().next().unwrap().unwrap().path().join("seed-1/sweep.json");
+    let (version, text_of) = (env!("CARGO_PKG_VERSION"), fs::read_to_string(&stamp).unwrap());
+    fs::write(&stamp, text_of.replace(&format!("\"fedelity\":\"{version}\""), "\"fedelity\":\"0.0.1\"")).unwrap();
+    let sweep = sweep(dir.path(), &text).unwrap();
+    sweep.check(&Resources::default()).unwrap();
+    let why: Vec<String> = sweep.jobs.iter().filter_map(|job| sweep.obstacle(job)).collect();
+    assert_eq!(why, ["it was made by version 0.0.1"]);
+}

@@ -30,7 +30,7 @@ fn entry(
     sha256: Option<&'static str>,
     content: &'static [(&'static str, &'static str)],
 ) -> CatalogueEntry {
-    let remote = Remote { name: "a.bin", bytes: None, checksum: sha256.map(Checksum::Sha256), form };
+    let remote = Remote { name: "a.bin", bytes: None, inside: None, checksum: sha256.map(Checksum::Sha256), form };
     let download =
         Download { mirrors: &["http://127.0.0.1:9/nowhere/"], files: vec![remote].leak(), content, by_hand: None };
     let files: &[&str] = if form == RemoteForm::File { &["a.bin"] } else { &["one.bin"] };
@@ -188,6 +188,31 @@ fn a_length_above_the_limit_is_reported() {
     let text = case.fetch(&entry(RemoteForm::File, None, &[])).unwrap_err().to_string();
     assert!(text.contains("expected at most 1048576 bytes, found 2147152"), "{text}");
     assert_eq!(case.names(), [""; 0]);
+}
+
+#[test]
+fn a_compressed_file_is_hardly_longer_than_its_known_content() {
+    let gz = |bytes: &[u8]| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let mut entry = entry(RemoteForm::File, None, vec![("b.gz", sha256(b"right"))].leak());
+    entry.download.files = vec![Remote { name: "b.gz", inside: Some(5), ..entry.download.files[0] }].leak();
+    for no_length in [false, true] {
+        let mut case = FileCase::new(Manner { no_length, ..Manner::default() });
+        // Nothing that can be compressed.
+        let noise: Vec<u8> = (0..200u8).flat_map(|i| Sha256::digest([i])).collect();
+        case.server.put("b.gz", &gz(&noise));
+        let error = case.fetch(&entry).unwrap_err();
+        assert!(matches!(error, FetchError::TooLong { most: 4_101, .. }), "{error}");
+        // A short file whose content is long is not read to its end.
+        case.server.put("b.gz", &gz(&vec![0; 1 << 20]));
+        let error = case.fetch(&entry).unwrap_err().to_string();
+        assert!(error.contains("it is longer than the published content"), "{error}");
+        case.server.put("b.gz", &gz(b"right"));
+        case.fetch(&entry).unwrap();
+    }
 }
 
 #[test]
@@ -391,6 +416,7 @@ fn every_set_says_how_to_get_it() {
         let Download { mirrors, files, content, .. } = entry.download;
         assert!(content.iter().all(|(_, sha256)| hex(sha256, 64)));
         for remote in files {
+            assert!(remote.most_bytes().is_some_and(|most| most < 1 << 30), "{}", remote.name);
             match remote.checksum {
                 Some(Checksum::Sha256(sha256)) => assert!(hex(sha256, 64), "{}", entry.name),
                 Some(Checksum::Md5(md5)) => assert!(hex(md5, 32), "{}", entry.name),

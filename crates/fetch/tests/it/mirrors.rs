@@ -31,7 +31,7 @@ impl MirrorCase {
         servers.iter().for_each(|server| server.put("a.bin", &content()));
         let sha256: String = Sha256::digest(content()).iter().map(|byte| format!("{byte:02x}")).collect();
         let checksum = Some(Checksum::Sha256(sha256.leak()));
-        let remote = Remote { name: "a.bin", bytes: Some(50_000), checksum, form: RemoteForm::File };
+        let remote = Remote { name: "a.bin", bytes: Some(50_000), inside: None, checksum, form: RemoteForm::File };
         let mirrors = servers.iter().map(|server| &*format!("{}/", server.base).leak()).collect::<Vec<_>>().leak();
         let download = Download { mirrors, files: vec![remote].leak(), ..Download::NONE };
         let mnist = catalogue::find("mnist").unwrap();

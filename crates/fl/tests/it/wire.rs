@@ -144,6 +144,22 @@ proptest! {
     }
 
     #[test]
+    fn any_message_comes_back(payload in arrays(), weights in prop::collection::vec(any::<u32>(), 0..40)) {
+        let params = Params(weights.into_iter().map(f32::from_bits).collect());
+        let global = Arc::new(params.clone());
+        let messages = [
+            payload.to_bytes(),
+            Broadcast { payload: payload.clone(), global: global.clone(), ..broadcast() }.to_bytes(),
+            Upload { extra: payload.clone(), params, ..upload() }.to_bytes(),
+            ClientMemory { client: 1, memory: payload.clone() }.to_bytes(),
+            ServerState { state: payload, global, ..state() }.to_bytes(),
+        ];
+        for (message, read) in messages.into_iter().zip(readers()) {
+            prop_assert_eq!(read(&message), Some(message));
+        }
+    }
+
+    #[test]
     fn reading_never_panics(
         payload in arrays(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),

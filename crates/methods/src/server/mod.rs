@@ -132,6 +132,7 @@ impl Method for Composed {
 #[cfg(test)]
 mod tests {
     use fedelity_keys::{KeyError, keys, read};
+    use proptest::prelude::*;
 
     use super::*;
     use crate::trial;
@@ -272,6 +273,63 @@ mod tests {
             let method = composed(FedAvg {}, rule, ServerOptimizer::None);
             let coordinator = trial::serve_shared(method, &[0.5; 6], Payload::new(), uploads);
             assert_eq!(coordinator.global().0, vector, "{rule:?}");
+        }
+    }
+
+    const RULES: [Rule; 6] = [
+        Rule::Mean,
+        Rule::Median,
+        Rule::TrimmedMean { trim: 0.0 },
+        Rule::TrimmedMean { trim: 0.3 },
+        Rule::Krum { byzantine: 1, keep: 1 },
+        Rule::Krum { byzantine: 1, keep: 3 },
+    ];
+
+    /// The weights after a round of FedAvg with a rule.
+    fn combined(rule: Rule, uploads: &[(usize, Vec<f32>)]) -> Vec<f32> {
+        let uploads = uploads.iter().map(|(examples, vector)| trial::upload(*examples, vector.clone(), Payload::new()));
+        let method = composed(FedAvg {}, rule, ServerOptimizer::None);
+        trial::serve_shared(method, &[0.5; 6], Payload::new(), uploads).global().0.clone()
+    }
+
+    fn finite() -> impl Strategy<Value = f32> {
+        any::<u32>().prop_map(f32::from_bits).prop_filter("finite", |value| value.is_finite())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_order_of_uploads_does_not_matter(
+            uploads in prop::collection::vec((1usize..60, prop::collection::vec(-10.0f32..10.0, 6)), 5..10),
+            keys in prop::collection::vec(any::<u32>(), 10),
+        ) {
+            let mut order: Vec<usize> = (0..uploads.len()).collect();
+            order.sort_by_key(|&k| (keys[k], k));
+            let other: Vec<_> = order.iter().map(|&k| uploads[k].clone()).collect();
+            for rule in RULES {
+                let (a, b) = (combined(rule, &uploads), combined(rule, &other));
+                match rule {
+                    // Sums of f64 in another order, rounded to f32.
+                    Rule::Mean | Rule::Krum { .. } => {
+                        let close = a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-6 * a.abs().max(1e-3));
+                        prop_assert!(close, "{:?}: {:?} and {:?}", rule, a, b);
+                    }
+                    Rule::Median | Rule::TrimmedMean { .. } => prop_assert_eq!(a, b, "{:?}", rule),
+                }
+            }
+        }
+
+        #[test]
+        fn equal_models_come_back_bit_for_bit(
+            vector in prop::collection::vec(finite(), 6),
+            sizes in prop::collection::vec(1usize..1000, 5..10),
+        ) {
+            let uploads: Vec<_> = sizes.iter().map(|&size| (size, vector.clone())).collect();
+            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            for rule in RULES {
+                prop_assert_eq!(bits(&combined(rule, &uploads)), bits(&vector), "{:?}", rule);
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Derivatives by finite differences, identities, extreme logits.
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// Numbers in [-size, size), by splitmix64.
@@ -215,4 +217,25 @@ fn zero_features_have_no_direction() {
     let mut d = [0.0; 4];
     contrast(&[1e-20; 4], &other, &[1e30; 4], 4, 0.5, 1.0, &mut d);
     assert!(d.iter().all(|d| d.is_finite()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_divergence_is_at_least_0_and_0_between_equals(
+        pairs in prop::collection::vec((-60.0f32..60.0, -60.0f32..60.0), 12),
+        classes in prop::sample::select(vec![2usize, 3, 4, 6, 12]),
+        tau in 0.2f32..8.0,
+        tau_squared: bool,
+        leave_out: bool,
+    ) {
+        let (z, t): (Vec<f32>, Vec<f32>) = pairs.into_iter().unzip();
+        let out = labels(12 / classes, classes);
+        let how = Kl { tau, tau_squared, exclude: leave_out.then_some(&out), ..Kl::default() };
+        let of = |z: &[f32], t: &[f32]| kl(z, t, classes, &how, &mut vec![0.0; 12]);
+        // Terms are up to 1e3 and are summed in f64.
+        prop_assert!(of(&z, &t) >= -1e-9, "{}", of(&z, &t));
+        prop_assert!(of(&z, &z).abs() <= 1e-9, "{}", of(&z, &z));
+    }
 }

@@ -12,7 +12,7 @@ use crate::results::Results;
 pub(super) fn cost(study: &Results) -> Option<FigureCard> {
     let figures = vec![
         against(study, "traffic", "Against traffic", "MB in both directions", &|round| {
-            (round.bytes_down + round.bytes_up) as f64 / 1e6
+            (round.bytes_down as f64 + round.bytes_up as f64) / 1e6
         }),
         against(study, "time", "Against time", "seconds", &|round| round.seconds.total()),
         curve(study, "teachers", "Teachers", "teacher samples per training sample", false, &|round| {

@@ -14,6 +14,9 @@ const BANDS: usize = 6;
 /// How strong the lines of single seeds are.
 const SEED_STRENGTH: f64 = 0.4;
 
+/// The ends of an axis.
+const FARTHEST: f64 = 1e100;
+
 /// Maximum number of labels along an axis.
 const LABELS: usize = 11;
 
@@ -51,6 +54,8 @@ pub(super) fn lines(
     if left >= right {
         (left, right) = (left - 1.0, right + 1.0);
     }
+    // Far beyond what is measured, but below where differences of two numbers overflow.
+    let [left, right, low, high] = [left, right, low, high].map(|end| end.clamp(-FARTHEST, FARTHEST));
     let margin = if high > low { 0.05 * (high - low) } else { 1.0_f64.max(high.abs()) * 0.1 };
     // The legend is to the right of the drawing.
     let names: Vec<String> = series.iter().map(|series| name(series, styles)).collect();

@@ -52,6 +52,24 @@ fn special_tokens_no_padding_and_a_longest_text() {
 }
 
 #[test]
+fn special_tokens_outside_the_vocabulary_are_refused() {
+    let config = Path::new("config.json");
+    for (own, id) in [("\"ids\": [2]", 7u32), ("\"ids\": [1]", 4_000_000_000)] {
+        let (_folder, path) = place(&SMALL.replace(own, &format!("\"ids\": [{id}]")));
+        let message = Tokenizer::open(&path, 7, config, 5).unwrap_err().to_string();
+        assert!(message.contains(&format!("has ID {id}, but the model has 7 tokens")), "{message}");
+    }
+    // A token that only some texts have.
+    let added = SMALL.replace(
+        "\"added_tokens\": [",
+        "\"added_tokens\": [{\"id\": 9, \"content\": \"rare\", \
+        \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": false}, ",
+    );
+    let (_folder, path) = place(&added);
+    assert!(Tokenizer::open(&path, 7, config, 5).is_err());
+}
+
+#[test]
 fn bad_files() {
     let config = Path::new("config.json");
     for text in ["", "{}", "{\"version\": 3}", &SMALL[..SMALL.len() / 2]] {

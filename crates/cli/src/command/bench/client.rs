@@ -16,6 +16,7 @@ use toml::Table;
 use super::check_seconds;
 use crate::engine::resources;
 use crate::printer::Printer;
+use crate::threads::startable;
 
 /// Measure the local training of a client
 ///
@@ -210,7 +211,11 @@ impl Client {
 
     /// Samples per second of each thread; all measure at the same time.
     pub(super) fn measure(&self, work: &Work) -> Result<Vec<f64>> {
-        let barrier = Barrier::new(self.threads);
+        let (wanted, found) = (self.threads, startable(self.threads + 1) - 1);
+        if found < wanted {
+            bail!("--threads {wanted}: only {found} can be started");
+        }
+        let barrier = Barrier::new(wanted);
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..self.threads)
                 .map(|i| {

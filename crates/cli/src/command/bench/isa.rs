@@ -78,7 +78,7 @@ impl InstructionSets {
                 let speed = format!("{:.1}x", m.samples_per_second / slowest);
                 table.row([m.isa.clone(), format!("{:.0}", m.samples_per_second), speed, m.weights[..16].to_owned()]);
             }
-            table.lines(printer).into_iter().try_for_each(|line| printer.line(line))?;
+            printer.drawn(table.lines(printer))?;
         }
         if !same {
             bail!("the instruction sets give different weights: please report this, with the table and your processor");

@@ -72,9 +72,7 @@ impl Kernels {
                 cell(speed.input_gradient),
             ]);
         }
-        for line in table.lines(printer) {
-            printer.line(line)?;
-        }
+        printer.drawn(table.lines(printer))?;
         printer.line(format!("GFLOP/s and share of the peak of one core, {top:.1} GFLOP/s ({isa})"))?;
         printer.line("The operations of direct convolution are counted: an algorithm that needs fewer may exceed 100 %")
     }

@@ -15,6 +15,7 @@ use toml::Table;
 
 use crate::engine::resources;
 use crate::printer::Printer;
+use crate::threads::threads;
 use crate::view::units::{seconds, thousands};
 
 /// Measure what a round costs beyond training
@@ -49,7 +50,8 @@ const LOGISTIC_ROUNDS: usize = 100;
 impl RoundBench {
     pub(crate) fn run(self, printer: &Printer) -> Result<()> {
         let start = Instant::now();
-        let (first_round_seconds, threads) = (first_round(start)?, super::super::run::threads(None)?);
+        let threads = threads("", None, printer)?;
+        let first_round_seconds = first_round(start, threads)?;
         let (idle_parameters, idle_client_seconds) = idle()?;
         let (logistic_train_seconds, logistic_total_seconds) = logistic()?;
         let figures = Figures {
@@ -82,9 +84,8 @@ impl RoundBench {
 }
 
 /// From the start to the end of the first round of the default run.
-fn first_round(start: Instant) -> Result<f64> {
+fn first_round(start: Instant, threads: usize) -> Result<f64> {
     let study = Study::load_with(&Document::default(), &resources()?)?;
-    let threads = super::super::run::threads(None)?;
     let method = &study.settings.methods[0];
     Simulation::new(study.experiment(method, study.settings.config.seeds[0], threads))?.step()?;
     Ok(start.elapsed().as_secs_f64())

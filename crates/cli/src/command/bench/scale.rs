@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::round::BenchRun;
 use crate::printer::Printer;
+use crate::threads::threads;
 use crate::view::units::{bytes, thousands};
 
 /// Measure rounds with many clients from a large pool
@@ -71,7 +72,7 @@ impl Scale {
         if rounds < 2 {
             bail!("--rounds {rounds}: expected 2 or more, to compare the first with the last");
         }
-        let threads = super::super::run::threads(self.threads)?;
+        let threads = threads("--threads", self.threads, printer)?;
         let mut data = catalogue::load("fashion-mnist-mini", None)?;
         let (images, image) = (data.train.len(), data.train.pixels().len() / data.train.len());
         let times = (pool * SAMPLES).div_ceil(images);

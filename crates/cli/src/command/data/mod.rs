@@ -88,9 +88,7 @@ fn list(printer: &Printer, json: bool) -> Result<()> {
     for (name, sample, files) in own {
         table.row([name, "-", "-", "-", sample, files].map(String::from));
     }
-    for line in table.lines(printer) {
-        printer.line(line)?;
-    }
+    printer.drawn(table.lines(printer))?;
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::engine::resources;
 use crate::output::Overwrite;
 use crate::overrides::{Overrides, settings};
-use crate::printer::{Printer, Style};
+use crate::printer::Printer;
 use crate::view::sheet::Sheet;
 use crate::view::table::{Align, Table};
 use crate::view::units::{bytes, plural, thousands};
@@ -69,7 +69,7 @@ impl ShowData {
 fn describe(printer: &Printer, dataset: &Dataset, source: &DataSource, fingerprint: &str) -> Result<()> {
     let entry = source.set().map(SetName::entry);
     let title = entry.map_or("Your own data", |entry| entry.title);
-    printer.line(printer.paint(Style::Heading, title))?;
+    printer.heading(title)?;
     printer.line(format!("name     {}", dataset.name))?;
     if let Some(entry) = entry {
         printer.line(format!("task     {}", entry.task))?;
@@ -95,9 +95,7 @@ fn describe(printer: &Printer, dataset: &Dataset, source: &DataSource, fingerpri
     printer.line(format!("source   {}", origin(source, entry)?))?;
     printer.line(format!("sha256   {fingerprint}"))?;
     printer.line("")?;
-    for line in classes(dataset).lines(printer) {
-        printer.line(line)?;
-    }
+    printer.drawn(classes(dataset).lines(printer))?;
     Ok(())
 }
 

@@ -1,0 +1,111 @@
+//! What a run of a sweep was made from. A finished run counts as done only if all of it is still the same.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use fedelity_nn::Pretrained;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{Job, Sweep};
+use crate::ExperimentError;
+use crate::assemble::Study;
+use crate::error::Result;
+
+/// The file in a run's folder that identifies its job.
+pub(super) const STAMP: &str = "sweep.json";
+
+/// What a run reads besides its settings. Runs that differ only in their seed, method or training have the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct SweepSources {
+    /// SHA-256 of the data.
+    data: String,
+    /// SHA-256 of the assignment of samples to clients.
+    partition: String,
+    /// SHA-256 of what the model is made from: its own layers, its vocabulary or tokenizer, its trained weights.
+    model: String,
+}
+
+impl SweepSources {
+    pub(super) fn of(study: &Study) -> Result<Self> {
+        let mut model = Sha256::new();
+        model.update(serde_json::to_vec(&study.card).unwrap_or_default());
+        if let Some(folder) = &study.settings.config.model.weights {
+            let path = Pretrained::weights_file(folder);
+            read_into(&mut model, &path)
+                .map_err(|error| ExperimentError::path(&path, format!("cannot read: {error}")))?;
+        }
+        Ok(Self {
+            data: study.pool.fingerprint.clone(),
+            partition: study.partition_fingerprint.clone(),
+            model: model.finalize().iter().map(|byte| format!("{byte:02x}")).collect(),
+        })
+    }
+}
+
+fn read_into(sum: &mut Sha256, path: &Path) -> io::Result<()> {
+    let mut file = fs::File::open(path)?;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match io::Read::read(&mut file, &mut buffer)? {
+            0 => return Ok(()),
+            n => sum.update(&buffer[..n]),
+        }
+    }
+}
+
+/// The identity of a finished run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct SweepStamp {
+    /// The version of the program.
+    fedelity: String,
+    /// SHA-256 of the shared configuration.
+    config_sha256: String,
+    set: Vec<String>,
+    seed: u64,
+    #[serde(flatten)]
+    sources: SweepSources,
+}
+
+impl SweepStamp {
+    pub(super) fn of(sweep: &Sweep, job: &Job, sources: &SweepSources) -> Self {
+        Self {
+            fedelity: env!("CARGO_PKG_VERSION").to_string(),
+            config_sha256: sweep.config_sha256.clone(),
+            set: job.set.clone(),
+            seed: job.seed,
+            sources: sources.clone(),
+        }
+    }
+
+    pub(super) fn sources(&self) -> &SweepSources {
+        &self.sources
+    }
+
+    /// The stamp in a run's folder: none if there is no file, an error if it cannot be read.
+    pub(super) fn read(folder: &Path) -> Option<Result<Self, String>> {
+        let text = fs::read_to_string(folder.join(STAMP)).ok()?;
+        Some(serde_json::from_str(&text).map_err(|error| format!("its {STAMP} cannot be read: {error}")))
+    }
+
+    pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
+        fedelity_files::write(&folder.join(STAMP), (serde_json::to_string(self)? + "\n").as_bytes())
+    }
+
+    /// What is not the same in another stamp, which is the newer one.
+    pub(super) fn changes(&self, new: &Self) -> Option<String> {
+        let settings = (&self.config_sha256, &self.set, self.seed) != (&new.config_sha256, &new.set, new.seed);
+        let changes = [
+            (settings, "it has other settings".to_string()),
+            (self.sources.data != new.sources.data, "the data have changed since".to_string()),
+            (self.sources.partition != new.sources.partition, "the partition has changed since".to_string()),
+            (self.sources.model != new.sources.model, "what the model is made from has changed since".to_string()),
+            (self.fedelity != new.fedelity, format!("it was made by version {}", self.fedelity)),
+        ];
+        let found: Vec<String> = changes.into_iter().filter(|(differs, _)| *differs).map(|(_, what)| what).collect();
+        (!found.is_empty()).then(|| found.join(", "))
+    }
+}
