@@ -6,6 +6,7 @@
 //! run.
 
 mod assemble;
+mod best;
 mod config;
 mod error;
 mod estimate;
@@ -22,8 +23,8 @@ mod travel;
 pub use assemble::text::TextReader;
 pub use assemble::{Pool, Study, model_file, table_form};
 pub use config::{
-    Change, ClientKeys, Config, DataKeys, Document, EvaluationKeys, MethodChoice, ModelKeys, OptimizerKeys, Origin,
-    PartitionKeys, ServerKeys, Settings, StepRule,
+    BestRound, Change, ClientChoice, ClientKeys, Config, DataKeys, Document, EvaluationKeys, MethodChoice, ModelKeys,
+    OptimizerKeys, Origin, PartitionKeys, ServerKeys, Settings, StepRule, StopKeys,
 };
 pub use error::{ExperimentError, Result};
 pub use estimate::{Estimate, estimate};

@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use fedelity_nn::{Card, checkpoint};
-use fedelity_record::{Header, Holdings, RoundRecord, RunFolder, Status, Summary, names};
+use fedelity_record::{ChosenBy, Header, Holdings, RoundRecord, RunFolder, Status, Summary, client_name, names};
 use fedelity_report::LoadedRun;
 use fedelity_sim::Simulation;
 
 use crate::assemble::Study;
+use crate::best::Keeper;
 use crate::config::MethodChoice;
 use crate::error::Result;
+use crate::saved::POSITIVE;
 use crate::{ExperimentError, features, machine};
 
 /// The default folder for results.
@@ -134,6 +136,7 @@ impl Study {
                 let ended = Run { study: self, method, label, seed, threads }.execute(&own, observer)?;
                 let mut run = LoadedRun::of(seed, ended.summary, &ended.accuracies);
                 run.header.classes = self.pool.dataset.classes.clone();
+                run.header.client_names = self.pool.partition.names.clone();
                 run.header.rounds = self.settings.config.rounds as u64;
                 runs.push(run);
             }
@@ -175,21 +178,27 @@ impl Run<'_> {
         observer.start(self, folder).map_err(stopped)?;
         let (mut summary, mut accuracies) = (Summary::default(), Vec::new());
         let (mut divergence, mut failed) = (None, None);
+        let mut keeper = Keeper::new(&study.settings.config);
         while !simulation.done() {
             if observer.stop() {
                 summary.status = Status::Interrupted;
                 break;
             }
-            let record = match simulation.step() {
+            let mut record = match simulation.step() {
                 Ok(record) => record,
                 Err(error) => {
                     let Some((round, client)) = error.divergence() else { return Err(error.into()) };
                     let client = client.map(|client| client as u64);
                     summary.status = Status::Diverged { round: round as u64, client };
-                    divergence = Some(error.to_string());
+                    divergence = Some(self.named(error.to_string(), client));
                     break;
                 }
             };
+            keeper.judge(&mut record, &simulation);
+            if let Some(chosen_by) = record.kept {
+                let card = self.best_card(record.round, chosen_by);
+                checkpoint::save_model(&folder.file(names::BEST), &study.model, simulation.global(), Some(&card))?;
+            }
             rounds.append(&record)?;
             summary.add(&record);
             accuracies.extend(record.accuracy.map(|accuracy| (record.round, accuracy)));
@@ -198,10 +207,16 @@ impl Run<'_> {
                 failed = Some(error);
                 break;
             }
+            if record.early_stop.is_some() {
+                break;
+            }
         }
         rounds.finish()?;
         checkpoint::save_model(&folder.file(names::MODEL), &study.model, simulation.global(), Some(&self.card()))?;
         folder.write_summary(&summary)?;
+        if let Some(clients) = simulation.clients() {
+            folder.write_clients(&clients)?;
+        }
         if let Some(found) = simulation.features() {
             let path = folder.file(names::FEATURES);
             let bytes = features::bytes(&found).map_err(|error| ExperimentError::path(&path, error.to_string()))?;
@@ -234,6 +249,9 @@ impl Run<'_> {
             threads: self.threads as u64,
             isa: model.engine().name().to_string(),
             classes: pool.dataset.classes.clone(),
+            client_names: pool.partition.names.clone(),
+            positive: self.study.positive.map(|class| class as u64),
+            validation_samples: pool.held_out.validation.len() as u64,
             partition_fingerprint: self.study.partition_fingerprint.clone(),
             left_out: pool.skipped.count as u64,
             machine: machine::describe(),
@@ -242,11 +260,35 @@ impl Run<'_> {
         }
     }
 
+    /// A message about a client, with its name if it has one.
+    fn named(&self, message: String, client: Option<u64>) -> String {
+        let names = &self.study.pool.partition.names;
+        let of = |client: u64| message.replacen(&format!("client {client}"), &client_name(names, client), 1);
+        client.map_or_else(|| message.clone(), of)
+    }
+
+    /// The description of the model of the best round: the round, and how it was chosen.
+    fn best_card(&self, round: u64, chosen_by: ChosenBy) -> Card {
+        let mut card = self.card();
+        let how = match chosen_by {
+            ChosenBy::Validation => {
+                format!("accuracy on {} validation samples", self.study.pool.held_out.validation.len())
+            }
+            ChosenBy::Test => "accuracy on the test samples".to_string(),
+        };
+        card.origin.insert("round".to_string(), round.to_string());
+        card.origin.insert("chosen-by".to_string(), how);
+        card
+    }
+
     /// The model file's description of itself. It is the same in every repetition.
     fn card(&self) -> Card {
         let mut card = self.study.card.clone();
         card.origin.insert("method".to_string(), self.method.name.to_string());
         card.origin.insert("seed".to_string(), self.seed.to_string());
+        if let Some(name) = &self.study.settings.config.evaluation.positive {
+            card.origin.insert(POSITIVE.to_string(), name.clone());
+        }
         card
     }
 }

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::cards::cards;
+use crate::cards::clients::chosen;
+use crate::client_table::client_tables;
 use crate::compare::{Comparison, ComparisonRow, Options};
 use crate::embed::FeatureLayouts;
 use crate::error::ReportError;
@@ -40,6 +42,8 @@ pub struct ReportPage {
     configurations: Vec<(String, String)>,
     /// What the runs noticed about themselves.
     notices: Vec<String>,
+    /// Tables of the clients, as HTML; empty if nothing is known about them.
+    clients: String,
     pub left_out: Vec<LeftOut>,
 }
 
@@ -58,16 +62,31 @@ impl ReportPage {
         Self::with(study, baseline, &mut FeatureLayouts::default())
     }
 
+    /// The same, with these clients drawn, by name or number.
+    pub fn of_clients(study: &Results, baseline: Option<String>, clients: &[String]) -> Result<Self, ReportError> {
+        Self::build(study, baseline, clients, &mut FeatureLayouts::default())
+    }
+
     /// The same, reusing the layouts of an earlier report.
     pub fn with(
         study: &Results,
         baseline: Option<String>,
         embeddings: &mut FeatureLayouts,
     ) -> Result<Self, ReportError> {
+        Self::build(study, baseline, &[], embeddings)
+    }
+
+    fn build(
+        study: &Results,
+        baseline: Option<String>,
+        clients: &[String],
+        embeddings: &mut FeatureLayouts,
+    ) -> Result<Self, ReportError> {
+        let clients = chosen(study, clients)?;
         let comparison = Comparison::new(study, &Options { baseline, ..Options::default() })?;
         let labels: Vec<&str> = study.groups.iter().map(|group| group.label.as_str()).collect();
         let mut left_out = study.left_out.clone();
-        let cards = cards(study, embeddings, &mut left_out);
+        let cards = cards(study, &clients, embeddings, &mut left_out);
         Ok(Self {
             methods: styles(&labels),
             cards,
@@ -76,6 +95,7 @@ impl ReportPage {
             commands: commands(study),
             configurations: configurations(study),
             notices: notices(study),
+            clients: client_tables(study, &clients),
             left_out,
             comparison,
         })
@@ -121,6 +141,7 @@ impl ReportPage {
             out.push_str("</ul></details>");
         }
         out.push_str("<div id=methods></div><div id=cards></div>");
+        out.push_str(&self.clients);
         out.push_str("<section><h2>How to reproduce it</h2><table class=facts>");
         for (what, value) in &self.environment {
             let _ = write!(out, "<tr><th>{}</th><td>{}</td></tr>", escape(what), escape(value));

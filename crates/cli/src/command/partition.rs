@@ -87,7 +87,9 @@ impl PartitionCommand {
         printer.line(printer.paint(Style::Heading, &pool.dataset.name))?;
         printer.line(&pool.partition.spec)?;
         printer.line("")?;
-        for line in (Heatmap { counts: &skew.counts, width: terminal::width(), rows }).lines(printer) {
+        let (clients, classes) = (&pool.partition.names[..], &pool.dataset.classes[..]);
+        let map = Heatmap { counts: &skew.counts, clients, classes, width: terminal::width(), rows };
+        for line in map.lines(printer) {
             printer.line(line)?;
         }
         for line in statistics(pool, skew) {

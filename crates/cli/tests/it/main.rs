@@ -19,6 +19,7 @@ mod overwrite;
 mod own_model;
 mod place;
 mod saved;
+mod sites;
 mod studies;
 mod tables;
 mod text;

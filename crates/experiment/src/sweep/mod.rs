@@ -122,8 +122,10 @@ impl Sweep {
             for (job, document) in sweep.with_documents().filter(|(job, _)| sweep.state(job) != JobState::Done) {
                 let settings = Settings::read(document)?;
                 let Config { data, partition, clients, model, server, evaluation, .. } = &settings.config;
-                let (clients, evaluation) =
-                    ((clients.per_round, clients.fraction), (evaluation.held_out, evaluation.client));
+                let (clients, evaluation) = (
+                    (clients.per_round, clients.fraction),
+                    (evaluation.held_out, &evaluation.client, &evaluation.positive),
+                );
                 let needs = format!("{data:?} {partition:?} {clients:?} {model:?} {server:?} {evaluation:?}");
                 alike.entry(needs).or_default().push((job, document, settings));
             }

@@ -1,6 +1,6 @@
 //! The choice of the best setting of each method, before methods are compared.
 
-use fedelity_record::{Status, names, read_summary};
+use fedelity_record::{names, read_summary};
 use fedelity_report::MeanSd;
 use serde::Serialize;
 
@@ -106,7 +106,7 @@ impl Sweep {
                 return Err(ExperimentError::path(&path, "the run has not finished, so no setting can be chosen"));
             }
             let summary = read_summary(&path)?;
-            let accuracy = summary.final_accuracy.filter(|_| summary.status == Status::Finished);
+            let accuracy = summary.final_accuracy.filter(|_| summary.status.is_complete());
             if candidates.last().is_none_or(|last| last.job.setting() != job.setting()) {
                 candidates.push(Candidate { job, accuracies: Some(Vec::new()) });
             }
