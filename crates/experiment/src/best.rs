@@ -12,8 +12,8 @@ pub(crate) struct Keeper {
     min_delta: f64,
     /// Whether a run that ends early has a confusion matrix.
     confuses: bool,
-    /// The best accuracy so far, and the loss of its round.
-    best: Option<(f64, f64)>,
+    /// The best accuracy so far.
+    best: Option<f64>,
     /// The round of the last improvement, and its accuracy.
     improved: Option<(u64, f64)>,
 }
@@ -43,21 +43,17 @@ impl Keeper {
     }
 
     fn mark(&mut self, record: &mut RoundRecord, last: bool) {
-        let validation = record.validation.map(|found| (found.accuracy, found.loss));
+        let validation = record.validation.map(|found| found.accuracy);
         let found = match self.chosen_by {
             Some(ChosenBy::Validation) => validation,
-            Some(ChosenBy::Test) => record.accuracy.map(|accuracy| (accuracy, record.loss)),
+            Some(ChosenBy::Test) => record.accuracy,
             None => None,
         };
-        if let Some((accuracy, loss)) = found {
-            let loss = loss.unwrap_or(f64::INFINITY);
-            let better = |(best, its): (f64, f64)| accuracy > best || (accuracy == best && loss < its);
-            if self.best.is_none_or(better) {
-                self.best = Some((accuracy, loss));
-                record.kept = self.chosen_by;
-            }
+        if let Some(accuracy) = found.filter(|accuracy| self.best.is_none_or(|best| *accuracy > best)) {
+            self.best = Some(accuracy);
+            record.kept = self.chosen_by;
         }
-        let (Some(patience), Some((accuracy, _))) = (self.patience, validation) else { return };
+        let (Some(patience), Some(accuracy)) = (self.patience, validation) else { return };
         match self.improved {
             Some((since, best)) if accuracy <= best + self.min_delta => {
                 if record.round - since >= patience && !last {
@@ -80,10 +76,10 @@ mod tests {
     }
 
     /// The rounds whose models are kept, and the one after which the run ends.
-    fn judged(mut keeper: Keeper, rounds: &[Option<(f64, f64)>]) -> (Vec<u64>, Option<(u64, EarlyStop)>) {
+    fn judged(mut keeper: Keeper, rounds: &[Option<f64>]) -> (Vec<u64>, Option<(u64, EarlyStop)>) {
         let (mut kept, mut stop) = (Vec::new(), None);
         for (round, found) in (1..).zip(rounds) {
-            let validation = found.map(|(accuracy, loss)| ValidationRecord { accuracy, loss: Some(loss) });
+            let validation = found.map(|accuracy| ValidationRecord { accuracy, loss: None });
             // Test accuracy falls all the time.
             let accuracy = Some(1.0 / round as f64);
             let mut record = RoundRecord { round, validation, accuracy, ..RoundRecord::default() };
@@ -99,8 +95,8 @@ mod tests {
 
     #[test]
     fn the_first_best_round_counts_and_patience_is_in_rounds() {
-        let at = |accuracy: f64| Some((accuracy, 1.0));
-        let rounds = [at(0.5), at(0.6), at(0.6), None, at(0.59), at(0.7), at(0.61), at(0.6), at(0.5), at(0.4)];
+        let of = [0.5, 0.6, 0.6, 0.0, 0.59, 0.7, 0.61, 0.6, 0.5, 0.4];
+        let rounds = of.map(|accuracy| (accuracy > 0.0).then_some(accuracy));
         let by_validation = |patience, delta| judged(keeper(Some(ChosenBy::Validation), patience, delta), &rounds);
         assert_eq!(by_validation(None, 0.0), (vec![1, 2, 6], None));
         assert_eq!(by_validation(Some(4), 0.0), (vec![1, 2, 6], None), "the last round ends the run anyway");
@@ -111,14 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn equal_accuracies_are_told_apart_by_their_loss() {
-        let rounds = [Some((0.5, 1.0)), Some((0.5, 0.9)), Some((0.5, 0.95))];
-        assert_eq!(judged(keeper(Some(ChosenBy::Validation), None, 0.0), &rounds).0, [1, 2]);
-    }
-
-    #[test]
     fn test_accuracy_chooses_only_on_request() {
-        let rounds = [Some((0.5, 1.0)), Some((0.6, 1.0))];
+        let rounds = [Some(0.5), Some(0.6)];
         assert_eq!(judged(keeper(Some(ChosenBy::Test), None, 0.0), &rounds).0, [1]);
         assert_eq!(judged(keeper(None, None, 0.0), &rounds).0, Vec::<u64>::new());
     }

@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use fedelity_record::{ClientReport, ClientsReport, Ranged, Scores, TestedOn};
 
-use crate::cards::clients::{listed, measured_on, reported};
+use crate::cards::clients::{ShownClients, measured_on, reported};
 use crate::loaded::LoadedRun;
 use crate::page::escape;
 use crate::results::Results;
 
 /// A table for each method, of its first counted run; empty without records of clients.
-pub(crate) fn client_tables(study: &Results, chosen: &[usize]) -> String {
+pub(crate) fn client_tables(study: &Results, clients: &ShownClients) -> String {
     let mut out = String::new();
     let mut basis = None;
     for group in &study.groups {
@@ -19,7 +19,7 @@ pub(crate) fn client_tables(study: &Results, chosen: &[usize]) -> String {
         let open = if out.is_empty() { " open" } else { "" };
         let summary = format!("{}, seed {}, after round {}", group.label, run.header.seed, report.round);
         let _ = write!(out, "<details{open}><summary>{}</summary>", escape(&summary));
-        out.push_str(&table(run, report, &listed(run, chosen)));
+        out.push_str(&table(run, report, &clients.listed(run)));
         out.push_str("</details>");
     }
     let Some(basis) = basis else { return out };

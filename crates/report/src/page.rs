@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use fedelity_record::{ChosenBy, Status};
 use serde::Serialize;
 
 use crate::cards::cards;
@@ -11,9 +12,9 @@ use crate::compare::{Comparison, ComparisonRow, Options};
 use crate::embed::FeatureLayouts;
 use crate::error::ReportError;
 use crate::figure::{FigureCard, MethodStyle, styles};
-use crate::loaded::LeftOut;
+use crate::loaded::{LeftOut, LoadedRun};
 use crate::mark::REMEDY;
-use crate::results::Results;
+use crate::results::{Group, Results};
 use crate::statistics::MeanSd;
 use crate::table::spread;
 
@@ -368,7 +369,31 @@ fn environment(study: &Results) -> Vec<(String, String)> {
         ("Data (SHA-256)", all(study, |run| run.header.dataset_fingerprint.clone())),
         ("Partition (SHA-256)", all(study, |run| run.header.partition_fingerprint.clone())),
     ];
-    facts.into_iter().filter(|(_, value)| !value.is_empty()).map(|(what, value)| (what.to_string(), value)).collect()
+    let early = |group: &Group, run: &LoadedRun| match run.summary.status {
+        Status::StoppedEarly { best, .. } => {
+            let (label, seed, round) = (&group.label, run.header.seed, run.summary.rounds);
+            Some(format!(
+                "{label}, seed {seed}: after round {round}, with no better validation accuracy since round {best}"
+            ))
+        }
+        Status::Finished | Status::Diverged { .. } | Status::Interrupted => None,
+    };
+    let kept = |group: &Group, run: &LoadedRun| {
+        let found = run.summary.best_model?;
+        let how = match found.chosen_by {
+            ChosenBy::Validation => "the best on the validation part",
+            ChosenBy::Test => "chosen by the test samples themselves, so its test accuracy is too high an estimate",
+        };
+        Some(format!("{}, seed {}: round {}, {how}", group.label, run.header.seed, found.round))
+    };
+    let facts = facts.into_iter().chain([("Stopped early", each(study, early)), ("Best model", each(study, kept))]);
+    facts.filter(|(_, value)| !value.is_empty()).map(|(what, value)| (what.to_string(), value)).collect()
+}
+
+/// What is said about each run, if anything.
+fn each(study: &Results, of: impl Fn(&Group, &LoadedRun) -> Option<String>) -> String {
+    let all = study.groups.iter().flat_map(|group| group.runs.iter().map(move |run| (group, run)));
+    all.filter_map(|(group, run)| of(group, run)).collect::<Vec<_>>().join("; ")
 }
 
 /// The command that reproduces each run.

@@ -103,7 +103,7 @@ impl PartitionCommand {
     }
 }
 
-/// Sizes and skew in three lines, and a fourth if the server holds any samples.
+/// Sizes and skew in three lines, and further ones if clients have their own test samples or the server holds any.
 pub(crate) fn statistics(pool: &Pool, skew: &Skew) -> Vec<String> {
     let (sizes, classes) = (skew.sizes, pool.dataset.classes.len());
     let mut lines = vec![
@@ -125,6 +125,17 @@ pub(crate) fn statistics(pool: &Pool, skew: &Skew) -> Vec<String> {
             plural(pool.partition.draws as usize, "draw")
         ),
     ];
+    if let Some(owners) = pool.partition.test_owners(&pool.dataset) {
+        let mut own = vec![0; pool.partition.clients.len()];
+        owners.iter().flatten().for_each(|&client| own[client as usize] += 1);
+        let (least, most) = (own.iter().min().copied().unwrap_or(0), own.iter().max().copied().unwrap_or(0));
+        lines.push(format!(
+            "Test      {} samples, {} to {} of them from each client's own site",
+            thousands(owners.len()),
+            thousands(least),
+            thousands(most)
+        ));
+    }
     let held = &pool.held_out;
     if !held.is_empty() {
         let sets = [(&held.auxiliary, "auxiliary"), (&held.validation, "validation"), (&held.unlabelled, "unlabelled")];

@@ -29,11 +29,11 @@ pub(crate) fn lines(scores: &Scores, positive: Option<&str>) -> Vec<String> {
     if let Some(name) = positive {
         lines.extend([
             String::new(),
-            format!("to find   '{name}'"),
-            format!("AUC       {}", ranged(scores.auc, 1.0, 4)),
+            format!("to find      '{name}'"),
+            format!("AUC          {}", ranged(scores.auc, 1.0, 4)),
             format!("sensitivity  {}", percent_within(scores.sensitivity)),
             format!("specificity  {}", percent_within(scores.specificity)),
-            format!("F1        {}", ranged(scores.f1, 1.0, 4)),
+            format!("F1           {}", ranged(scores.f1, 1.0, 4)),
         ]);
     }
     lines

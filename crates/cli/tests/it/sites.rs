@@ -114,7 +114,7 @@ fn each_site_is_measured() {
         assert_eq!(round["scores"][key], found["scores"][key], "{key}");
     }
     let said = done(&place, &["evaluate", "a"]).out;
-    for text in ["to find   'ill'", "AUC       0.", "sensitivity  ", "macro-F1", "charity ", "95 % intervals"] {
+    for text in ["to find      'ill'", "AUC          0.", "sensitivity  ", "macro-F1", "charity ", "95 % intervals"] {
         assert!(said.contains(text), "{text}: {said}");
     }
     // The other class is to be found.
@@ -172,8 +172,14 @@ fn the_report_draws_chosen_clients() {
     done(&place, &["report", "plain", "-o", "plain.html"]);
     let plain = String::from_utf8(place.read("plain.html")).unwrap();
     assert!(!plain.contains("Single clients") && plain.contains("Clients at the end"));
-    done(&place, &["report", "plain", "-o", "plain.html", "--clients", "3"]);
-    assert!(String::from_utf8(place.read("plain.html")).unwrap().contains("\"client-3\""));
+    let last = lines(&place, "plain").pop().unwrap();
+    let (there, away): (Vec<u64>, Vec<u64>) =
+        (0..5).partition(|client| last["clients"].as_array().unwrap().contains(&Value::from(*client)));
+    done(&place, &["report", "plain", "-o", "plain.html", "--clients", "4,3,2,1,0"]);
+    let drawn = String::from_utf8(place.read("plain.html")).unwrap();
+    assert!(drawn.contains(&format!("\"client-{}\"", there[0])), "{there:?}");
+    let missing = away.iter().any(|client| !drawn.contains(&format!("\"client-{client}\"")));
+    assert_eq!(missing, drawn.contains("Not measured in any round: "), "{away:?}");
     place.refuses(&["report", "plain", "-o", "y.html", "--clients", "5"], &["numbers from 0 to 4"]);
 }
 

@@ -120,9 +120,9 @@ fn sites(paths: &[PathBuf]) -> Vec<String> {
     let both = |path: &PathBuf| format!("{}/{}", folder(path), own(path));
     let whole = |path: &PathBuf| path.display().to_string();
     let namings: [&dyn Fn(&PathBuf) -> String; 4] = [&own, &folder, &both, &whole];
-    let made = namings.iter().map(|naming| paths.iter().map(naming).collect::<Vec<String>>());
-    let different = |names: &Vec<String>| names.iter().collect::<BTreeSet<_>>().len() == names.len();
-    made.clone().find(different).or_else(|| made.last()).unwrap_or_default()
+    let made: Vec<Vec<String>> = namings.iter().map(|naming| paths.iter().map(naming).collect()).collect();
+    let different = |names: &&Vec<String>| names.iter().collect::<BTreeSet<_>>().len() == names.len();
+    made.iter().find(different).or(made.last()).cloned().unwrap_or_default()
 }
 
 /// Checks that all files have the columns of the first, apart from those to ignore. `columns` are those of each file.

@@ -62,7 +62,7 @@ fn server(method: &str) -> &'static [&'static str] {
 fn forget_later_fields(record: &mut RoundRecord) {
     record.seconds = Seconds::default();
     (record.scores, record.client_accuracy, record.validation) = (None, None, None);
-    for local in &mut record.local {
+    if let Some(local) = &mut record.local {
         local.class_correct_before.clear();
         local.clients.iter_mut().for_each(|client| client.own = None);
     }

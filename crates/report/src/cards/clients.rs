@@ -27,9 +27,28 @@ fn alike(a: &LoadedRun, b: &LoadedRun) -> bool {
         == (&b.header.client_names, &b.header.partition_fingerprint)
 }
 
-/// The clients to draw, by name or number; by default, those that have names, up to a number.
-pub(crate) fn chosen(study: &Results, wanted: &[String]) -> Result<Vec<usize>, ReportError> {
-    let Some(run) = first(study) else { return Ok(Vec::new()) };
+/// Which clients a report shows, by number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShownClients {
+    /// Those that are drawn over rounds.
+    drawn: Vec<usize>,
+    /// Whether they were asked for: then maps and tables have them only.
+    asked: bool,
+}
+
+impl ShownClients {
+    /// The clients of a map or a table: the chosen ones, or the first.
+    pub(crate) fn listed(&self, run: &LoadedRun) -> Vec<usize> {
+        if self.asked {
+            return self.drawn.clone();
+        }
+        (0..(run.header.clients as usize).min(LISTED)).collect()
+    }
+}
+
+/// The clients to show, by name or number; by default, those that have names are drawn, up to a number.
+pub(crate) fn chosen(study: &Results, wanted: &[String]) -> Result<ShownClients, ReportError> {
+    let Some(run) = first(study) else { return Ok(ShownClients::default()) };
     let (names, clients) = (&run.header.client_names, run.header.clients as usize);
     if wanted.is_empty() {
         let samples = |client: &usize| -> u64 {
@@ -39,7 +58,7 @@ pub(crate) fn chosen(study: &Results, wanted: &[String]) -> Result<Vec<usize>, R
         all.sort_by_key(|client| (Reverse(samples(client)), *client));
         all.truncate(DRAWN);
         all.sort_unstable();
-        return Ok(all);
+        return Ok(ShownClients { drawn: all, asked: false });
     }
     let find = |text: &str| {
         let number = || text.parse::<usize>().ok().filter(|number| *number < clients);
@@ -60,16 +79,7 @@ pub(crate) fn chosen(study: &Results, wanted: &[String]) -> Result<Vec<usize>, R
             }
         }
     }
-    Ok(found)
-}
-
-/// The clients of a map or a table: the chosen ones, or the first.
-pub(crate) fn listed(run: &LoadedRun, chosen: &[usize]) -> Vec<usize> {
-    let named = !run.header.client_names.is_empty() && chosen.len() == DRAWN;
-    if chosen.is_empty() || named {
-        return (0..(run.header.clients as usize).min(LISTED)).collect();
-    }
-    chosen.to_vec()
+    Ok(ShownClients { drawn: found, asked: true })
 }
 
 /// What accuracies of single clients are measured on.
@@ -88,7 +98,7 @@ fn local(round: &RoundRecord, client: usize) -> Option<&ClientRecord> {
 }
 
 /// One figure per client: accuracy over rounds.
-pub(super) fn over_rounds(study: &Results, clients: &[usize]) -> Option<FigureCard> {
+pub(super) fn over_rounds(study: &Results, clients: &ShownClients) -> Option<FigureCard> {
     let run = first(study)?;
     let own_samples = |round: &RoundRecord| {
         let of_clients = round.local.iter().flat_map(|local| &local.clients);
@@ -116,11 +126,15 @@ pub(super) fn over_rounds(study: &Results, clients: &[usize]) -> Option<FigureCa
         let title = format!("{}{held}", run.client_label(client));
         lines(&format!("client-{}", slug(&run.client_label(client), &[])), &title, "accuracy", true, series)
     };
-    let mut figures: Vec<Option<Figure>> = clients.iter().map(figure).collect();
+    let mut figures: Vec<Option<Figure>> = clients.drawn.iter().map(figure).collect();
     distinct(&mut figures);
+    let absent = clients.drawn.iter().zip(&figures).filter(|(_, figure)| figure.is_none());
+    let absent: Vec<String> = absent.map(|(&client, _)| run.client_label(client)).collect();
+    let absent =
+        if absent.is_empty() { String::new() } else { format!(" Not measured in any round: {}.", absent.join(", ")) };
     let text = format!(
         "{} The client's own model is measured after its training in the rounds that it takes part in; the global model \
-         (faint) {}.",
+         (faint) {}.{absent}",
         measured_on(if own { TestedOn::Own } else { TestedOn::Common }),
         if own { "after every evaluated round" } else { "before that training" }
     );
@@ -137,13 +151,13 @@ fn distinct(figures: &mut [Option<Figure>]) {
 }
 
 /// Per class, the accuracy of the global model and of the clients' own models at the end.
-pub(super) fn by_class(study: &Results, clients: &[usize]) -> Option<FigureCard> {
+pub(super) fn by_class(study: &Results, clients: &ShownClients) -> Option<FigureCard> {
     let mut figures = Vec::new();
     let mut tested_on = None;
     for ((method, group), slug) in study.groups.iter().enumerate().zip(slugs(study)) {
         let Some((run, report)) = reported(group) else { continue };
         tested_on = tested_on.or(Some(report.tested_on));
-        let shown = listed(run, clients);
+        let shown = clients.listed(run);
         let of = |id: &str, title: &str, own: bool| {
             let row = |&client: &usize| {
                 let found = report.clients.get(client)?;

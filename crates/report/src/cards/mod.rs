@@ -13,15 +13,17 @@ mod local;
 
 use std::collections::BTreeMap;
 
+use clients::ShownClients;
+
 use crate::embed::FeatureLayouts;
 use crate::figure::{Figure, FigureCard};
 use crate::loaded::LeftOut;
 use crate::results::Results;
 
-/// All cards for which there are records. Of the clients, those with these numbers are drawn.
+/// All cards for which there are records.
 pub(crate) fn cards(
     study: &Results,
-    clients: &[usize],
+    clients: &ShownClients,
     embeddings: &mut FeatureLayouts,
     left_out: &mut Vec<LeftOut>,
 ) -> Vec<FigureCard> {
