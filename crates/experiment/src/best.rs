@@ -6,7 +6,7 @@ use fedelity_sim::{Metrics, Simulation};
 use crate::config::{BestRound, Config};
 
 /// Judges rounds by their records. What it knows follows from the records alone.
-pub(crate) struct Keeper {
+pub(crate) struct RoundJudge {
     chosen_by: Option<ChosenBy>,
     patience: Option<u64>,
     min_delta: f64,
@@ -18,7 +18,7 @@ pub(crate) struct Keeper {
     improved: Option<(u64, f64)>,
 }
 
-impl Keeper {
+impl RoundJudge {
     pub(crate) fn new(config: &Config) -> Self {
         let chosen_by = match config.evaluation.best {
             Some(BestRound::Test) => Some(ChosenBy::Test),
@@ -49,18 +49,30 @@ impl Keeper {
             Some(ChosenBy::Test) => record.accuracy,
             None => None,
         };
-        if let Some(accuracy) = found.filter(|accuracy| self.best.is_none_or(|best| *accuracy > best)) {
-            self.best = Some(accuracy);
-            record.kept = self.chosen_by;
+        let better = found.is_some_and(|accuracy| self.best.is_none_or(|best| accuracy > best));
+        record.kept = self.chosen_by.filter(|_| better);
+        if let (Some(patience), Some((since, best)), Some(accuracy)) = (self.patience, self.improved, validation)
+            && accuracy <= best + self.min_delta
+            && record.round.saturating_sub(since) >= patience
+            && !last
+        {
+            record.early_stop = Some(EarlyStop { best: since, patience });
         }
-        let (Some(patience), Some(accuracy)) = (self.patience, validation) else { return };
-        match self.improved {
-            Some((since, best)) if accuracy <= best + self.min_delta => {
-                if record.round - since >= patience && !last {
-                    record.early_stop = Some(EarlyStop { best: since, patience });
-                }
-            }
-            _ => self.improved = Some((record.round, accuracy)),
+        self.recall(record);
+    }
+
+    /// Adds the record of the next round.
+    pub(crate) fn recall(&mut self, record: &RoundRecord) {
+        let validation = record.validation.map(|found| found.accuracy);
+        match record.kept {
+            Some(ChosenBy::Validation) => self.best = validation,
+            Some(ChosenBy::Test) => self.best = record.accuracy,
+            None => {}
+        }
+        if let Some(accuracy) = validation
+            && self.improved.is_none_or(|(_, best)| accuracy > best + self.min_delta)
+        {
+            self.improved = Some((record.round, accuracy));
         }
     }
 }
@@ -71,19 +83,19 @@ mod tests {
 
     use super::*;
 
-    fn keeper(chosen_by: Option<ChosenBy>, patience: Option<u64>, min_delta: f64) -> Keeper {
-        Keeper { chosen_by, patience, min_delta, confuses: false, best: None, improved: None }
+    fn judge(chosen_by: Option<ChosenBy>, patience: Option<u64>, min_delta: f64) -> RoundJudge {
+        RoundJudge { chosen_by, patience, min_delta, confuses: false, best: None, improved: None }
     }
 
     /// The rounds whose models are kept, and the one after which the run ends.
-    fn judged(mut keeper: Keeper, rounds: &[Option<f64>]) -> (Vec<u64>, Option<(u64, EarlyStop)>) {
+    fn judged(mut judge: RoundJudge, rounds: &[Option<f64>]) -> (Vec<u64>, Option<(u64, EarlyStop)>) {
         let (mut kept, mut stop) = (Vec::new(), None);
         for (round, found) in (1..).zip(rounds) {
             let validation = found.map(|accuracy| ValidationRecord { accuracy, loss: None });
             // Test accuracy falls all the time.
             let accuracy = Some(1.0 / round as f64);
             let mut record = RoundRecord { round, validation, accuracy, ..RoundRecord::default() };
-            keeper.mark(&mut record, round as usize == rounds.len());
+            judge.mark(&mut record, round as usize == rounds.len());
             kept.extend(record.kept.map(|_| round));
             if let Some(early) = record.early_stop {
                 stop = Some((round, early));
@@ -97,7 +109,7 @@ mod tests {
     fn the_first_best_round_counts_and_patience_is_in_rounds() {
         let of = [0.5, 0.6, 0.6, 0.0, 0.59, 0.7, 0.61, 0.6, 0.5, 0.4];
         let rounds = of.map(|accuracy| (accuracy > 0.0).then_some(accuracy));
-        let by_validation = |patience, delta| judged(keeper(Some(ChosenBy::Validation), patience, delta), &rounds);
+        let by_validation = |patience, delta| judged(judge(Some(ChosenBy::Validation), patience, delta), &rounds);
         assert_eq!(by_validation(None, 0.0), (vec![1, 2, 6], None));
         assert_eq!(by_validation(Some(4), 0.0), (vec![1, 2, 6], None), "the last round ends the run anyway");
         assert_eq!(by_validation(Some(3), 0.0), (vec![1, 2], Some((5, EarlyStop { best: 2, patience: 3 }))));
@@ -109,7 +121,7 @@ mod tests {
     #[test]
     fn test_accuracy_chooses_only_on_request() {
         let rounds = [Some(0.5), Some(0.6)];
-        assert_eq!(judged(keeper(Some(ChosenBy::Test), None, 0.0), &rounds).0, [1]);
-        assert_eq!(judged(keeper(None, None, 0.0), &rounds).0, Vec::<u64>::new());
+        assert_eq!(judged(judge(Some(ChosenBy::Test), None, 0.0), &rounds).0, [1]);
+        assert_eq!(judged(judge(None, None, 0.0), &rounds).0, Vec::<u64>::new());
     }
 }

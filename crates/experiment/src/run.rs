@@ -8,7 +8,7 @@ use fedelity_report::LoadedRun;
 use fedelity_sim::Simulation;
 
 use crate::assemble::Study;
-use crate::best::Keeper;
+use crate::best::RoundJudge;
 use crate::config::MethodChoice;
 use crate::error::Result;
 use crate::saved::POSITIVE;
@@ -178,7 +178,7 @@ impl Run<'_> {
         observer.start(self, folder).map_err(stopped)?;
         let (mut summary, mut accuracies) = (Summary::default(), Vec::new());
         let (mut divergence, mut failed) = (None, None);
-        let mut keeper = Keeper::new(&study.settings.config);
+        let mut judge = RoundJudge::new(&study.settings.config);
         while !simulation.done() {
             if observer.stop() {
                 summary.status = Status::Interrupted;
@@ -194,7 +194,7 @@ impl Run<'_> {
                     break;
                 }
             };
-            keeper.judge(&mut record, &simulation);
+            judge.judge(&mut record, &simulation);
             if let Some(chosen_by) = record.kept {
                 let card = self.best_card(record.round, chosen_by);
                 checkpoint::save_model(&folder.file(names::BEST), &study.model, simulation.global(), Some(&card))?;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::scores::Scores;
+
 /// What local models are measured on, and how often.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -101,6 +103,10 @@ pub struct ClientRecord {
     pub out_before: Option<f64>,
     /// After training.
     pub out_after: Option<f64>,
+    /// How good its model is: on its own test samples if there are any, otherwise on those of all clients. Older records
+    /// lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scores: Option<Scores>,
     /// On its own test samples, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own: Option<ClientOwn>,

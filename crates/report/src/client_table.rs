@@ -23,8 +23,8 @@ pub(crate) fn client_tables(study: &Results, clients: &ShownClients) -> String {
         out.push_str("</details>");
     }
     let Some(basis) = basis else { return out };
-    let intervals = "Intervals in parentheses are 95 %. The client's own model is the one after its last training that was \
-                     measured, in the round beside it.";
+    let intervals = "Ranges in parentheses are 95 % intervals. The client's own model is the one after its last training \
+                     that was measured.";
     format!(
         "<section id=client-table><h2>Clients at the end</h2><p class=text>{} {intervals}</p>{out}</section>",
         escape(measured_on(basis))
@@ -32,28 +32,28 @@ pub(crate) fn client_tables(study: &Results, clients: &ShownClients) -> String {
 }
 
 fn table(run: &LoadedRun, report: &ClientsReport, clients: &[usize]) -> String {
-    let two = report.positive.is_some();
-    let mut heads = vec!["client", "training samples", "test samples"];
-    let measures: &[&str] = match (report.tested_on, two) {
+    let measures: &[&str] = match (report.tested_on, report.positive) {
         (TestedOn::Common, _) => &["accuracy %"],
-        (TestedOn::Own, false) => &["accuracy %", "balanced %", "macro-F1"],
-        (TestedOn::Own, true) => &["accuracy %", "AUC", "sensitivity %", "specificity %", "F1"],
+        (TestedOn::Own, None) => &["accuracy %", "balanced %", "macro-F1"],
+        (TestedOn::Own, Some(_)) => &["accuracy %", "AUC", "sensitivity %", "specificity %", "F1"],
     };
-    let global: Vec<String> = measures.iter().map(|name| format!("global: {name}")).collect();
-    let own: Vec<String> = measures.iter().map(|name| format!("own: {name}")).collect();
-    heads.extend(global.iter().chain(&own).map(String::as_str));
-    heads.push("own: round");
     let mut out = String::from("<div class=wide><table class=clients><thead><tr>");
-    heads.iter().for_each(|head| {
+    for head in ["client", "training samples", "model", "test samples"].iter().chain(measures) {
         let _ = write!(out, "<th>{}</th>", escape(head));
-    });
+    }
     out.push_str("</tr></thead><tbody>");
     for client in clients.iter().filter_map(|&client| report.clients.get(client)) {
-        let _ = write!(out, "<tr><th>{}</th>", escape(&run.client_label(client.client as usize)));
-        for cell in cells(report, client, measures) {
-            let _ = write!(out, "<td>{}</td>", escape(&cell));
+        let rows = rows(report, client, measures);
+        let _ =
+            write!(out, "<tr><th rowspan={}>{}</th>", rows.len(), escape(&run.client_label(client.client as usize)));
+        let _ = write!(out, "<td rowspan={}>{}</td>", rows.len(), client.samples);
+        for (number, row) in rows.iter().enumerate() {
+            out.push_str(if number > 0 { "<tr>" } else { "" });
+            row.iter().for_each(|cell| {
+                let _ = write!(out, "<td>{}</td>", escape(cell));
+            });
+            out.push_str("</tr>");
         }
-        out.push_str("</tr>");
     }
     out.push_str("</tbody></table></div>");
     if let Some(name) = report.positive.and_then(|class| run.header.classes.get(class as usize)) {
@@ -66,20 +66,24 @@ fn table(run: &LoadedRun, report: &ClientsReport, clients: &[usize]) -> String {
     out
 }
 
-fn cells(report: &ClientsReport, client: &ClientReport, measures: &[&str]) -> Vec<String> {
+/// The global model and the client's own, each with its test samples and measures.
+fn rows(report: &ClientsReport, client: &ClientReport, measures: &[&str]) -> Vec<Vec<String>> {
     let common = report.tested_on == TestedOn::Common;
     let own = client.own.as_ref();
-    let tested = if common { report.common.as_ref() } else { client.global.as_ref() };
-    let mut cells = vec![client.samples.to_string(), tested.map_or("-".to_string(), |found| found.samples.to_string())];
-    if common {
-        cells.extend([client.global_in, own.and_then(|own| own.accuracy_in)].map(|found| plain(found, 100.0, 2)));
-    } else {
-        for scores in [client.global.as_ref(), own.map(|own| &own.scores)] {
-            cells.extend(measures.iter().map(|name| scores.map_or("-".to_string(), |scores| measure(scores, name))));
+    let global = if common { report.common.as_ref() } else { client.global.as_ref() };
+    let of = |name: String, scores: Option<&Scores>, weighted: Option<f64>| {
+        let mut row = vec![name, scores.map_or("-".to_string(), |scores| scores.samples.to_string())];
+        match common {
+            true => row.push(plain(weighted, 100.0, 2)),
+            false => {
+                row.extend(measures.iter().map(|name| scores.map_or("-".to_string(), |scores| measure(scores, name))))
+            }
         }
-    }
-    cells.push(own.map_or("-".to_string(), |own| own.round.to_string()));
-    cells
+        row
+    };
+    let mut rows = vec![of(format!("global, round {}", report.round), global, client.global_in)];
+    rows.extend(own.map(|own| of(format!("own, round {}", own.round), Some(&own.scores), own.accuracy_in)));
+    rows
 }
 
 fn measure(scores: &Scores, name: &str) -> String {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use fedelity_data::label_counts;
 use fedelity_fl::metrics::in_out_local;
-use fedelity_record::{ClientReport, ClientsReport, LocalScores, Scores, TestedOn};
+use fedelity_record::{ClientReport, ClientsReport, LocalScores, RoundRecord, Scores, TestedOn};
 
 use crate::Experiment;
-use crate::observe::{ObservationPlan, Seen};
+use crate::observe::ObservationPlan;
 use crate::score::scores;
 use crate::sites::Sites;
 
@@ -44,7 +44,7 @@ pub(crate) struct ClientBook {
     pub(crate) local: LocalBook,
 }
 
-/// Each client's own model when it was last measured.
+/// Each client's own model when it was last measured. It follows from the records alone.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalBook {
     by_client: BTreeMap<usize, LocalScores>,
@@ -53,13 +53,13 @@ pub(crate) struct LocalBook {
 }
 
 impl LocalBook {
-    /// Notes the clients of a round, counted from 1.
-    pub(crate) fn add(&mut self, round: usize, seen: &[Seen]) {
-        for one in seen {
-            let Some((scores, accuracy_in)) = one.scores() else { continue };
-            let mut found = LocalScores { round: round as u64, scores: scores.clone(), accuracy_in };
+    /// Adds the record of the next round.
+    pub(crate) fn recall(&mut self, record: &RoundRecord) {
+        for client in record.local.iter().flat_map(|local| &local.clients) {
+            let Some(scores) = client.scores.clone() else { continue };
+            let mut found = LocalScores { round: record.round, scores, accuracy_in: client.in_after };
             self.trim(&mut found.scores);
-            self.by_client.insert(one.client, found);
+            self.by_client.insert(client.client as usize, found);
         }
     }
 

@@ -241,18 +241,9 @@ pub(crate) struct Seen {
     local: Option<SeenLocal>,
 }
 
-impl Seen {
-    /// How good its model is, and its accuracy on its own distribution, if it was measured.
-    pub(crate) fn scores(&self) -> Option<(&Scores, Option<f64>)> {
-        self.local.as_ref().map(|local| (&local.scores, local.record.in_after))
-    }
-}
-
 #[derive(Debug)]
 struct SeenLocal {
     record: ClientRecord,
-    /// Its model, on its own test samples if there are any.
-    scores: Scores,
     alignment: Vec<(String, f64)>,
     focus: Option<(FocusRecord, Vec<f32>)>,
 }
@@ -292,12 +283,13 @@ pub(crate) fn look(
             in_after: inside.map(|(_, after)| after),
             out_before: outside.map(|(before, _)| before),
             out_after: outside.map(|(_, after)| after),
+            scores: Some(scores),
             own,
             forgot,
             learnt,
         };
         let alignment = baseline.layers.as_ref().map_or(Vec::new(), |global| alignment(global, &portrait));
-        SeenLocal { record, scores, alignment, focus }
+        SeenLocal { record, alignment, focus }
     });
     Seen { client: upload.client, samples: upload.examples, drift, loss: upload.terms.total(), local }
 }
@@ -356,6 +348,9 @@ pub(crate) fn together(seen: Vec<Seen>, observed: Option<&Observed<'_>>) -> (Opt
     if record.clients.len() * classes > CLASS_COUNTS {
         for client in &mut record.clients {
             (client.forgot, client.learnt) = (Vec::new(), Vec::new());
+            if let Some(scores) = &mut client.scores {
+                (scores.class_samples, scores.class_correct) = (Vec::new(), Vec::new());
+            }
         }
     }
     (Some(record), features)

@@ -109,7 +109,6 @@ impl Simulation {
         let (trainers, coordinator, memories) = (&mut self.trainers, &mut self.coordinator, &self.memories);
         let mut tally = workers::run(&all, trainers, coordinator, memories, &mut self.spare, &mut self.diversity)?;
         let trained = start.elapsed();
-        self.book.local.add(number + 1, &tally.seen);
         let signs: Vec<ClientSigns> = tally.seen.iter().map(ClientSigns::from).collect();
         let drifts: Vec<f64> = tally.seen.iter().map(|seen| seen.drift).collect();
         let (local, features) = observe::together(std::mem::take(&mut tally.seen), observed.as_ref());
@@ -183,6 +182,7 @@ impl Simulation {
             notices,
         };
         self.lookout.recall(&record);
+        self.book.local.recall(&record);
         Ok(record)
     }
 

@@ -64,7 +64,7 @@ fn forget_later_fields(record: &mut RoundRecord) {
     (record.scores, record.client_accuracy, record.validation) = (None, None, None);
     if let Some(local) = &mut record.local {
         local.class_correct_before.clear();
-        local.clients.iter_mut().for_each(|client| client.own = None);
+        local.clients.iter_mut().for_each(|client| (client.scores, client.own) = (None, None));
     }
 }
 

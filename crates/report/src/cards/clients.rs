@@ -203,7 +203,7 @@ fn heat(
     let drawing = Drawing::Heat {
         method: Some(method),
         x: "class".to_string(),
-        y: "client".to_string(),
+        y: "clients".to_string(),
         columns: class_names(study, classes),
         rows: names,
         cells,
