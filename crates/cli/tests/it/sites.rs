@@ -77,6 +77,10 @@ fn sites_are_called_by_their_names() {
     assert_eq!(said.code, 0);
     let focus = lines(&place, "c").into_iter().find_map(|round| round["local"].get("focus").cloned()).unwrap();
     assert_eq!(focus["client"], 1);
+    let wild = place.call(&["run", "exp.toml", "--set", "optimizer.lr=3e38", "--output", "d"]);
+    assert_eq!(wild.code, 1, "{}", wild.err);
+    assert!(wild.err.contains("round 1, client 'mercy': training diverged"), "{}", wild.err);
+    assert!(wild.out.contains("diverged in round 1 on client 'mercy'"), "{}", wild.out);
     place.refuses(
         &["run", "exp.toml", "--set", "evaluation.client=mercyy"],
         &["evaluation.client = \"mercyy\": expected the name of a client; did you mean 'mercy'?"],

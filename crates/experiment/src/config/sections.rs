@@ -242,8 +242,8 @@ pub struct EvaluationKeys {
     #[key(what = "the name of a class")]
     pub positive: Option<String>,
     /// What the round whose model is kept as best.safetensors is chosen by. By default, it is the validation part
-    /// (server.validation), and no model is kept without one. With `test`, it is the accuracy on the test samples, which then
-    /// says too much about that model.
+    /// (server.validation), and no model is kept without one. With `test`, it is the accuracy on the test samples, which is
+    /// then too high an estimate for that model.
     pub best: Option<BestRound>,
 }
 
