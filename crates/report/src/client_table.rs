@@ -32,13 +32,16 @@ pub(crate) fn client_tables(study: &Results, clients: &ShownClients) -> String {
 }
 
 fn table(run: &LoadedRun, report: &ClientsReport, clients: &[usize]) -> String {
-    let measures: &[&str] = match (report.tested_on, report.positive) {
-        (TestedOn::Common, _) => &["accuracy %"],
-        (TestedOn::Own, None) => &["accuracy %", "balanced %", "macro-F1"],
-        (TestedOn::Own, Some(_)) => &["accuracy %", "AUC", "sensitivity %", "specificity %", "F1"],
+    let measures: &[&str] = match report.positive {
+        None => &["accuracy %", "balanced %", "macro-F1"],
+        Some(_) => &["accuracy %", "AUC", "sensitivity %", "specificity %", "F1"],
+    };
+    let weighted: &[&str] = match report.tested_on {
+        TestedOn::Common => &["weighted accuracy %"],
+        TestedOn::Own => &[],
     };
     let mut out = String::from("<div class=wide><table class=clients><thead><tr>");
-    for head in ["client", "training samples", "model", "test samples"].iter().chain(measures) {
+    for head in ["client", "training samples", "model", "test samples"].iter().chain(weighted).chain(measures) {
         let _ = write!(out, "<th>{}</th>", escape(head));
     }
     out.push_str("</tr></thead><tbody>");
@@ -73,12 +76,8 @@ fn rows(report: &ClientsReport, client: &ClientReport, measures: &[&str]) -> Vec
     let global = if common { report.common.as_ref() } else { client.global.as_ref() };
     let of = |name: String, scores: Option<&Scores>, weighted: Option<f64>| {
         let mut row = vec![name, scores.map_or("-".to_string(), |scores| scores.samples.to_string())];
-        match common {
-            true => row.push(plain(weighted, 100.0, 2)),
-            false => {
-                row.extend(measures.iter().map(|name| scores.map_or("-".to_string(), |scores| measure(scores, name))))
-            }
-        }
+        row.extend(common.then(|| plain(weighted, 100.0, 1)));
+        row.extend(measures.iter().map(|name| scores.map_or("-".to_string(), |scores| measure(scores, name))));
         row
     };
     let mut rows = vec![of(format!("global, round {}", report.round), global, client.global_in)];

@@ -87,8 +87,8 @@ pub(crate) fn measured_on(tested_on: TestedOn) -> &'static str {
     match tested_on {
         TestedOn::Own => "Accuracy on the test samples of the client's own site.",
         TestedOn::Common => {
-            "The test samples do not say which client they belong to, so accuracy is measured on the same test samples for \
-             all clients, with each class weighted by its share of the client's training samples."
+            "The test samples do not say which client they belong to, so all clients are tested on the same ones. Weighted \
+             accuracy gives each class the weight of its share of the client's training samples."
         }
     }
 }
@@ -136,7 +136,7 @@ pub(super) fn over_rounds(study: &Results, clients: &ShownClients) -> Option<Fig
         "{} The client's own model is measured after its training in the rounds that it takes part in; the global model \
          (faint) {}.{absent}",
         measured_on(if own { TestedOn::Own } else { TestedOn::Common }),
-        if own { "after every evaluated round" } else { "before that training" }
+        if own { "after every evaluated round" } else { "before that training. The curves are weighted accuracy" }
     );
     card("clients", "Single clients", &text, true, figures)
 }
