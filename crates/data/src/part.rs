@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use fedelity_keys::Choice;
 
-use crate::dataset::{Dataset, Inputs, Split, Tokens};
+use crate::dataset::{Dataset, Inputs, NaturalKeys, Split, Tokens};
 use crate::skipped::Skipped;
 
 /// A part of a data set.
@@ -42,9 +42,31 @@ impl NewData {
     }
 }
 
+impl NaturalKeys {
+    /// The keys of some samples, then of others. Keys of the same name are the same.
+    fn join(mut self, other: &Self) -> Self {
+        let mut place = |name: &String| {
+            let known = self.names.iter().position(|known| known == name);
+            known.unwrap_or_else(|| {
+                self.names.push(name.clone());
+                self.names.len() - 1
+            }) as u32
+        };
+        let places: Vec<u32> = other.names.iter().map(&mut place).collect();
+        self.of.extend(other.of.iter().map(|&key| places[key as usize]));
+        self
+    }
+}
+
 impl Split {
-    /// These samples, then others of the same kind. Where they come from is not kept.
+    /// These samples, then others of the same kind.
     fn join(self, other: Self) -> Self {
+        let keys = match (self.keys, other.keys) {
+            (Some(a), Some(b)) => Some(a.join(&b)),
+            (a, None) if other.labels.is_empty() => a,
+            (None, b) if self.labels.is_empty() => b,
+            _ => None,
+        };
         let inputs = match (self.inputs, other.inputs) {
             (Inputs::Bytes(a), Inputs::Bytes(b)) => Inputs::Bytes([a, b].concat()),
             (Inputs::Floats(a), Inputs::Floats(b)) => Inputs::Floats([a, b].concat()),
@@ -56,10 +78,10 @@ impl Split {
             }
             // One data set has inputs of one kind; nothing is joined to a part without samples.
             (a @ (Inputs::Bytes(_) | Inputs::Floats(_) | Inputs::Texts(_) | Inputs::Tokens(_)), _) => {
-                return Self { inputs: a, labels: self.labels, keys: None };
+                return Self { inputs: a, labels: self.labels, keys };
             }
         };
-        Self { inputs, labels: [self.labels, other.labels].concat(), keys: None }
+        Self { inputs, labels: [self.labels, other.labels].concat(), keys }
     }
 
     /// How many samples have the same input as some sample of another split.

@@ -73,8 +73,8 @@ impl DataSource {
         let dataset = self.read(None, true, skipped)?;
         let (path, key) = match self {
             Self::Named(_) => return Ok(dataset),
-            Self::Folder(folder) => (&folder.path, "folders train and test"),
-            Self::Csv(table) | Self::Jsonl(table) => (&table.train, "data.test"),
+            Self::Folder(folder) => (folder.path.as_path(), "folders train and test"),
+            Self::Csv(table) | Self::Jsonl(table) => (table.train.first(), "data.test"),
         };
         if !dataset.test.is_empty() {
             return Ok(dataset);
@@ -126,13 +126,15 @@ mod tests {
 
     use super::*;
     use crate::folder::{Colour, FolderLayout};
+    use crate::table::TableFiles;
 
     #[test]
     fn nothing_to_test_on_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let train = dir.path().join("train.csv");
         let table = |test: Option<PathBuf>| {
-            let (label, train) = ("label".to_string(), train.clone());
+            let (label, train) = ("label".to_string(), TableFiles::One(train.clone()));
+            let test = test.map(TableFiles::One);
             let (text, features, key) = (None, None, None);
             let (categories, ignore) = (Vec::new(), Vec::new());
             let test_fraction = Some(0.2);

@@ -6,6 +6,7 @@
 //! run.
 
 mod assemble;
+mod best;
 mod checkpoint;
 mod config;
 mod error;
@@ -27,8 +28,8 @@ pub use assemble::text::TextReader;
 pub use assemble::{Pool, Study, model_file, table_form};
 pub use checkpoint::Checkpoints;
 pub use config::{
-    Change, ClientKeys, Config, DataKeys, Document, EvaluationKeys, MethodChoice, ModelKeys, OptimizerKeys, Origin,
-    PartitionKeys, ServerKeys, Settings, StepRule,
+    BestRound, Change, ClientChoice, ClientKeys, Config, DataKeys, Document, EvaluationKeys, MethodChoice, ModelKeys,
+    OptimizerKeys, Origin, PartitionKeys, ServerKeys, Settings, StepRule, StopKeys,
 };
 pub use error::{ExperimentError, Result};
 pub use estimate::{Estimate, estimate};

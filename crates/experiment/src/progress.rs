@@ -7,6 +7,7 @@ use fedelity_nn::checkpoint::save_model;
 use fedelity_record::{RecordError, RoundRecord, RoundsFile, RunFolder, Status, Summary, names};
 use fedelity_sim::{Keeper, Simulation};
 
+use crate::best::RoundJudge;
 use crate::checkpoint::{self, CheckpointFolder, ClosedRound, Writer};
 use crate::error::Result;
 use crate::features;
@@ -27,29 +28,42 @@ pub(crate) struct RunProgress {
     /// Clients that finished the next round before the run was stopped.
     pub(crate) finished: Vec<Finished>,
     pub(crate) notes: Vec<String>,
+    pub(crate) judge: RoundJudge,
+    pub(crate) stopped_early: bool,
     pub(crate) summary: Summary,
     pub(crate) accuracies: Vec<(u64, f64)>,
     pub(crate) divergence: Option<String>,
 }
 
 impl RunProgress {
+    /// Whether no round follows.
+    pub(crate) fn is_done(&self) -> bool {
+        self.simulation.done() || self.stopped_early
+    }
+
     /// Runs the next round and records it. Nothing if the run stops here.
-    pub(crate) fn step(&mut self, sign: &StopSign) -> Result<Option<RoundRecord>> {
+    pub(crate) fn step(&mut self, run: &Run<'_>, folder: &RunFolder, sign: &StopSign) -> Result<Option<RoundRecord>> {
         let keeper = RunKeeper { writer: self.writer.as_ref(), sign };
         if keeper.stop() {
             return self.interrupted();
         }
-        let record = match self.simulation.step_from(std::mem::take(&mut self.finished), &keeper) {
+        let mut record = match self.simulation.step_from(std::mem::take(&mut self.finished), &keeper) {
             Ok(Some(record)) => record,
             Ok(None) => return self.interrupted(),
             Err(error) => {
                 let Some((round, client)) = error.divergence() else { return Err(error.into()) };
                 let client = client.map(|client| client as u64);
                 self.summary.status = Status::Diverged { round: round as u64, client };
-                self.divergence = Some(error.to_string());
+                self.divergence = Some(run.named(error.to_string(), client));
                 return Ok(None);
             }
         };
+        self.judge.judge(&mut record, &self.simulation);
+        self.stopped_early = record.early_stop.is_some();
+        if let Some(chosen_by) = record.kept {
+            let card = run.best_card(record.round, chosen_by);
+            save_model(&folder.file(names::BEST), &run.study.model, self.simulation.global(), Some(&card))?;
+        }
         self.file.append(&record)?;
         if let Some(writer) = &self.writer {
             let memories = self.simulation.memories();
@@ -85,6 +99,9 @@ impl RunProgress {
     ) -> Result<Outcome> {
         self.file.finish()?;
         save_model(&folder.file(names::MODEL), &run.study.model, self.simulation.global(), Some(&run.card()))?;
+        if let Some(clients) = self.simulation.clients() {
+            folder.write_clients(&clients)?;
+        }
         if let Some(found) = self.simulation.features() {
             // Only a figure is made from them: the runs that follow matter more.
             let bytes = features::bytes(&found).map_err(|error| error.to_string());
@@ -100,7 +117,7 @@ impl RunProgress {
         folder.write_summary(&self.summary)?;
         match self.summary.status {
             // It can still be prolonged.
-            Status::Finished => place.settle(self.simulation.rounds()),
+            Status::Finished | Status::StoppedEarly { .. } => place.settle(self.simulation.rounds()),
             Status::Diverged { .. } => checkpoint::clear(folder.path()),
             Status::Interrupted => {}
         }

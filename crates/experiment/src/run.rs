@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use fedelity_files::{Lock, LockError};
 use fedelity_nn::Card;
 use fedelity_record::{
-    Header, Holdings, RecordError, RoundRecord, RunFolder, Salvage, Status, Summary, names, read_summary,
-    salvage_rounds,
+    ChosenBy, Header, Holdings, RecordError, RoundRecord, RunFolder, Salvage, Status, Summary, client_name, names,
+    read_summary, salvage_rounds,
 };
 use fedelity_report::LoadedRun;
 use fedelity_sim::Simulation;
 use sha2::{Digest, Sha256};
 
 use crate::assemble::Study;
+use crate::best::RoundJudge;
 use crate::checkpoint::{CheckpointFolder, Checkpoints, Identity, Restored, Writer};
 use crate::config::MethodChoice;
 use crate::error::Result;
 use crate::progress::RunProgress;
+use crate::saved::POSITIVE;
 use crate::stop::StopSign;
 use crate::{ExperimentError, machine};
 
@@ -158,6 +160,7 @@ impl Study {
                 let ended = Run { study: self, method, label, seed, threads, checkpoints }.execute(&own, observer)?;
                 let mut run = LoadedRun::of(seed, ended.summary, &ended.accuracies);
                 run.header.classes = self.pool.dataset.classes.clone();
+                run.header.client_names = self.pool.partition.names.clone();
                 run.header.rounds = self.settings.config.rounds as u64;
                 runs.push(run);
             }
@@ -199,8 +202,8 @@ impl Run<'_> {
         progress.notes.iter().for_each(|note| observer.note(note));
         let sign = observer.stop();
         let mut failed = None;
-        while !progress.simulation.done() {
-            let Some(record) = progress.step(&sign)? else { break };
+        while !progress.is_done() {
+            let Some(record) = progress.step(self, folder, &sign)? else { break };
             if let Err(error) = observer.round(self, &record) {
                 progress.summary.status = Status::Interrupted;
                 failed = Some(error);
@@ -242,7 +245,7 @@ impl Run<'_> {
         let summary = read_summary(&folder.file(names::SUMMARY)).ok();
         let ended = summary.filter(|summary| match summary.status {
             Status::Finished => whole as u64 == planned,
-            Status::Diverged { .. } => true,
+            Status::Diverged { .. } | Status::StoppedEarly { .. } => true,
             Status::Interrupted => false,
         });
         let ended = ended.map(|summary| Outcome { summary, accuracies: accuracies(&rounds), divergence: None });
@@ -293,9 +296,25 @@ impl Run<'_> {
             }
         };
         let mut summary = Summary::default();
-        rounds.iter().for_each(|record| summary.add(record));
+        let mut judge = RoundJudge::new(&study.settings.config);
+        for record in &rounds {
+            summary.add(record);
+            judge.recall(record);
+        }
+        let stopped_early = rounds.last().is_some_and(|last| last.early_stop.is_some());
         let accuracies = accuracies(&rounds);
-        Ok(RunProgress { simulation, file, writer, finished, notes, summary, accuracies, divergence: None })
+        Ok(RunProgress {
+            simulation,
+            file,
+            writer,
+            finished,
+            notes,
+            judge,
+            stopped_early,
+            summary,
+            accuracies,
+            divergence: None,
+        })
     }
 
     /// What tells its checkpoints from those of other runs.
@@ -329,6 +348,9 @@ impl Run<'_> {
             threads: self.threads as u64,
             isa: model.engine().name().to_string(),
             classes: pool.dataset.classes.clone(),
+            client_names: pool.partition.names.clone(),
+            positive: self.study.positive.map(|class| class as u64),
+            validation_samples: pool.held_out.validation.len() as u64,
             partition_fingerprint: self.study.partition_fingerprint.clone(),
             left_out: pool.skipped.count as u64,
             machine: machine::describe(),
@@ -337,11 +359,35 @@ impl Run<'_> {
         }
     }
 
+    /// A message about a client, with its name if it has one.
+    pub(crate) fn named(&self, message: String, client: Option<u64>) -> String {
+        let names = &self.study.pool.partition.names;
+        let of = |client: u64| message.replacen(&format!("client {client}"), &client_name(names, client), 1);
+        client.map_or_else(|| message.clone(), of)
+    }
+
+    /// The description of the model of the best round: the round, and how it was chosen.
+    pub(crate) fn best_card(&self, round: u64, chosen_by: ChosenBy) -> Card {
+        let mut card = self.card();
+        let how = match chosen_by {
+            ChosenBy::Validation => {
+                format!("accuracy on {} validation samples", self.study.pool.held_out.validation.len())
+            }
+            ChosenBy::Test => "accuracy on the test samples".to_string(),
+        };
+        card.origin.insert("round".to_string(), round.to_string());
+        card.origin.insert("chosen-by".to_string(), how);
+        card
+    }
+
     /// The model file's description of itself. It is the same in every repetition.
     pub(crate) fn card(&self) -> Card {
         let mut card = self.study.card.clone();
         card.origin.insert("method".to_string(), self.method.name.to_string());
         card.origin.insert("seed".to_string(), self.seed.to_string());
+        if let Some(name) = &self.study.settings.config.evaluation.positive {
+            card.origin.insert(POSITIVE.to_string(), name.clone());
+        }
         card
     }
 }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use fedelity_data::{Inputs, NewData, Normalisation, Shape, Split};
-use fedelity_fl::{Evaluation, Samples, Scaling, Trainer};
+use fedelity_fl::observe::Portrait;
+use fedelity_fl::{Samples, Scaling, Trainer};
 use fedelity_nn::{Card, Input, Model, Params, checkpoint};
 use fedelity_record::names;
 
@@ -14,6 +15,9 @@ use crate::assemble::{OwnModel, fit};
 use crate::config::{Document, Settings};
 use crate::error::Result;
 use crate::{ExperimentError, Resources};
+
+/// Where a model's card has the name of the class to be found, if the configuration named it.
+pub(crate) const POSITIVE: &str = "positive";
 
 /// Samples per forward pass.
 const CHUNK: usize = 64;
@@ -100,12 +104,29 @@ impl Saved {
 }
 
 impl Saved {
-    /// Evaluates the model on samples that [`Self::fit_to`] has prepared.
-    pub fn evaluate(&self, split: &Split, threads: usize) -> Evaluation {
+    /// The model's predictions for samples that [`Self::fit_to`] has prepared.
+    pub fn portrait(&self, split: &Split, threads: usize) -> Portrait {
         let (scaling, indices) = (self.scaling(), (0..split.len() as u32).collect::<Vec<u32>>());
         let mut trainers: Vec<Trainer> = (0..threads).map(|_| Trainer::new(self.model.clone())).collect();
         let samples = Samples { split, indices: &indices, scaling: &scaling };
-        fedelity_sim::evaluate(&mut trainers, &self.params, samples, self.card.classes.len()).evaluation
+        fedelity_sim::evaluate(&mut trainers, &self.params, samples, self.card.classes.len())
+    }
+
+    /// The class to be found, if the model has two: the one named, the one of its training, or the last.
+    pub fn positive(&self, named: Option<&str>) -> Result<Option<usize>> {
+        let classes = &self.card.classes;
+        let place = |name: &str| classes.iter().position(|known| known == name);
+        match named {
+            Some(_) if classes.len() != 2 => {
+                let message = format!("--positive: only with two classes, but the model has {}", classes.len());
+                Err(ExperimentError::Config(message))
+            }
+            Some(name) => place(name).map(Some).ok_or_else(|| {
+                ExperimentError::Config(format!("--positive {name}: expected '{}'", classes.join("' or '")))
+            }),
+            None if classes.len() != 2 => Ok(None),
+            None => Ok(self.card.origin.get(POSITIVE).and_then(|name| place(name)).or(Some(1))),
+        }
     }
 
     /// The samples to test on in the model's format, with its labels, and remarks if names cannot be matched.

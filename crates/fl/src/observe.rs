@@ -37,6 +37,8 @@ pub struct Portrait {
     /// The predicted class of each; [`NO_CLASS`] if its logits are NaN.
     pub predictions: Vec<u16>,
     pub evaluation: Evaluation,
+    /// With two classes, the second one's logit minus the first's, for each sample; otherwise empty.
+    pub margins: Vec<f32>,
     /// For each layer, by name, the class that each unit prefers: the one with the largest mean activation. Empty
     /// unless requested.
     pub preferences: Vec<(String, Vec<u16>)>,
@@ -59,6 +61,9 @@ impl Trainer {
             };
             all.evaluation.add(&outputs, &self.labels);
             all.predictions.extend(outputs.logits.chunks_exact(classes).map(predicted));
+            if classes == 2 {
+                all.margins.extend(outputs.logits.as_chunks::<2>().0.iter().map(|[first, second]| second - first));
+            }
             for (layer, (name, rows)) in found.into_iter().enumerate() {
                 let width = rows.len() / self.labels.len();
                 if sums.len() == layer {

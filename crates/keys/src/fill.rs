@@ -113,7 +113,12 @@ impl Schema {
         }
         for key in allowed.into_iter().filter(|key| chosen.iter().all(|(selector, ..)| selector.name != key.name)) {
             let full = path(at, key.name);
-            let word = |selector| filled.get(selector).and_then(Value::as_str).unwrap_or_default();
+            let word = |selector| match filled.get(selector) {
+                Some(Value::String(word)) => word.as_str(),
+                // A list is given, but it is no word.
+                Some(Value::Array(_)) => "[...]",
+                _ => "",
+            };
             if let Some((selector, fits)) = key.only
                 && !fits(word(selector))
             {
@@ -182,6 +187,10 @@ impl ValueType {
             }
             (Self::Path, Value::String(given)) => {
                 Ok(Value::String(context.locate(full, &given).to_string_lossy().into_owned()))
+            }
+            (Self::List { of: Self::Path, .. }, Value::Array(items)) if items.iter().all(Value::is_str) => {
+                let settled = items.into_iter().map(|item| Self::Path.settle(key, full, item, context));
+                Ok(Value::Array(settled.collect::<Result<_, _>>()?))
             }
             (Self::Word(words), Value::String(word)) => {
                 let known = words.contains(&word.as_str());

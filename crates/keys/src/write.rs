@@ -6,13 +6,13 @@ use toml::{Table, Value};
 
 use crate::{Schema, ValueType};
 
-/// A table as TOML, in schema order. The schema's own tables become sections; others stay inline.
+/// A table as TOML, in schema order. The schema's own tables become sections, unless they are empty; others stay inline.
 pub fn write(schema: &Schema, table: &Table) -> String {
     let mut out = String::new();
     section(&mut out, schema, table);
     for key in schema.keys {
         match (key.value, table.get(key.name)) {
-            (ValueType::Table(inner), Some(Value::Table(below))) if !key.optional => {
+            (ValueType::Table(inner), Some(Value::Table(below))) if !key.optional && !below.is_empty() => {
                 let _ = writeln!(out, "\n[{}]", key.name);
                 section(&mut out, inner, below);
             }

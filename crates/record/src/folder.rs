@@ -20,13 +20,18 @@ pub mod names {
     pub const SUMMARY: &str = "summary.json";
     /// How many samples of each class each client holds.
     pub const HOLDINGS: &str = "holdings.json";
+    /// How good the models are for each client.
+    pub const CLIENTS: &str = "clients.json";
     /// Features of some test samples, under the global and under a local model.
     pub const FEATURES: &str = "features.safetensors";
     /// The user's tags.
     pub const TAGS: &str = "tags.json";
     /// The layers of a model of one's own.
     pub const LAYERS: &str = "layers.toml";
+    /// The model after the last round.
     pub const MODEL: &str = "model.safetensors";
+    /// The model after the best round.
+    pub const BEST: &str = "best.safetensors";
 }
 
 #[derive(Clone, Debug)]
@@ -90,7 +95,7 @@ impl RunFolder {
         self.write_json(names::SUMMARY, serde_json::to_vec_pretty(summary))
     }
 
-    fn write_json(&self, name: &str, json: serde_json::Result<Vec<u8>>) -> Result<(), RecordError> {
+    pub(crate) fn write_json(&self, name: &str, json: serde_json::Result<Vec<u8>>) -> Result<(), RecordError> {
         let mut bytes = json.map_err(|error| RecordError::io("write", &self.file(name))(error.into()))?;
         bytes.push(b'\n');
         self.write(name, &bytes)

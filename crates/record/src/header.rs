@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::local::LocalEvaluation;
+use crate::notice::client_name;
 
 /// The name of the format in every file of a run.
 pub const FORMAT: &str = "fedelity-run";
@@ -53,6 +54,15 @@ pub struct Header {
     pub threads: u64,
     /// The names of the classes. Older records lack them.
     pub classes: Vec<String>,
+    /// The names of the clients, by number: their sites, writers or users. Empty if they have none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub client_names: Vec<String>,
+    /// The positive class, if there are two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub positive: Option<u64>,
+    /// Samples of the validation part; 0 if there is none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub validation_samples: u64,
     /// What local models are measured on. Older records lack it.
     pub local_evaluation: Option<LocalEvaluation>,
     /// SHA-256 of the assignment of samples to clients, as hex. Older records lack it.
@@ -68,6 +78,11 @@ pub struct Header {
 }
 
 impl Header {
+    /// What a client is called in a sentence.
+    pub fn client(&self, client: u64) -> String {
+        client_name(&self.client_names, client)
+    }
+
     /// The first thing that makes this another run than that of `other`, with both values. The number of rounds, the
     /// program and the machine do not.
     pub fn first_difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
@@ -88,4 +103,8 @@ impl Header {
         };
         pairs.into_iter().find(|(_, then, now)| then != now).or_else(settings)
     }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

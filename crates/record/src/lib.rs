@@ -3,6 +3,7 @@
 //! Each run has its own folder ([`RunFolder`]). Its `rounds.jsonl` contains the [`Header`] and then one [`RoundRecord`]
 //! per line, each flushed, so that a stopped run loses nothing. Other files are complete or absent.
 
+mod clients;
 mod csv;
 mod error;
 mod events;
@@ -14,19 +15,22 @@ mod notice;
 mod reader;
 mod round;
 mod rounds_file;
+mod scores;
 mod summary;
 mod tags;
 
+pub use clients::{ClientReport, ClientsReport, LocalScores, TestedOn};
 pub use csv::rounds_csv;
 pub use error::RecordError;
 pub use events::EventsFile;
 pub use folder::{RunFolder, names};
 pub use header::{FORMAT, Header, Stamp, VERSION};
 pub use holdings::Holdings;
-pub use local::{ClientRecord, FocusRecord, LocalEvaluation, LocalRecord, Spread, mean_and_sd};
-pub use notice::{Measure, Notice, RoundNotice};
-pub use reader::{Salvage, read_holdings, read_summary, salvage_rounds};
-pub use round::{RoundRecord, Seconds, WeightHashes};
+pub use local::{ClientOwn, ClientRecord, FocusRecord, LocalEvaluation, LocalRecord, Spread, mean_and_sd};
+pub use notice::{Measure, Notice, RoundNotice, client_name};
+pub use reader::{Salvage, read_clients, read_holdings, read_summary, salvage_rounds};
+pub use round::{ChosenBy, EarlyStop, RoundRecord, Seconds, ValidationRecord, WeightHashes};
 pub use rounds_file::RoundsFile;
-pub use summary::{Best, Status, Summary};
+pub use scores::{Ranged, Scores};
+pub use summary::{Best, BestModel, Status, Summary};
 pub use tags::{read_tags, write_tags};

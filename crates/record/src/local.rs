@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::scores::Scores;
+
 /// What local models are measured on, and how often.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
@@ -58,6 +60,9 @@ pub struct LocalRecord {
     /// The accuracy of the model that all clients started from.
     pub accuracy_before: f64,
     pub accuracy: Spread,
+    /// Per class, the test samples that the model before training predicted correctly. Older records lack it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub class_correct_before: Vec<u64>,
     /// Accuracy on the clients' own distributions before training: the mean over clients.
     pub in_before: Option<f64>,
     /// After training.
@@ -98,6 +103,13 @@ pub struct ClientRecord {
     pub out_before: Option<f64>,
     /// After training.
     pub out_after: Option<f64>,
+    /// How good its model is: on its own test samples if there are any, otherwise on those of all clients. Older records
+    /// lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scores: Option<Scores>,
+    /// On its own test samples, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own: Option<ClientOwn>,
     /// Per class, test samples predicted correctly before training but not after. Omitted if a round has very many
     /// clients and classes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -105,6 +117,19 @@ pub struct ClientRecord {
     /// Per class, test samples predicted correctly after training but not before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub learnt: Vec<u64>,
+}
+
+/// The accuracy on test samples of the client's own site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct ClientOwn {
+    /// How many of them were used.
+    pub samples: u64,
+    /// The model it started from. Absent if that was not tested on all of these samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<f64>,
+    /// Its own model.
+    pub after: f64,
 }
 
 /// One client in detail: all test samples, `[true class][predicted class]`.

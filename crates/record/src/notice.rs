@@ -64,8 +64,8 @@ impl Notice {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// One clause about it, with the name of the class if it is known.
-    pub fn describe(&self, classes: &[String]) -> String {
+    /// One clause about it, with the names of classes and clients where they are known.
+    pub fn describe(&self, classes: &[String], clients: &[String]) -> String {
         let percent = |share: &f64| format!("{:.1} %", 100.0 * share);
         match self {
             Self::Outlier { client, measure, value, median } => {
@@ -73,7 +73,8 @@ impl Notice {
                     Measure::Drift => "drift",
                     Measure::Loss => "training loss",
                 };
-                format!("client {client}: {what} {}, median of the round {}", short(*value), short(*median))
+                let client = client_name(clients, *client);
+                format!("{client}: {what} {}, median of the round {}", short(*value), short(*median))
             }
             Self::Chance { accuracy, best, chance } => format!(
                 "accuracy fell from {} to {}; guessing gives {}",
@@ -87,12 +88,19 @@ impl Notice {
                 format!("class {name} is predicted for {} of the test samples", percent(share))
             }
             Self::Fall { accuracy, best, client, since } => format!(
-                "accuracy fell from {} to {} after client {client} was out of line in round {since}",
+                "accuracy fell from {} to {} after {} was out of line in round {since}",
                 percent(best),
-                percent(accuracy)
+                percent(accuracy),
+                client_name(clients, *client)
             ),
         }
     }
+}
+
+/// What a client is called in a sentence: by its name, if it has one.
+pub fn client_name(names: &[String], client: u64) -> String {
+    let name = usize::try_from(client).ok().and_then(|at| names.get(at)).filter(|name| !name.is_empty());
+    name.map_or_else(|| format!("client {client}"), |name| format!("client '{name}'"))
 }
 
 /// A number with three digits.
@@ -136,12 +144,18 @@ mod tests {
                 "accuracy fell from 74.0 % to 28.0 % after client 7 was out of line in round 30",
             ),
         ] {
-            assert_eq!(notice.describe(&classes), said);
+            assert_eq!(notice.describe(&classes, &[]), said);
             assert_eq!(notice.is_collapse(), notice != outlier);
             let noticed = RoundNotice { round: 30, notice };
             let text = serde_json::to_string(&noticed).unwrap();
             assert_eq!(serde_json::from_str::<RoundNotice>(&text).unwrap(), noticed, "{text}");
         }
+        let sites = ["mercy".to_string()];
+        let outlier = Notice::Outlier { client: 0, measure: Measure::Loss, value: 20.0, median: 1.0 };
+        assert_eq!(outlier.describe(&classes, &sites), "client 'mercy': training loss 20.0, median of the round 1.00");
+        let fall = Notice::Fall { accuracy: 0.5, best: 0.75, client: 0, since: 3 };
+        assert!(fall.describe(&classes, &sites).ends_with("after client 'mercy' was out of line in round 3"));
+        assert_eq!(client_name(&sites, 1), "client 1");
         assert_eq!(
             (short(1.5e9), short(0.0), short(12.34), short(2e-5)),
             ("1.50e9".into(), "0.00".into(), "12.3".into(), "2.00e-5".into())

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::clients::ClientsReport;
 use crate::csv::FIXED;
 use crate::error::RecordError;
 use crate::header::{FORMAT, Header, VERSION};
@@ -66,7 +67,8 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
         (n, Some(first)) => problems.push(format!("{n} rounds are missing, the first is {first}")),
         (_, None) => {}
     }
-    if last < header.rounds {
+    let early = rounds.last().is_some_and(|round| round.early_stop.is_some());
+    if last < header.rounds && !early {
         problems.push(match last {
             0 => format!("none of its {} rounds was recorded", header.rounds),
             _ => format!("it stopped after round {last} of {}", header.rounds),
@@ -119,6 +121,11 @@ pub fn read_summary(path: &Path) -> Result<Summary, RecordError> {
 
 /// Reads a `holdings.json`.
 pub fn read_holdings(path: &Path) -> Result<Holdings, RecordError> {
+    read_versioned(path)
+}
+
+/// Reads a `clients.json`.
+pub fn read_clients(path: &Path) -> Result<ClientsReport, RecordError> {
     read_versioned(path)
 }
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::local::{LocalRecord, Spread};
 use crate::notice::Notice;
+use crate::scores::Scores;
 
 /// The results of one round: one line of `rounds.jsonl`.
 ///
@@ -22,6 +23,22 @@ pub struct RoundRecord {
     /// Accuracy per class; `null` for a class without test samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_accuracy: Option<Vec<Option<f64>>>,
+    /// The same predictions in other measures, with intervals. Older records lack them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scores: Option<Scores>,
+    /// The accuracy of the global model on each client's own test samples, by client; `null` for a client without any.
+    /// Absent if test samples do not say where they come from and, with very many clients, before the last round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_accuracy: Option<Vec<Option<f64>>>,
+    /// The global model on the validation part, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation: Option<ValidationRecord>,
+    /// Set if the model of this round is the best so far and was kept: what it was chosen by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<ChosenBy>,
+    /// Set if early stopping ended the run after this round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub early_stop: Option<EarlyStop>,
     /// Forgetting so far, from the second evaluation on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgetting: Option<f64>,
@@ -86,6 +103,36 @@ pub struct WeightHashes {
     pub sha256: String,
     /// The first eight digits of each tensor's, in the order of the model file.
     pub tensors: Vec<String>,
+}
+
+/// The global model on the validation part: training samples that no client has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ValidationRecord {
+    pub accuracy: f64,
+    /// The mean cross-entropy; absent if it is not finite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+}
+
+/// The samples on which the best round is the best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChosenBy {
+    /// The validation part.
+    Validation,
+    /// The test samples, on which its accuracy is then too high.
+    Test,
+}
+
+/// Why a run was stopped early: the accuracy on the validation part has not improved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct EarlyStop {
+    /// The round of the last improvement.
+    pub best: u64,
+    /// Rounds without improvement that were allowed.
+    pub patience: u64,
 }
 
 /// Time spent in a round, by phase, in seconds. The sum is the time of the round.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::header::Stamp;
 use crate::notice::{Notice, RoundNotice};
-use crate::round::{RoundRecord, Seconds};
+use crate::round::{ChosenBy, EarlyStop, RoundRecord, Seconds};
 
 /// How a run ended: `summary.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub struct Summary {
     pub final_loss: Option<f64>,
     /// The best accuracy and the first round that reached it.
     pub best: Option<Best>,
+    /// The model that was kept beside the last one, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_model: Option<BestModel>,
     /// Forgetting after the last evaluation.
     pub forgetting: Option<f64>,
     /// Bytes from the server to clients, over all rounds.
@@ -52,6 +55,18 @@ pub struct Best {
     pub round: u64,
 }
 
+/// The model of the best round: `best.safetensors`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct BestModel {
+    pub round: u64,
+    pub chosen_by: ChosenBy,
+    /// Its accuracy on the validation part, if there is one.
+    pub validation: Option<f64>,
+    /// Its accuracy on the test samples.
+    pub accuracy: Option<f64>,
+}
+
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case")]
@@ -59,6 +74,13 @@ pub enum Status {
     /// All rounds were run.
     #[default]
     Finished,
+    /// The accuracy on the validation part did not improve any more: it is finished, too.
+    StoppedEarly {
+        /// The round of the last improvement.
+        best: u64,
+        /// Rounds without improvement that were allowed.
+        patience: u64,
+    },
     /// Training diverged.
     Diverged {
         /// In this round, counted from 1.
@@ -70,8 +92,18 @@ pub enum Status {
     Interrupted,
 }
 
+impl Status {
+    /// Whether the run did all that it was to do.
+    pub fn is_complete(self) -> bool {
+        match self {
+            Self::Finished | Self::StoppedEarly { .. } => true,
+            Self::Diverged { .. } | Self::Interrupted => false,
+        }
+    }
+}
+
 impl Summary {
-    /// Adds a finished round. Call it for each round in order; the status is set at the end.
+    /// Adds a finished round. Call it for each round in order; the status is set at the end, unless the round ended it.
     pub fn add(&mut self, round: &RoundRecord) {
         self.rounds = round.round;
         self.bytes_down = self.bytes_down.saturating_add(round.bytes_down);
@@ -89,6 +121,13 @@ impl Summary {
             if self.notices.len() < NOTICES {
                 self.notices.push(RoundNotice { round: round.round, notice: notice.clone() });
             }
+        }
+        if let Some(chosen_by) = round.kept {
+            let validation = round.validation.map(|found| found.accuracy);
+            self.best_model = Some(BestModel { round: round.round, chosen_by, validation, accuracy: round.accuracy });
+        }
+        if let Some(EarlyStop { best, patience }) = round.early_stop {
+            self.status = Status::StoppedEarly { best, patience };
         }
         if let Some(accuracy) = round.accuracy {
             let collapsed = round.notices.iter().any(Notice::is_collapse);

@@ -12,6 +12,9 @@ pub enum ReportError {
     /// The runs include no such method.
     #[error("no method '{name}' among the runs; the methods are {known}")]
     UnknownBaseline { name: String, known: String },
+    /// The runs have no such client.
+    #[error("no client '{name}' among the runs: {known}")]
+    Client { name: String, known: String },
     #[error("cannot draw {figure}: {reason}")]
     Figure { figure: String, reason: String },
 }

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests compare with the platform's functions"))]
 
 mod cards;
+mod client_table;
 mod compare;
 mod embed;
 mod error;
@@ -21,6 +22,7 @@ mod setting;
 mod statistics;
 mod table;
 
+pub use client_table::ranged;
 pub use compare::{BASELINE, Comparison, ComparisonRow, Options, ToTarget};
 pub use embed::FeatureLayouts;
 pub use error::ReportError;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use fedelity_files::Lock;
 use fedelity_record::{
-    Header, Holdings, RoundRecord, Status, Summary, names, read_holdings, read_summary, read_tags, salvage_rounds,
+    ClientsReport, Header, Holdings, RoundRecord, Status, Summary, names, read_clients, read_holdings, read_summary,
+    read_tags, salvage_rounds,
 };
 use serde::Serialize;
 
@@ -32,6 +33,8 @@ pub struct LoadedRun {
     pub config_text: String,
     /// Samples per client and class, if recorded.
     pub holdings: Option<Holdings>,
+    /// How good the models are for each client, if recorded.
+    pub clients: Option<ClientsReport>,
     pub tags: Vec<String>,
 }
 
@@ -161,6 +164,14 @@ impl LoadedRun {
                 None
             }
         };
+        let clients = match read_clients(&path.join(names::CLIENTS)) {
+            Ok(found) => Some(found),
+            Err(fedelity_record::RecordError::Io { .. }) => None,
+            Err(error) => {
+                problems.push(format!("the clients' results cannot be read: {}", short(&error)));
+                None
+            }
+        };
         let tags = read_tags(path).unwrap_or_else(|error| {
             problems.push(short(&error));
             Vec::new()
@@ -176,9 +187,15 @@ impl LoadedRun {
             config: keys,
             config_text,
             holdings,
+            clients,
             tags,
         };
         Ok((run, problems))
+    }
+
+    /// A client's name, or its number.
+    pub fn client_label(&self, client: usize) -> String {
+        self.header.client_names.get(client).cloned().unwrap_or_else(|| client.to_string())
     }
 
     /// One number of each evaluated round.
@@ -200,8 +217,7 @@ fn contradictions(claimed: &Summary, derived: &Summary, whole: bool, planned: u6
         }
     };
     let (a, b) = (claimed, derived);
-    let complete = a.status != Status::Finished || b.rounds >= planned;
-    check("status", complete, "finished".to_string(), format!("{} of {planned} rounds", b.rounds));
+    check("status", !lost(a, b, planned), "finished".to_string(), format!("{} of {planned} rounds", b.rounds));
     check("rounds", a.rounds == b.rounds, a.rounds.to_string(), b.rounds.to_string());
     check("final accuracy", a.final_accuracy == b.final_accuracy, percent(a.final_accuracy), percent(b.final_accuracy));
     check("final loss", a.final_loss == b.final_loss, number(a.final_loss), number(b.final_loss));
@@ -230,10 +246,14 @@ fn contradictions(claimed: &Summary, derived: &Summary, whole: bool, planned: u6
     found.into_iter().map(line).collect()
 }
 
+/// Whether a summary claims an end that its rounds do not show.
+fn lost(claimed: &Summary, derived: &Summary, planned: u64) -> bool {
+    claimed.status.is_complete() && derived.rounds < planned && !derived.status.is_complete()
+}
+
 /// What counts of a summary: how the run ended, and what cannot be derived from its rounds.
 fn settled(claimed: Summary, derived: Summary, whole: bool, planned: u64) -> Summary {
-    let lost = claimed.status == Status::Finished && derived.rounds < planned;
-    let status = if lost { Status::Interrupted } else { claimed.status };
+    let status = if lost(&claimed, &derived, planned) { Status::Interrupted } else { claimed.status };
     if whole {
         return Summary { status, ..derived };
     }

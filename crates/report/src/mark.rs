@@ -59,10 +59,10 @@ impl LoadedRun {
             Status::Interrupted if self.ended => unfinished(format!("stopped after {at}")),
             Status::Interrupted => unfinished(format!("no end recorded, last {at}: it is running or was killed")),
             Status::Diverged { round, client } => {
-                let on = client.map_or(String::new(), |client| format!(" on client {client}"));
+                let on = client.map_or(String::new(), |client| format!(" on {}", self.header.client(client)));
                 unfinished(format!("diverged in round {round}{on}"))
             }
-            Status::Finished => {
+            Status::Finished | Status::StoppedEarly { .. } => {
                 let round = self.summary.collapse?;
                 let what = format!("collapsed in round {round}: {}", self.collapse_in(round));
                 Some(RunMark { seed, kind: MarkKind::Collapsed, what })
@@ -76,7 +76,7 @@ impl LoadedRun {
         let of_summary = self.summary.notices.iter().filter(|found| found.round == round).map(|found| &found.notice);
         let mut said: Vec<String> = Vec::new();
         for notice in of_rounds.chain(of_summary) {
-            let text = notice.describe(&self.header.classes);
+            let text = notice.describe(&self.header.classes, &self.header.client_names);
             if !said.contains(&text) {
                 said.push(text);
             }
@@ -101,7 +101,7 @@ impl LoadedRun {
                 1 => " (and once more)".to_string(),
                 n => format!(" (and {n} more times)"),
             };
-            format!("round {round}: {}{more}", notice.describe(&self.header.classes))
+            format!("round {round}: {}{more}", notice.describe(&self.header.classes, &self.header.client_names))
         };
         kinds.into_iter().map(line).collect()
     }
@@ -110,7 +110,7 @@ impl LoadedRun {
 impl Group {
     /// The finished runs; if there are none, all runs. They make up curves and means.
     pub fn counted(&self) -> Vec<&LoadedRun> {
-        let whole: Vec<&LoadedRun> = self.runs.iter().filter(|run| run.summary.status == Status::Finished).collect();
+        let whole: Vec<&LoadedRun> = self.runs.iter().filter(|run| run.summary.status.is_complete()).collect();
         if whole.is_empty() { self.runs.iter().collect() } else { whole }
     }
 

@@ -2,16 +2,19 @@
 
 use std::fmt::Write as _;
 
+use fedelity_record::{ChosenBy, Status};
 use serde::Serialize;
 
 use crate::cards::cards;
+use crate::cards::clients::chosen;
+use crate::client_table::client_tables;
 use crate::compare::{Comparison, ComparisonRow, Options};
 use crate::embed::FeatureLayouts;
 use crate::error::ReportError;
 use crate::figure::{FigureCard, MethodStyle, styles};
-use crate::loaded::LeftOut;
+use crate::loaded::{LeftOut, LoadedRun};
 use crate::mark::REMEDY;
-use crate::results::Results;
+use crate::results::{Group, Results};
 use crate::statistics::MeanSd;
 use crate::table::spread;
 
@@ -40,6 +43,8 @@ pub struct ReportPage {
     configurations: Vec<(String, String)>,
     /// What the runs noticed about themselves.
     notices: Vec<String>,
+    /// Tables of the clients, as HTML; empty if nothing is known about them.
+    clients: String,
     pub left_out: Vec<LeftOut>,
 }
 
@@ -58,16 +63,31 @@ impl ReportPage {
         Self::with(study, baseline, &mut FeatureLayouts::default())
     }
 
+    /// The same, with these clients drawn, by name or number.
+    pub fn of_clients(study: &Results, baseline: Option<String>, clients: &[String]) -> Result<Self, ReportError> {
+        Self::build(study, baseline, clients, &mut FeatureLayouts::default())
+    }
+
     /// The same, reusing the layouts of an earlier report.
     pub fn with(
         study: &Results,
         baseline: Option<String>,
         embeddings: &mut FeatureLayouts,
     ) -> Result<Self, ReportError> {
+        Self::build(study, baseline, &[], embeddings)
+    }
+
+    fn build(
+        study: &Results,
+        baseline: Option<String>,
+        clients: &[String],
+        embeddings: &mut FeatureLayouts,
+    ) -> Result<Self, ReportError> {
+        let clients = chosen(study, clients)?;
         let comparison = Comparison::new(study, &Options { baseline, ..Options::default() })?;
         let labels: Vec<&str> = study.groups.iter().map(|group| group.label.as_str()).collect();
         let mut left_out = study.left_out.clone();
-        let cards = cards(study, embeddings, &mut left_out);
+        let cards = cards(study, &clients, embeddings, &mut left_out);
         Ok(Self {
             methods: styles(&labels),
             cards,
@@ -76,6 +96,7 @@ impl ReportPage {
             commands: commands(study),
             configurations: configurations(study),
             notices: notices(study),
+            clients: client_tables(study, &clients),
             left_out,
             comparison,
         })
@@ -121,6 +142,7 @@ impl ReportPage {
             out.push_str("</ul></details>");
         }
         out.push_str("<div id=methods></div><div id=cards></div>");
+        out.push_str(&self.clients);
         out.push_str("<section><h2>How to reproduce it</h2><table class=facts>");
         for (what, value) in &self.environment {
             let _ = write!(out, "<tr><th>{}</th><td>{}</td></tr>", escape(what), escape(value));
@@ -347,7 +369,31 @@ fn environment(study: &Results) -> Vec<(String, String)> {
         ("Data (SHA-256)", all(study, |run| run.header.dataset_fingerprint.clone())),
         ("Partition (SHA-256)", all(study, |run| run.header.partition_fingerprint.clone())),
     ];
-    facts.into_iter().filter(|(_, value)| !value.is_empty()).map(|(what, value)| (what.to_string(), value)).collect()
+    let early = |group: &Group, run: &LoadedRun| match run.summary.status {
+        Status::StoppedEarly { best, .. } => {
+            let (label, seed, round) = (&group.label, run.header.seed, run.summary.rounds);
+            Some(format!(
+                "{label}, seed {seed}: after round {round}, with no better validation accuracy since round {best}"
+            ))
+        }
+        Status::Finished | Status::Diverged { .. } | Status::Interrupted => None,
+    };
+    let kept = |group: &Group, run: &LoadedRun| {
+        let found = run.summary.best_model?;
+        let how = match found.chosen_by {
+            ChosenBy::Validation => "the best on the validation part",
+            ChosenBy::Test => "chosen by the test samples themselves, so its test accuracy is too high an estimate",
+        };
+        Some(format!("{}, seed {}: round {}, {how}", group.label, run.header.seed, found.round))
+    };
+    let facts = facts.into_iter().chain([("Stopped early", each(study, early)), ("Best model", each(study, kept))]);
+    facts.filter(|(_, value)| !value.is_empty()).map(|(what, value)| (what.to_string(), value)).collect()
+}
+
+/// What is said about each run, if anything.
+fn each(study: &Results, of: impl Fn(&Group, &LoadedRun) -> Option<String>) -> String {
+    let all = study.groups.iter().flat_map(|group| group.runs.iter().map(move |run| (group, run)));
+    all.filter_map(|(group, run)| of(group, run)).collect::<Vec<_>>().join("; ")
 }
 
 /// The command that reproduces each run.

@@ -41,6 +41,7 @@ pub fn evaluate(trainers: &mut [Trainer], params: &[f32], samples: Samples<'_>, 
     for (_, part) in &found {
         all.evaluation.merge(&part.evaluation);
         all.predictions.extend_from_slice(&part.predictions);
+        all.margins.extend_from_slice(&part.margins);
     }
     all
 }

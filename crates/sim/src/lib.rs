@@ -4,17 +4,21 @@
 //! the caller. It is given a method and never names one. Results are bit-identical with any number of threads: clients
 //! are folded in a fixed order, and evaluation chunks have fixed boundaries.
 
+mod client_book;
 mod evaluate;
 mod experiment;
 mod keeper;
 mod lookout;
 mod observe;
+mod score;
 mod simulation;
+mod sites;
 mod workers;
 
 pub use evaluate::evaluate;
 pub use experiment::Experiment;
 pub use keeper::Keeper;
 pub use observe::{Metrics, Observation, observed_samples};
+pub use score::scores;
 pub use simulation::{Features, Progress, Simulation};
 pub use workers::waiting_bytes;

@@ -4,9 +4,11 @@ use fedelity_data::label_counts;
 use fedelity_fl::observe::{self, LocalChange, Portrait, alignment, change, confusion, drift};
 use fedelity_fl::{Finished, Samples, Trainer, sample_clients};
 use fedelity_keys::Choice;
-use fedelity_record::{ClientRecord, FocusRecord, LocalEvaluation, LocalRecord, Spread};
+use fedelity_record::{ClientOwn, ClientRecord, FocusRecord, LocalEvaluation, LocalRecord, Scores, Spread};
 
 use crate::Experiment;
+use crate::score::scores;
+use crate::sites::Sites;
 
 /// How much is measured on local models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Choice)]
@@ -30,13 +32,15 @@ pub struct Observation {
     pub confusion: Vec<usize>,
     /// The client to examine closely; by default, the most skewed client of the last round.
     pub client: Option<usize>,
+    /// The class to be found, if there are two.
+    pub positive: Option<usize>,
 }
 
 /// The share of training time that the evaluation of local models may take. Reading images, comparing and the
 /// evaluation before training are not included.
 const SHARE: f64 = 0.09;
 /// A training step costs about as much as this many forward passes.
-const STEP: f64 = 3.0;
+pub(crate) const STEP: f64 = 3.0;
 /// Fewer samples than this are not informative; fewer rounds are measured instead.
 const LEAST: usize = 200;
 /// Fewer samples of a class than this are not informative.
@@ -166,8 +170,10 @@ pub(crate) struct Baseline {
     pub(crate) predictions: Vec<u16>,
     /// Its units' preferences, if layers are compared.
     pub(crate) layers: Option<Portrait>,
-    /// The client to examine closely, and the predictions for all test samples.
-    pub(crate) focus: Option<(usize, Vec<u16>)>,
+    /// The client to examine closely.
+    pub(crate) focus: Option<usize>,
+    /// Its predictions for all test samples, if they are known. With a focus, they are.
+    pub(crate) whole: Option<Vec<u16>>,
 }
 
 /// What the local models of a round are compared with.
@@ -176,12 +182,50 @@ pub(crate) struct Observed<'a> {
     /// All test samples.
     pub(crate) test: Samples<'a>,
     pub(crate) baseline: &'a Baseline,
+    /// The clients' own test samples, if they have any.
+    pub(crate) sites: Option<&'a Sites>,
+    /// The class to be found, if there are two.
+    pub(crate) positive: Option<usize>,
 }
 
 impl<'a> Observed<'a> {
     /// The test samples for local models.
     fn samples(&self) -> Samples<'a> {
         self.test.at(&self.plan.indices)
+    }
+
+    /// How good a client's model is, given its predictions for the test samples of all local models: on those of the
+    /// client's own site, if there are any, and otherwise on all of them.
+    fn scored(
+        &self,
+        trainer: &mut Trainer,
+        client: usize,
+        params: &[f32],
+        all: &Portrait,
+    ) -> (Scores, Option<ClientOwn>) {
+        let classes = trainer.model().classes();
+        let pairs = |samples: Samples<'_>, found: &Portrait| -> Vec<(u16, u16)> {
+            samples.labels().zip(found.predictions.iter().copied()).collect()
+        };
+        let common = pairs(self.samples(), all);
+        let Some(sites) = self.sites else {
+            return (scores(&common, &all.margins, classes, self.positive), None);
+        };
+        let (shared, extra) = (&sites.shared[client], self.test.at(&sites.extra[client]));
+        let further = trainer.portrait(params, extra, false);
+        let mut own: Vec<(u16, u16)> = shared.iter().map(|&place| common[place as usize]).collect();
+        own.extend(pairs(extra, &further));
+        let margins = shared.iter().filter_map(|&place| all.margins.get(place as usize));
+        let margins: Vec<f32> = margins.chain(&further.margins).copied().collect();
+        let found = scores(&own, &margins, classes, self.positive);
+        let before = self.baseline.whole.as_ref().map(|whole| {
+            let samples =
+                shared.iter().map(|&place| self.plan.indices[place as usize]).chain(extra.indices.iter().copied());
+            let right = samples.zip(&own).filter(|(sample, (label, _))| whole[*sample as usize] == *label).count();
+            right as f64 / own.len().max(1) as f64
+        });
+        let own = found.accuracy.map(|after| ClientOwn { samples: found.samples, before, after: after.value });
+        (found, own)
     }
 }
 
@@ -216,10 +260,11 @@ pub(crate) fn look(
     let model = trainer.model().clone();
     let drift = drift(global, &upload.params, model.layout().trainable());
     let local = observed.map(|observed| {
-        let Observed { plan, test, baseline } = observed;
+        let Observed { plan, test, baseline, .. } = observed;
         let portrait = trainer.portrait(&upload.params, observed.samples(), baseline.layers.is_some());
         let counts = own.label_counts(model.classes());
-        let focus = baseline.focus.as_ref().filter(|(client, _)| *client == upload.client).map(|(_, before)| {
+        let whole = baseline.whole.as_ref().filter(|_| baseline.focus == Some(upload.client));
+        let focus = whole.map(|before| {
             let after = trainer.portrait(&upload.params, *test, false);
             let matrix = |predictions: &[u16]| confusion(test.labels(), predictions, model.classes());
             let (before, after) = (matrix(before), matrix(&after.predictions));
@@ -228,6 +273,7 @@ pub(crate) fn look(
         });
         let LocalChange { forgot, learnt, inside, outside } =
             change(observed.samples(), &baseline.predictions, &portrait, &counts);
+        let (scores, own) = observed.scored(trainer, upload.client, &upload.params, &portrait);
         let record = ClientRecord {
             client: upload.client as u64,
             samples: upload.examples as u64,
@@ -237,6 +283,8 @@ pub(crate) fn look(
             in_after: inside.map(|(_, after)| after),
             out_before: outside.map(|(before, _)| before),
             out_after: outside.map(|(_, after)| after),
+            scores: Some(scores),
+            own,
             forgot,
             learnt,
         };
@@ -278,11 +326,15 @@ pub(crate) fn together(seen: Vec<Seen>, observed: Option<&Observed<'_>>) -> (Opt
     };
     let layers = locals.first().map_or(Vec::new(), |local| local.alignment.clone());
     let of_layer = |layer: usize| locals.iter().map(|local| local.alignment[layer].1).sum::<f64>() / n;
-    let right = samples.labels().zip(predictions).filter(|(label, found)| label == *found).count();
+    let right = label_counts(
+        samples.labels().zip(predictions).filter(|(label, found)| label == *found).map(|(label, _)| label),
+        classes,
+    );
     let mut record = LocalRecord {
         samples: samples.len() as u64,
-        accuracy_before: right as f64 / samples.len().max(1) as f64,
+        accuracy_before: right.iter().sum::<usize>() as f64 / samples.len().max(1) as f64,
         accuracy,
+        class_correct_before: right.into_iter().map(|n| n as u64).collect(),
         in_before: mean(|client| client.in_before),
         in_after: mean(|client| client.in_after),
         out_before: mean(|client| client.out_before),
@@ -296,6 +348,9 @@ pub(crate) fn together(seen: Vec<Seen>, observed: Option<&Observed<'_>>) -> (Opt
     if record.clients.len() * classes > CLASS_COUNTS {
         for client in &mut record.clients {
             (client.forgot, client.learnt) = (Vec::new(), Vec::new());
+            if let Some(scores) = &mut client.scores {
+                (scores.class_samples, scores.class_correct) = (Vec::new(), Vec::new());
+            }
         }
     }
     (Some(record), features)

@@ -10,8 +10,9 @@ use fedelity_fl::{
     longest_first, sample_clients,
 };
 use fedelity_nn::Params;
-use fedelity_record::{LocalEvaluation, RoundRecord, Seconds, Spread, WeightHashes};
+use fedelity_record::{ClientsReport, LocalEvaluation, RoundRecord, Seconds, Spread, ValidationRecord, WeightHashes};
 
+use crate::client_book::{ClientBook, Known};
 use crate::lookout::{ClientSigns, GlobalSigns, Lookout};
 use crate::observe::{self, Baseline, ObservationPlan, Observed};
 use crate::workers::{self, Clients, Folding};
@@ -31,8 +32,9 @@ pub struct Simulation {
     lookout: Lookout,
     plan: ObservationPlan,
     diversity: Diversity,
-    /// The global model's predictions for all test samples at its last evaluation, and the number of rounds before it.
-    known: Option<(usize, Vec<u16>)>,
+    book: ClientBook,
+    /// The global model's predictions at its last evaluation.
+    known: Option<Known>,
     /// Class accuracies of the last evaluation.
     classes: Option<Vec<Option<f64>>>,
     /// Features of the closely examined client.
@@ -68,6 +70,7 @@ impl Simulation {
     pub fn new(experiment: Experiment) -> Result<Self, FlError> {
         experiment.check()?;
         let coordinator = Coordinator::new(experiment.federation.clone())?;
+        let plan = ObservationPlan::new(&experiment);
         let trainers = (0..experiment.threads).map(|_| Trainer::new(experiment.federation.model.clone())).collect();
         Ok(Self {
             coordinator,
@@ -78,7 +81,8 @@ impl Simulation {
             test: (0..experiment.data.test.len() as u32).collect(),
             forgetting: Forgetting::default(),
             lookout: Lookout::default(),
-            plan: ObservationPlan::new(&experiment),
+            book: ClientBook::new(&experiment, &plan),
+            plan,
             diversity: Diversity::default(),
             known: None,
             classes: None,
@@ -99,6 +103,7 @@ impl Simulation {
                 resumed.classes = Some(accuracies.clone());
             }
             resumed.lookout.recall(record);
+            resumed.book.local.recall(record);
         }
         Ok(resumed)
     }
@@ -126,7 +131,13 @@ impl Simulation {
         let scaling = &self.scaling;
         let train = Samples { split: &experiment.data.train, indices: &[], scaling };
         let test = Samples { split: &experiment.data.test, indices: &self.test, scaling };
-        let observed = baseline.as_ref().map(|baseline| Observed { plan: &self.plan, test, baseline });
+        let observed = baseline.as_ref().map(|baseline| Observed {
+            plan: &self.plan,
+            test,
+            baseline,
+            sites: self.book.sites.as_ref(),
+            positive: experiment.observation.positive,
+        });
         let (schedule, observed) = (&schedule[..], observed.as_ref());
         let all = Clients { experiment, broadcast: &broadcast, train, schedule, observed, keeper };
         let folding = Folding {
@@ -158,6 +169,10 @@ impl Simulation {
         if evaluation.as_ref().is_some_and(|found| found.loss().is_none()) && !self.test.is_empty() {
             return Err(FlError::GlobalDiverged { round: number + 1 });
         }
+        let validation = if due { self.validate() } else { None };
+        let known = self.known.as_ref().filter(|_| due);
+        let scores = known.map(|known| ClientBook::global(&self.experiment, known));
+        let client_accuracy = known.and_then(|known| self.book.accuracies(&self.experiment, known, self.done()));
         let accuracies = evaluation.as_ref().map(Evaluation::class_accuracy);
         let forgetting = accuracies.as_ref().and_then(|accuracies| self.forgetting.push(accuracies));
         let class_cosine = accuracies.as_ref().and_then(|now| cosine(self.classes.as_deref()?, now));
@@ -186,6 +201,11 @@ impl Simulation {
             accuracy: evaluation.as_ref().map(Evaluation::accuracy),
             loss: evaluation.as_ref().and_then(Evaluation::loss),
             class_accuracy: evaluation.as_ref().map(Evaluation::class_accuracy),
+            scores,
+            client_accuracy,
+            validation,
+            kept: None,
+            early_stop: None,
             class_forgetting: forgetting.map(|_| self.forgetting.by_class().to_vec()),
             forgetting,
             class_cosine,
@@ -207,14 +227,34 @@ impl Simulation {
             notices,
         };
         self.lookout.recall(&record);
+        self.book.local.recall(&record);
         Ok(Some(record))
     }
 
     /// Evaluates the current global model on the test split.
     pub fn evaluate(&mut self) -> Evaluation {
         let found = self.portrait(&self.test.clone());
-        self.known = Some((self.coordinator.rounds(), found.predictions));
-        found.evaluation
+        let Portrait { predictions, margins, evaluation, .. } = found;
+        self.known = Some(Known { rounds: self.coordinator.rounds(), predictions, margins });
+        evaluation
+    }
+
+    /// The global model on the validation part, if there is one.
+    fn validate(&mut self) -> Option<ValidationRecord> {
+        let (federation, global) = (&self.experiment.federation, self.coordinator.global());
+        let samples = federation.server_data.validation.as_ref()?.samples();
+        let found = evaluate::evaluate(&mut self.trainers, global, samples, federation.model.classes()).evaluation;
+        Some(ValidationRecord { accuracy: found.accuracy(), loss: found.loss() })
+    }
+
+    /// How good the models are for each client, with the global model as it was last tested.
+    pub fn clients(&mut self) -> Option<ClientsReport> {
+        let tested = self.coordinator.rounds().is_multiple_of(self.experiment.evaluate_every) || self.done();
+        if self.known.is_none() && self.coordinator.rounds() > 0 && tested {
+            // It was tested before the run was resumed.
+            self.evaluate();
+        }
+        Some(self.book.report(&self.experiment, &self.plan, self.known.as_ref()?))
     }
 
     /// How local models are measured, for the record.
@@ -246,7 +286,7 @@ impl Simulation {
             return None;
         }
         let focus = self.plan.focus.filter(|&(at, _)| at == round).map(|(_, client)| client);
-        let known = self.known.take().filter(|(at, _)| *at == round).map(|(_, known)| known);
+        let known = self.known.as_ref().filter(|known| known.rounds == round).map(|known| known.predictions.clone());
         let whole = match known {
             None if focus.is_some() => Some(self.portrait(&self.test.clone()).predictions),
             known => known,
@@ -256,7 +296,7 @@ impl Simulation {
             None => self.portrait(&self.plan.indices.clone()).predictions,
         };
         let layers = self.plan.aligns(round).then(|| self.layers());
-        Some(Baseline { predictions, layers, focus: focus.zip(whole) })
+        Some(Baseline { predictions, layers, focus, whole })
     }
 
     /// The preferences of the global model's units.
@@ -275,7 +315,7 @@ impl Simulation {
 
     /// What the last evaluation says about the health of the global model.
     fn signs(&self, evaluation: &Evaluation) -> Option<GlobalSigns> {
-        let (_, predictions) = self.known.as_ref()?;
+        let Known { predictions, .. } = self.known.as_ref()?;
         let classes = self.experiment.federation.model.classes();
         Some(GlobalSigns {
             accuracy: evaluation.accuracy(),
@@ -291,8 +331,9 @@ impl Simulation {
         WeightHashes { sha256: global.hash(), tensors }
     }
 
-    fn confusion(&self) -> Option<Vec<Vec<u64>>> {
-        let (_, predictions) = self.known.as_ref()?;
+    /// The confusion matrix of the global model as it was last tested.
+    pub fn confusion(&self) -> Option<Vec<Vec<u64>>> {
+        let Known { predictions, .. } = self.known.as_ref()?;
         let labels = self.experiment.data.test.labels.iter().copied();
         Some(confusion(labels, predictions, self.experiment.federation.model.classes()))
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use fedelity_data::partition::Skew;
-use fedelity_experiment::{Estimate, MethodChoice, Study, estimate};
+use fedelity_experiment::{Estimate, MethodChoice, Pool, Study, estimate};
 use serde_json::json;
 
 use super::partition::{self, statistics};
@@ -14,7 +14,7 @@ use crate::printer::Printer;
 use crate::status::ExitStatus;
 use crate::threads::threads;
 use crate::view::table::{Align, Table};
-use crate::view::units::{bytes, plural, seconds, thousands};
+use crate::view::units::{bytes, plural, seconds, shortened, thousands};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,6 +47,8 @@ pub(crate) struct Check {
 
 /// Maximum clients in the short table.
 const ROWS: usize = 10;
+/// Maximum width of a name in it.
+const LONGEST: usize = 24;
 
 impl Check {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
@@ -67,7 +69,7 @@ impl Check {
         printer.line(resolved.trim_end())?;
         printer.line("")?;
         heading(&format!("# Clients: {}", study.pool.partition.spec))?;
-        printer.drawn(clients(&skew).lines(printer))?;
+        printer.drawn(clients(&study.pool, &skew).lines(printer))?;
         let more = skew.counts.len().saturating_sub(ROWS);
         if more > 0 {
             printer.line(format!("... and {} more; fedelity partition shows them all", thousands(more)))?;
@@ -127,9 +129,10 @@ fn as_json(study: &Study, resolved: &str, skew: &Skew, threads: usize) -> Result
     }))
 }
 
-fn clients(skew: &Skew) -> Table {
+fn clients(pool: &Pool, skew: &Skew) -> Table {
+    let (names, classes) = (&pool.partition.names, &pool.dataset.classes);
     let columns = [
-        ("client", Align::Right),
+        ("client", if names.is_empty() { Align::Right } else { Align::Left }),
         ("samples", Align::Right),
         ("classes", Align::Right),
         ("largest classes", Align::Left),
@@ -141,8 +144,13 @@ fn clients(skew: &Skew) -> Table {
         let held = order.len();
         order.sort_by_key(|&class| (std::cmp::Reverse(row[class]), class));
         let share = |class: usize| 100.0 * f64::from(row[class]) / total.max(1) as f64;
-        let top: Vec<String> = order.iter().take(3).map(|&class| format!("{class} ({:.0} %)", share(class))).collect();
-        table.row([client.to_string(), thousands(total as usize), held.to_string(), top.join(", ")]);
+        let top = order.iter().take(3).map(|&class| {
+            let name = classes.get(class).map_or_else(|| class.to_string(), |name| shortened(name, LONGEST));
+            format!("{name} ({:.0} %)", share(class))
+        });
+        let top = top.collect::<Vec<String>>().join(", ");
+        let name = names.get(client).map_or_else(|| client.to_string(), |name| shortened(name, LONGEST));
+        table.row([name, thousands(total as usize), held.to_string(), top]);
     }
     table
 }

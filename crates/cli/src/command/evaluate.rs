@@ -1,13 +1,15 @@
 //! `fedelity evaluate`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use fedelity_data::{DataSource, NewData, Part, Split};
+use fedelity_data::{DataSource, NaturalKeys, NewData, Part, Split};
 use fedelity_experiment::{DataKeys, Document, Origin, Resources, Saved, Settings};
 use fedelity_fl::Evaluation;
+use fedelity_fl::observe::Portrait;
 use fedelity_nn::{Card, Input};
-use fedelity_record::names;
+use fedelity_record::{Scores, names};
+use fedelity_sim::scores;
 use serde_json::json;
 use toml::Value;
 
@@ -17,6 +19,7 @@ use crate::overrides::{Overrides, settings};
 use crate::printer::{Printer, told};
 use crate::status::ExitStatus;
 use crate::threads::threads;
+use crate::view::scores as view;
 use crate::view::table::{Align, Table};
 use crate::view::units::{plural, thousands};
 
@@ -26,12 +29,17 @@ Examples:
   fedelity evaluate runs/a/model.safetensors --data fashion-mnist --data-dir ~/data
   fedelity evaluate runs/a --data folder --set data.path=photos         all of them
   fedelity evaluate runs/a --data csv --set data.test=new.csv --ignore remarks
+  fedelity evaluate runs/a/best.safetensors                 the best round's model, if it was kept
   fedelity evaluate runs/a --json | jq .accuracy
   fedelity evaluate torch.safetensors --model resnet18-bn --data cifar10 --data-dir ~/data
 
 Data sets are tested on their test samples. Your own data are used whole, unless they have a test
 folder or data.test, or are the data of the run; --part chooses. The output says how many samples
 have the same input as one that the model was trained on.
+
+Samples of several sites (data.key, several files, or folders by site) are also tested site by site.
+With two classes, sensitivity, specificity, F1 and the area under the ROC curve (AUC) are about one
+of them, which --positive names.
 
 The model file records how inputs are normalised, scaled or tokenised, and the columns of tables:
 they are matched by name, and so are classes. Data with other class names must have the same number
@@ -51,6 +59,10 @@ pub(crate) struct EvaluateCommand {
 
     #[arg(long, value_name = "PART", help = part_help())]
     part: Option<String>,
+
+    /// Of two classes, the one to be found [default: the run's, else the last].
+    #[arg(long, value_name = "CLASS")]
+    positive: Option<String>,
 
     /// A column of a table that the model does not know, to leave out. May be repeated.
     #[arg(long, value_name = "COLUMN")]
@@ -91,6 +103,7 @@ impl EvaluateCommand {
         let part = self.part.as_deref().map(part_of).transpose()?;
         let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;
         let saved = Saved::open(&self.target, self.model.as_deref(), foreign.as_ref(), &resources)?;
+        let positive = saved.positive(self.positive.as_deref())?;
         let own = self.own(&saved.card);
         let (document, part) = self.document(&saved.card, part)?;
         let keys = settings(&document, printer)?.config.data;
@@ -111,18 +124,25 @@ impl EvaluateCommand {
         };
         let (split, remarks) = saved.fit_to(&data)?;
         remarks.iter().for_each(|remark| printer.warn(remark));
-        let found = saved.evaluate(&split, threads);
+        let tested = Tested::new(saved.portrait(&split, threads), &split, saved.card.classes.len(), positive);
         if self.json {
-            printer.json(&answer(&saved, &data, &trained, &found))?;
+            printer.json(&answer(&saved, &data, &trained, &tested))?;
         } else {
-            show(printer, &saved, &data, &trained, &found)?;
+            show(printer, &saved, &data, &trained, &tested)?;
         }
         Ok(ExitStatus::Done)
     }
 
+    /// The folder of the run that the model is in, if it has one.
+    fn folder(&self) -> PathBuf {
+        let beside =
+            self.target.parent().filter(|folder| self.target.is_file() && folder.join(names::ROUNDS).is_file());
+        beside.map_or_else(|| self.target.clone(), Path::to_path_buf)
+    }
+
     /// The configuration of the run, if the model is in its folder.
     fn own(&self, card: &Card) -> Result<Option<(Document, DataKeys)>> {
-        let config = self.target.join(names::CONFIG);
+        let config = self.folder().join(names::CONFIG);
         if !config.is_file() {
             return Ok(None);
         }
@@ -135,7 +155,7 @@ impl EvaluateCommand {
 
     /// The configuration of the data to test on, and the part to use if it is known.
     fn document(&self, card: &Card, part: Option<Part>) -> Result<(Document, Option<Part>)> {
-        let config = self.target.join(names::CONFIG);
+        let config = self.folder().join(names::CONFIG);
         let mut document = match &self.data {
             Some(what) => self.overrides.data_document(what, "--data")?,
             None if config.is_file() => self.overrides.document(Some(&config))?,
@@ -208,7 +228,36 @@ fn as_the_model(document: &mut Document, card: &Card) -> Result<()> {
     Ok(())
 }
 
-fn answer(saved: &Saved, data: &NewData, trained: &TrainedOn, found: &Evaluation) -> serde_json::Value {
+/// The results of a model.
+struct Tested {
+    evaluation: Evaluation,
+    scores: Scores,
+    /// For each site that the data name, if they do.
+    sites: Vec<(String, Scores)>,
+    /// The class to be found, if there are two.
+    positive: Option<usize>,
+}
+
+impl Tested {
+    fn new(found: Portrait, split: &Split, classes: usize, positive: Option<usize>) -> Self {
+        let on = |chosen: &dyn Fn(usize) -> bool| {
+            let places: Vec<usize> = (0..split.len()).filter(|&i| chosen(i)).collect();
+            let pairs: Vec<(u16, u16)> = places.iter().map(|&i| (split.labels[i], found.predictions[i])).collect();
+            let margins: Vec<f32> = places.iter().filter_map(|&i| found.margins.get(i)).copied().collect();
+            scores(&pairs, &margins, classes, positive)
+        };
+        let of_site = |(keys, site): (&NaturalKeys, usize)| {
+            (keys.names[site].clone(), on(&|i: usize| keys.of.get(i) == Some(&(site as u32))))
+        };
+        let sites = split.keys.iter().flat_map(|keys| (0..keys.names.len()).map(move |site| (keys, site)));
+        let sites = sites.map(of_site).filter(|(_, scores)| scores.samples > 0).collect();
+        Self { scores: on(&|_| true), sites, positive, evaluation: found.evaluation }
+    }
+}
+
+fn answer(saved: &Saved, data: &NewData, trained: &TrainedOn, tested: &Tested) -> serde_json::Value {
+    let found = &tested.evaluation;
+    let site = |(name, scores): &(String, Scores)| json!({ "site": name, "scores": view::as_json(scores) });
     let accuracies = found.class_accuracy();
     let class = |(label, name): (usize, &String)| {
         json!({
@@ -231,11 +280,17 @@ fn answer(saved: &Saved, data: &NewData, trained: &TrainedOn, found: &Evaluation
         },
         "accuracy": found.accuracy(),
         "loss": found.loss(),
+        "positive": tested.positive.map(|class| &saved.card.classes[class]),
+        "scores": view::as_json(&tested.scores),
+        "sites": tested.sites.iter().map(site).collect::<Vec<_>>(),
+        "round": saved.card.origin.get("round"),
+        "chosen-by": saved.card.origin.get("chosen-by"),
         "classes": saved.card.classes.iter().enumerate().map(class).collect::<Vec<_>>(),
     })
 }
 
-fn show(printer: &Printer, saved: &Saved, data: &NewData, trained: &TrainedOn, found: &Evaluation) -> Result<()> {
+fn show(printer: &Printer, saved: &Saved, data: &NewData, trained: &TrainedOn, tested: &Tested) -> Result<()> {
+    let found = &tested.evaluation;
     let (samples, name) = (found.samples() as usize, &data.dataset.name);
     let what = match data.part {
         Part::All => format!("all {}", plural(samples, "sample")),
@@ -251,8 +306,15 @@ fn show(printer: &Printer, saved: &Saved, data: &NewData, trained: &TrainedOn, f
         }
         TrainedOn::Unknown(reason) => format!("trained   perhaps on some of them: {reason}"),
     })?;
-    printer.line(format!("accuracy  {:.2} %", 100.0 * found.accuracy()))?;
+    if let (Some(round), Some(how)) = (saved.card.origin.get("round"), saved.card.origin.get("chosen-by")) {
+        printer.line(format!("round     {round}, chosen by its {how}"))?;
+    }
+    printer.line(format!("accuracy  {}", view::percent_within(tested.scores.accuracy)))?;
     printer.line(found.loss().map_or("loss      not finite".to_string(), |loss| format!("loss      {loss:.4}")))?;
+    let positive = tested.positive.map(|class| saved.card.classes[class].as_str());
+    for line in view::lines(&tested.scores, positive) {
+        printer.line(line)?;
+    }
     printer.line("")?;
     let columns =
         [("label", Align::Right), ("class", Align::Left), ("samples", Align::Right), ("accuracy %", Align::Right)];
@@ -266,5 +328,11 @@ fn show(printer: &Printer, saved: &Saved, data: &NewData, trained: &TrainedOn, f
         ]);
     }
     printer.drawn(table.lines(printer))?;
+    if !tested.sites.is_empty() {
+        printer.line("")?;
+        printer.drawn(view::by_site(&tested.sites, tested.positive.is_some()).lines(printer))?;
+    }
+    printer.line("")?;
+    printer.line("Ranges in parentheses are 95 % intervals.")?;
     Ok(())
 }

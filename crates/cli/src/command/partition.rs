@@ -87,7 +87,9 @@ impl PartitionCommand {
         printer.heading(&pool.dataset.name)?;
         printer.line(&pool.partition.spec)?;
         printer.line("")?;
-        printer.drawn((Heatmap { counts: &skew.counts, width: terminal::width(), rows }).lines(printer))?;
+        let (clients, classes) = (&pool.partition.names[..], &pool.dataset.classes[..]);
+        let map = Heatmap { counts: &skew.counts, clients, classes, width: terminal::width(), rows };
+        printer.drawn(map.lines(printer))?;
         for line in statistics(pool, skew) {
             printer.line(line)?;
         }
@@ -99,7 +101,7 @@ impl PartitionCommand {
     }
 }
 
-/// Sizes and skew in three lines, and a fourth if the server holds any samples.
+/// Sizes and skew in three lines, and further ones if clients have their own test samples or the server holds any.
 pub(crate) fn statistics(pool: &Pool, skew: &Skew) -> Vec<String> {
     let (sizes, classes) = (skew.sizes, pool.dataset.classes.len());
     let mut lines = vec![
@@ -121,6 +123,17 @@ pub(crate) fn statistics(pool: &Pool, skew: &Skew) -> Vec<String> {
             plural(pool.partition.draws as usize, "draw")
         ),
     ];
+    if let Some(owners) = pool.partition.test_owners(&pool.dataset) {
+        let mut own = vec![0; pool.partition.clients.len()];
+        owners.iter().flatten().for_each(|&client| own[client as usize] += 1);
+        let (least, most) = (own.iter().min().copied().unwrap_or(0), own.iter().max().copied().unwrap_or(0));
+        lines.push(format!(
+            "Test      {} samples, {} to {} of them from each client's own site",
+            thousands(owners.len()),
+            thousands(least),
+            thousands(most)
+        ));
+    }
     let held = &pool.held_out;
     if !held.is_empty() {
         let sets = [(&held.auxiliary, "auxiliary"), (&held.validation, "validation"), (&held.unlabelled, "unlabelled")];

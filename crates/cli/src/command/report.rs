@@ -18,6 +18,7 @@ Examples:
   fedelity report runs/three-seeds -o report.html    one page, for a browser
   fedelity report runs/a runs/b --figures figures    every figure as SVG and PNG
   fedelity report runs/a -o a.html --baseline fedprox
+  fedelity report runs/a --clients 'mercy,charity'   single clients, by name or number
 
 The page is a single file that works offline. An earlier page is replaced; any other existing file
 only with --overwrite. Runs that differ only in their seed are one method:
@@ -40,6 +41,11 @@ pub(crate) struct Report {
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
 
+    /// Clients to draw, by name or number, such as 'mercy,charity' or 0,3. May be repeated [default: up to 30 clients that
+    /// have names].
+    #[arg(long, value_name = "LIST")]
+    clients: Vec<String>,
+
     /// The method that the others are compared with [default: fedavg, or the first].
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
@@ -61,7 +67,7 @@ impl Report {
         let page_over = output.as_deref().map_or(self.overwrite, |path| self.overwrite.or_page(path));
         output.iter().try_for_each(|path| page_over.check("-o", path))?;
         let study = Results::new(LoadedRuns::load(&resolve_all(&self.runs, printer)?)?);
-        let page = Page::new(&study, self.baseline)?;
+        let page = Page::of_clients(&study, self.baseline, &self.clients)?;
         for out in &page.left_out {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));
         }

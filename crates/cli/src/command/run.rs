@@ -7,7 +7,9 @@ use fedelity_data::quoted;
 use fedelity_experiment::{
     Checkpoints, Document, ExperimentError, FrontError, Observer, Outcome, Run as OneRun, StopSign, Study,
 };
-use fedelity_record::{EventsFile, Notice, RecordError, RoundRecord, RunFolder, Status as Ending, names};
+use fedelity_record::{
+    BestModel, ChosenBy, EventsFile, Notice, RecordError, RoundRecord, RunFolder, Status as Ending, names,
+};
 use fedelity_report::{REMEDY, Results};
 use fedelity_sim::Metrics;
 use serde::Serialize;
@@ -22,7 +24,7 @@ use crate::server::{LiveServer, open};
 use crate::status::ExitStatus;
 use crate::threads::threads;
 use crate::view::progress::Progress;
-use crate::view::units::{plural, thousands};
+use crate::view::units::{percent, plural, thousands};
 use crate::view::{results, terminal};
 
 const EXAMPLES: &str = "\
@@ -36,8 +38,10 @@ Examples:
   fedelity run --json | jq .accuracy        one object per round
 
 A run folder contains config.toml (all keys), partition.json, rounds.jsonl (one line per round),
-summary.json and model.safetensors. A run may be stopped at any moment, for example with Ctrl-C:
-fedelity resume goes on from its checkpoints, with the same results. With several methods or seeds, each run gets its own subfolder.
+summary.json, clients.json (each client at the end) and model.safetensors; with a validation part
+(server.validation), best.safetensors is the best round's model. With several methods or seeds, each
+run gets its own subfolder. A run may be stopped at any moment, for example with Ctrl-C:
+fedelity resume goes on from its checkpoints, with the same results.
 
 The table shows means over seeds and standard deviations. 'to fedavg' is the first round that
 reaches FedAvg's final accuracy with the same seed, '-' if it is never reached. 'traffic' is the
@@ -182,6 +186,7 @@ impl Session {
             output.drawn(results::lines(&ended, printer, terminal::width())?);
         }
         server.into_iter().for_each(LiveServer::end);
+        best_models(&ended).iter().for_each(|line| printer.say(line));
         printer.say(format_args!("Results are in {}", folder.path().display()));
         let status = status(&ended, interrupt.is_asked());
         if status == ExitStatus::Interrupted {
@@ -233,13 +238,13 @@ struct RunViewer<'a> {
 impl RunViewer<'_> {
     /// Says what a round noticed, once per run and kind of notice.
     fn warn(&mut self, run: &OneRun<'_>, record: &RoundRecord) {
-        let classes = &run.study.pool.dataset.classes;
+        let (classes, clients) = (&run.study.pool.dataset.classes, &run.study.pool.partition.names);
         for notice in &record.notices {
             if self.noticed.iter().any(|known| known.is_like(notice)) {
                 continue;
             }
             let advice = if self.noticed.is_empty() { format!(". {REMEDY}") } else { String::new() };
-            let (label, seed, round, what) = (run.label, run.seed, record.round, notice.describe(classes));
+            let (label, seed, round, what) = (run.label, run.seed, record.round, notice.describe(classes, clients));
             let text = format!("{label}, seed {seed}, round {round}: {what}{advice}");
             self.progress.pause(|| self.printer.warn(&text));
             self.noticed.push(notice.clone());
@@ -272,6 +277,12 @@ impl Observer for RunViewer<'_> {
             let advice = if self.noticed.is_empty() { format!(". {REMEDY}") } else { String::new() };
             let text = format!("{}, seed {}: {reason}{advice}", run.label, run.seed);
             self.progress.pause(|| self.printer.error(&text));
+        }
+        if let Ending::StoppedEarly { best, .. } = outcome.summary.status {
+            let (label, seed, round) = (run.label, run.seed, outcome.summary.rounds);
+            let why = format!("the validation accuracy has not improved since round {best}");
+            let text = format!("{label}, seed {seed}: stopped early after round {round}: {why}");
+            self.progress.pause(|| self.printer.say(&text));
         }
     }
 
@@ -318,6 +329,35 @@ fn title(study: &Study, threads: usize) -> String {
         plural(settings.config.rounds, "round"),
         plural(threads, "thread"),
     )
+}
+
+/// Which models were kept beside the last ones, and how they were chosen.
+fn best_models(ended: &Results) -> Vec<String> {
+    let found: Vec<BestModel> = ended.runs().filter_map(|run| run.summary.best_model).collect();
+    let Some(first) = found.first() else { return Vec::new() };
+    let (file, shown) = (names::BEST, |share: Option<f64>| share.map_or("-".to_string(), percent));
+    let line = match (first.chosen_by, found.len()) {
+        (ChosenBy::Validation, 1) => format!(
+            "{file} is the model of round {}, the best on the validation part ({}); on the test samples, it has {}",
+            first.round,
+            shown(first.validation),
+            shown(first.accuracy)
+        ),
+        (ChosenBy::Validation, _) => {
+            format!("{file} in each run is the model of its best round on the validation part")
+        }
+        (ChosenBy::Test, 1) => format!(
+            "{file} is the model of round {}, the best on the test samples ({}): as they chose it, that is too high an \
+             estimate",
+            first.round,
+            shown(first.accuracy)
+        ),
+        (ChosenBy::Test, _) => format!(
+            "{file} in each run is the model of its best round on the test samples: as they chose it, its test accuracy is \
+             too high an estimate"
+        ),
+    };
+    vec![line]
 }
 
 fn status(ended: &Results, stopped: bool) -> ExitStatus {

@@ -165,8 +165,8 @@ impl RunState {
         match run.summary.status {
             _ if run.running => Self::Running,
             _ if !run.ended => Self::Broken,
-            Ending::Finished if run.summary.collapse.is_some() => Self::Collapsed,
-            Ending::Finished => Self::Finished,
+            Ending::Finished | Ending::StoppedEarly { .. } if run.summary.collapse.is_some() => Self::Collapsed,
+            Ending::Finished | Ending::StoppedEarly { .. } => Self::Finished,
             Ending::Diverged { .. } => Self::Diverged,
             Ending::Interrupted => Self::Interrupted,
         }
@@ -176,7 +176,7 @@ impl RunState {
 /// The rounds of a run; of an unfinished one, how many there should be.
 fn rounds(run: &LoadedRun) -> String {
     let (done, planned) = (run.rounds.len() as u64, run.header.rounds);
-    if done < planned { format!("{done}/{planned}") } else { done.to_string() }
+    if done < planned && !run.summary.status.is_complete() { format!("{done}/{planned}") } else { done.to_string() }
 }
 
 /// Positions of columns in the list.

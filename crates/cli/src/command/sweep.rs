@@ -279,7 +279,10 @@ impl SweepViewer<'_> {
                 let accuracy = summary.final_accuracy.map_or("-".to_string(), percent);
                 let note = match (summary.status, summary.collapse) {
                     (Ending::Diverged { .. }, _) => "  diverged".to_string(),
-                    (Ending::Finished | Ending::Interrupted, Some(round)) => format!("  collapsed in round {round}"),
+                    (Ending::Finished | Ending::StoppedEarly { .. } | Ending::Interrupted, Some(round)) => {
+                        format!("  collapsed in round {round}")
+                    }
+                    (Ending::StoppedEarly { .. }, None) => format!("  stopped early, after round {}", summary.rounds),
                     (Ending::Finished | Ending::Interrupted, None) => String::new(),
                 };
                 format!("{accuracy}  {}{note}", seconds(summary.seconds.total()))

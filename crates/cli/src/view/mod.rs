@@ -4,6 +4,7 @@ pub(crate) mod board;
 pub(crate) mod heatmap;
 pub(crate) mod progress;
 pub(crate) mod results;
+pub(crate) mod scores;
 pub(crate) mod sheet;
 pub(crate) mod sparkline;
 pub(crate) mod table;

@@ -81,13 +81,14 @@ fn curve(row: &ComparisonRow) -> Vec<f64> {
     row.curve.iter().map(|(_, accuracy)| *accuracy).collect()
 }
 
-/// The status of seeds that did not finish, or that collapsed.
+/// The status of seeds that did not run all rounds, or that collapsed.
 fn remark(row: &ComparisonRow, group: &Group) -> String {
     let count = |fits: fn(&Status) -> bool| group.runs.iter().filter(|run| fits(&run.summary.status)).count();
     let mut parts = Vec::new();
     for (n, what) in [
         (count(|status| matches!(status, Status::Diverged { .. })), "diverged"),
         (count(|status| *status == Status::Interrupted), "interrupted"),
+        (count(|status| matches!(status, Status::StoppedEarly { .. })), "stopped early"),
         (row.collapsed, "collapsed"),
     ] {
         if n > 0 {

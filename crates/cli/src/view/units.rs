@@ -58,6 +58,14 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.2} %", 100.0 * share)
 }
 
+/// At most `most` characters of a text, with an ellipsis if it is longer.
+pub(crate) fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_string();
+    }
+    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
 /// Lines of at most `width` characters, broken at spaces, safe for a terminal. A longer word gets its own line.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();

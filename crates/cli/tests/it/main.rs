@@ -25,6 +25,7 @@ mod resume;
 mod saved;
 #[cfg(unix)]
 mod signals;
+mod sites;
 mod studies;
 mod tables;
 mod text;

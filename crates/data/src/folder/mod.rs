@@ -240,7 +240,7 @@ pub(crate) fn images(root: &Path, skipped: &mut Skipped, mut each: impl FnMut(Pa
 const STRAY: [&str; 5] = ["thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx"];
 
 /// The contents of a folder, sorted by name, without names that start with a dot and what file managers leave behind.
-fn entries(root: &Path) -> Result<Vec<(String, PathBuf)>, DataError> {
+pub(crate) fn entries(root: &Path) -> Result<Vec<(String, PathBuf)>, DataError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root).map_err(DataError::io("read", root))? {
         let path = entry.map_err(DataError::io("read", root))?.path();

@@ -12,6 +12,7 @@ mod iid;
 mod kind;
 mod labels_per_client;
 mod natural;
+mod owners;
 mod shards;
 mod shares;
 mod skew;
@@ -46,6 +47,9 @@ pub struct Partition {
     /// The number of training samples of that set.
     pub samples: usize,
     pub classes: usize,
+    /// Their names. Files from other tools may lack them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub class_names: Vec<String>,
     /// The name of the kind. Files from other tools may have names unknown to this crate.
     pub kind: String,
     pub parameters: BTreeMap<String, serde_json::Number>,
@@ -132,6 +136,7 @@ pub fn partition(
         dataset: dataset.name.clone(),
         samples: labels.len(),
         classes,
+        class_names: dataset.classes.clone(),
         kind: kind.name().to_string(),
         parameters,
         spec: kind.describe(made.clients.len()),

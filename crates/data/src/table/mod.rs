@@ -1,5 +1,6 @@
 //! The user's own tables: rows of CSV or JSON Lines, with a label and either a text or numbers and categories.
 
+mod files;
 mod form;
 mod rows;
 mod survey;
@@ -7,7 +8,7 @@ mod texts;
 mod unlabelled;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fedelity_keys::{Choice, KeyError, keys};
 
@@ -16,10 +17,12 @@ use crate::deviation::population_deviation;
 use crate::error::DataError;
 use crate::partition::hold_out;
 use crate::skipped::Skipped;
+pub use files::TableFiles;
 pub use form::{Column, ColumnKind, TableForm};
 pub use texts::texts;
 pub use unlabelled::{UnlabelledRows, unlabelled};
 
+use files::{TableFile, same_columns};
 use rows::{TableRows, Wanted, names, read_rows};
 use survey::survey;
 
@@ -35,12 +38,14 @@ pub enum TableFormat {
 /// Which files and columns to read.
 #[keys(check = TableSource::has_features)]
 pub struct TableSource {
-    /// The file with the training rows.
-    #[key(what = "the path of a file")]
-    pub train: PathBuf,
-    /// The file with the test rows. Without it, some training rows are kept for testing.
-    #[key(what = "the path of a file")]
-    pub test: Option<PathBuf>,
+    /// The training rows: a file, a list of files such as ["a.csv", "b.csv"], or a folder of files. They must have the same
+    /// columns, in any order. Several files are one site each, named after its file, unless `key` names a column.
+    #[key(what = "the path of a file or a folder, or a list of files such as [\"a.csv\", \"b.csv\"]")]
+    pub train: TableFiles,
+    /// The test rows, likewise; files with the same name as for training belong to the same site. Without it, some training
+    /// rows are kept for testing.
+    #[key(what = "the path of a file or a folder, or a list of files such as [\"a.csv\", \"b.csv\"]")]
+    pub test: Option<TableFiles>,
     /// The share of each class that is kept for testing.
     #[key(default = 0.2, above = 0, below = 1, unless("test", is_given))]
     pub test_fraction: Option<f64>,
@@ -61,7 +66,7 @@ pub struct TableSource {
     /// Columns to leave out, such as identifiers.
     #[key(default = [], what = "a list of column names, such as [\"patient-id\"]")]
     pub ignore: Vec<String>,
-    /// The column that names where a row comes from: its writer, user or site.
+    /// The column that names where a row comes from: its writer, user or site. Without it, each of several files is a site.
     #[key(what = "the name of a column")]
     pub key: Option<String>,
 }
@@ -71,6 +76,11 @@ impl TableSource {
         if self.features.as_ref().is_some_and(Vec::is_empty) {
             let expected = "a list of column names, such as [\"age\", \"weight\"]";
             return Err(KeyError::expected("features", "[]", expected));
+        }
+        for (key, files) in [("train", Some(&self.train)), ("test", self.test.as_ref())] {
+            if files.is_some_and(|files| files.paths().is_empty()) {
+                return Err(KeyError::expected(key, "[]", "at least one file"));
+            }
         }
         let ignored = |names: &[String]| names.iter().find(|name| self.ignore.contains(name)).cloned();
         let features = self.features.as_deref().unwrap_or_default();
@@ -107,12 +117,16 @@ pub(crate) fn read(
     reading: TableReading<'_>,
     skipped: &mut Skipped,
 ) -> Result<Dataset, DataError> {
+    let train_files = table.train.list(format, table)?;
+    let test_files = table.test.as_ref().map(|test| test.list(format, table)).transpose()?;
+    let columns =
+        |files: &[TableFile]| files.iter().map(|file| names(format, &file.path)).collect::<Result<Vec<_>, _>>();
     let mut form = match reading.form {
         Some(form) => {
             let text = form.text.as_ref().and(table.text.as_ref()).or(form.text.as_ref());
             let form = TableForm { label: table.label.clone(), text: text.cloned(), notes: Vec::new(), ..form.clone() };
-            for path in [Some(&table.train), table.test.as_ref()].into_iter().flatten() {
-                let names = names(format, path)?;
+            for file in train_files.iter().chain(test_files.iter().flatten()) {
+                let (path, names) = (&file.path, names(format, &file.path)?);
                 if !names.contains(&form.label) {
                     return Err(no_column(path, &form.label, "data.label", &names));
                 }
@@ -120,11 +134,15 @@ pub(crate) fn read(
             }
             form
         }
-        None => survey(format, table)?,
+        None => {
+            let known = columns(&train_files)?;
+            same_columns(&train_files, &known, &table.ignore)?;
+            survey(format, table, &train_files, &known)?
+        }
     };
-    let (train, classes) = read_labelled(format, &table.train, table, &form, None, skipped)?;
-    let test = match &table.test {
-        Some(path) => Some(read_labelled(format, path, table, &form, Some(&classes), skipped)?.0),
+    let (train, classes) = read_labelled(format, &train_files, table, &form, None, skipped)?;
+    let test = match &test_files {
+        Some(files) => Some(read_labelled(format, files, table, &form, Some(&classes), skipped)?.0),
         None => None,
     };
     let read = [Some(&train), test.as_ref()].into_iter().flatten();
@@ -156,22 +174,22 @@ pub(crate) fn read(
     })
 }
 
-/// The rows of a file, not yet scaled.
+/// The rows of files, not yet scaled.
 struct LabelledRows {
     split: Split,
     notes: Vec<String>,
 }
 
-/// Reads the rows of a file and its classes, which must be among the `known` ones, if any.
+/// Reads the rows of files and their classes, which must be among the `known` ones, if any.
 fn read_labelled(
     format: TableFormat,
-    path: &Path,
+    files: &[TableFile],
     table: &TableSource,
     form: &TableForm,
     known: Option<&[String]>,
     skipped: &mut Skipped,
 ) -> Result<(LabelledRows, Vec<String>), DataError> {
-    let rows = read_rows(format, path, Wanted { label: Some(&form.label), key: table.key.as_ref(), form }, skipped)?;
+    let rows = read_rows(format, files, Wanted { label: Some(&form.label), key: table.key.as_ref(), form }, skipped)?;
     let classes = match known {
         Some(known) => known.to_vec(),
         None => in_order(rows.classes.all.clone()),
@@ -179,15 +197,15 @@ fn read_labelled(
     if classes.len() > MOST_CLASSES {
         let (label, found) = (&form.label, classes.len());
         let reason = format!("column '{label}' has {found} different labels; at most {MOST_CLASSES} are allowed");
-        return Err(DataError::unusable(path, None, reason));
+        return Err(DataError::unusable(table.train.first(), None, reason));
     }
     let by_name: HashMap<&String, u16> = classes.iter().zip(0..=u16::MAX).collect();
-    let label_of = rows.classes.all.iter().zip(&rows.classes.lines).map(|(name, &line)| {
-        let reason = || format!("label '{name}' has no samples in {}", table.train.display());
-        by_name.get(name).copied().ok_or_else(|| DataError::unusable(path, Some(line), reason()))
+    let label_of = rows.classes.all.iter().zip(&rows.classes.first).map(|(name, &(file, line))| {
+        let reason = || format!("label '{name}' has no samples in {}", table.train);
+        by_name.get(name).copied().ok_or_else(|| DataError::unusable(&files[file].path, Some(line), reason()))
     });
     let label_of: Vec<u16> = label_of.collect::<Result<_, _>>()?;
-    let notes = rows.notes(path);
+    let notes = rows.notes(files);
     Ok((LabelledRows { split: rows.split(&label_of, form.text.is_some()), notes }, classes))
 }
 

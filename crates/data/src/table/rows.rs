@@ -1,4 +1,4 @@
-//! The rows of a file, checked one by one.
+//! The rows of files, checked one by one.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -8,6 +8,7 @@ use csv::ByteRecord;
 use serde_json::{Map, Value};
 
 use super::TableFormat;
+use super::files::TableFile;
 use super::form::{Column, ColumnKind, TableForm, listed};
 use crate::csv_file::{CsvFile, field};
 use crate::error::DataError;
@@ -18,18 +19,19 @@ use crate::skipped::Skipped;
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) all: Vec<String>,
-    pub(super) lines: Vec<u64>,
+    /// The file and the line of the first occurrence.
+    pub(super) first: Vec<(usize, u64)>,
     places: HashMap<String, u32>,
 }
 
 impl Names {
-    fn number(&mut self, name: &str, line: u64) -> u32 {
+    fn number(&mut self, name: &str, first: (usize, u64)) -> u32 {
         if let Some(&place) = self.places.get(name) {
             return place;
         }
         let place = self.all.len() as u32;
         self.all.push(name.to_string());
-        self.lines.push(line);
+        self.first.push(first);
         self.places.insert(name.to_string(), place);
         place
     }
@@ -43,7 +45,7 @@ pub(super) struct Wanted<'a> {
     pub(super) form: &'a TableForm,
 }
 
-/// The contents of one file's rows.
+/// The contents of rows.
 #[derive(Default)]
 pub(super) struct TableRows {
     /// The line of each row.
@@ -54,8 +56,8 @@ pub(super) struct TableRows {
     pub(super) keys: Names,
     pub(super) texts: Vec<String>,
     pub(super) numbers: Vec<f32>,
-    /// By column: how many values are not among its categories, and the first few.
-    unknown: BTreeMap<String, (usize, BTreeSet<String>)>,
+    /// By file and column: how many values are not among its categories, and the first few.
+    unknown: BTreeMap<(usize, String), (usize, BTreeSet<String>)>,
 }
 
 /// The value of a field, to find out what a column holds.
@@ -227,52 +229,61 @@ pub(super) fn each_row(
     Ok(())
 }
 
-/// The rows of a file. Unusable ones are rejected or skipped, depending on `skipped`.
+/// The rows of files, one after the other. Unusable ones are rejected or skipped, depending on `skipped`.
 pub(super) fn read_rows(
     format: TableFormat,
-    path: &Path,
+    files: &[TableFile],
     wanted: Wanted<'_>,
     skipped: &mut Skipped,
 ) -> Result<TableRows, DataError> {
     let mut rows = TableRows::default();
     let inputs = wanted.form.inputs();
     let columns: Vec<&String> = wanted.label.into_iter().chain(wanted.key).chain(inputs).collect();
-    each_row(format, path, &columns, |line, row| {
-        let added = row.and_then(|row| rows.add(&row, wanted, line));
-        added.or_else(|reason| skipped.bad(path, Some(line), reason))
-    })?;
-    if rows.lines.is_empty() {
-        return Err(DataError::unusable(path, None, "no row can be used"));
+    for (number, TableFile { path, site }) in files.iter().enumerate() {
+        let before = rows.lines.len();
+        each_row(format, path, &columns, |line, row| {
+            let added = row.and_then(|row| rows.add(&row, wanted, site.as_deref(), (number, line)));
+            added.or_else(|reason| skipped.bad(path, Some(line), reason))
+        })?;
+        if rows.lines.len() == before {
+            return Err(DataError::unusable(path, None, "no row can be used"));
+        }
     }
     Ok(rows)
 }
 
 impl TableRows {
-    /// Adds a row completely or not at all.
-    fn add(&mut self, row: &TableRow<'_>, wanted: Wanted<'_>, line: u64) -> Result<(), String> {
+    /// Adds a row of a file and a line completely or not at all.
+    fn add(
+        &mut self,
+        row: &TableRow<'_>,
+        wanted: Wanted<'_>,
+        site: Option<&str>,
+        at: (usize, u64),
+    ) -> Result<(), String> {
         let first = usize::from(wanted.label.is_some());
         let label = wanted.label.map(|label| row.name(label, 0, "label")).transpose()?;
-        let key = wanted.key.map(|key| row.name(key, first, "key")).transpose()?;
+        let key = wanted.key.map(|key| row.name(key, first, "key")).transpose()?.or(site.map(String::from));
         let first = first + usize::from(wanted.key.is_some());
         if let Some(text) = &wanted.form.text {
             self.texts.push(row.text(text, first)?);
         } else {
             let before = self.numbers.len();
             for (i, column) in wanted.form.columns.iter().enumerate() {
-                if let Err(reason) = self.value(row, column, first + i) {
+                if let Err(reason) = self.value(row, column, first + i, at.0) {
                     self.numbers.truncate(before);
                     return Err(reason);
                 }
             }
         }
-        self.labels.extend(label.map(|label| self.classes.number(&label, line)));
-        self.key_of.extend(key.map(|key| self.keys.number(&key, line)));
-        self.lines.push(line);
+        self.labels.extend(label.map(|label| self.classes.number(&label, at)));
+        self.key_of.extend(key.map(|key| self.keys.number(&key, at)));
+        self.lines.push(at.1);
         Ok(())
     }
 
     /// Adds the numbers of a column.
-    fn value(&mut self, row: &TableRow<'_>, column: &Column, place: usize) -> Result<(), String> {
+    fn value(&mut self, row: &TableRow<'_>, column: &Column, place: usize, file: usize) -> Result<(), String> {
         match &column.kind {
             ColumnKind::Number { .. } => self.numbers.push(row.number(&column.name, place)?),
             ColumnKind::Categories(names) => {
@@ -280,7 +291,7 @@ impl TableRows {
                 let text = text.trim();
                 self.numbers.extend(names.iter().map(|name| if name == text { 1.0 } else { 0.0 }));
                 if !text.is_empty() && !names.iter().any(|name| name == text) {
-                    let (count, first) = self.unknown.entry(column.name.clone()).or_default();
+                    let (count, first) = self.unknown.entry((file, column.name.clone())).or_default();
                     *count += 1;
                     if first.len() <= NAMED {
                         first.insert(cut(text));
@@ -292,8 +303,8 @@ impl TableRows {
     }
 
     /// Values that are not among the categories of their column, in words.
-    pub(super) fn notes(&self, path: &Path) -> Vec<String> {
-        let note = |(column, (count, first)): (&String, &(usize, BTreeSet<String>))| {
+    pub(super) fn notes(&self, files: &[TableFile]) -> Vec<String> {
+        let note = |((file, column), (count, first)): (&(usize, String), &(usize, BTreeSet<String>))| {
             let more = if first.len() > NAMED { ", ..." } else { "" };
             let (values, they) = match count {
                 1 => ("1 value is".to_string(), "it counts"),
@@ -302,7 +313,7 @@ impl TableRows {
             format!(
                 "{}: {values} not among the categories of column '{column}' that the training rows have: {}{more}; {they} \
                  as none of them",
-                path.display(),
+                files[*file].path.display(),
                 listed(first.iter().take(NAMED))
             )
         };

@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
+use super::files::TableFile;
 use super::form::{Column, ColumnKind, TableForm};
-use super::rows::{Cell, each_row, names};
+use super::rows::{Cell, each_row};
 use super::{TableFormat, TableSource, no_column};
 use crate::csv_file::CsvFile;
 use crate::error::DataError;
@@ -118,14 +119,20 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// What to read from a table, by its training rows. The scales of numbers are not known yet.
-pub(super) fn survey(format: TableFormat, table: &TableSource) -> Result<TableForm, DataError> {
-    let path = &table.train;
-    let names = names(format, path)?;
-    let chosen = ColumnChoice { table, names: &names, path };
+/// What to read from a table, by its training rows, in files whose columns are known. The scales of numbers are not known
+/// yet.
+pub(super) fn survey(
+    format: TableFormat,
+    table: &TableSource,
+    files: &[TableFile],
+    columns: &[Vec<String>],
+) -> Result<TableForm, DataError> {
+    // All files have the columns of the first, apart from those to ignore.
+    let names = columns.first().map_or(&[][..], Vec::as_slice);
+    let chosen = ColumnChoice { table, names, path: table.train.first() };
     let label = chosen.need(&table.label, "data.label")?;
     let key = table.key.as_ref().map(|key| chosen.need(key, "data.key")).transpose()?;
-    for name in &table.ignore {
+    for name in table.ignore.iter().filter(|name| !columns.iter().any(|names| names.contains(name))) {
         chosen.need(name, "data.ignore")?;
     }
     let text = match (&table.text, &table.features) {
@@ -134,9 +141,11 @@ pub(super) fn survey(format: TableFormat, table: &TableSource) -> Result<TableFo
         _ => None,
     };
     let mut form = TableForm { label: label.clone(), text: text.cloned(), ..TableForm::default() };
-    if format == TableFormat::Csv && CsvFile::table(path)?.has_semicolons() {
-        let file = path.display();
-        form.notes.push(format!("{file}: columns are separated by semicolons, so 1,5 is read as 1.5"));
+    for path in files.iter().map(|file| &file.path).filter(|_| format == TableFormat::Csv) {
+        if CsvFile::table(path)?.has_semicolons() {
+            let file = path.display();
+            form.notes.push(format!("{file}: columns are separated by semicolons, so 1,5 is read as 1.5"));
+        }
     }
     if text.is_none() {
         let usable = |name: &&String| *name != label && Some(*name) != key && !table.ignore.contains(name);
@@ -152,13 +161,15 @@ pub(super) fn survey(format: TableFormat, table: &TableSource) -> Result<TableFo
                 return Err(chosen.wrong(reason));
             }
         }
-        let contents = contents(format, path, &candidates)?;
+        let contents = contents(format, files, &candidates)?;
         for (name, contents) in candidates.into_iter().zip(contents) {
             chosen.column(name, &contents, &mut form)?;
         }
     }
     let read = form.inputs();
-    let others = names.iter().filter(|name| *name != label && !read.contains(name)).cloned().collect();
+    let mut others: Vec<String> = names.iter().filter(|name| *name != label && !read.contains(name)).cloned().collect();
+    let elsewhere = columns.iter().skip(1).flatten().filter(|name| !names.contains(name));
+    others.extend(elsewhere.cloned());
     if read.is_empty() {
         let left = if form.notes.is_empty() { String::new() } else { format!(": {}", form.notes.join("; ")) };
         return Err(chosen.wrong(format!("there is no column to learn from{left}")));
@@ -219,17 +230,19 @@ impl<'a> ColumnChoice<'a> {
 }
 
 /// What these columns hold.
-fn contents(format: TableFormat, path: &Path, columns: &[&String]) -> Result<Vec<Contents>, DataError> {
+fn contents(format: TableFormat, files: &[TableFile], columns: &[&String]) -> Result<Vec<Contents>, DataError> {
     let mut all: Vec<Contents> = columns.iter().map(|_| Contents::new()).collect();
-    each_row(format, path, columns, |_, row| {
-        // Unusable rows are dealt with when the table is read.
-        if let Ok(row) = row {
-            for ((place, name), contents) in columns.iter().enumerate().zip(&mut all) {
-                contents.add(&row.cell(name, place));
+    for file in files {
+        each_row(format, &file.path, columns, |_, row| {
+            // Unusable rows are dealt with when the table is read.
+            if let Ok(row) = row {
+                for ((place, name), contents) in columns.iter().enumerate().zip(&mut all) {
+                    contents.add(&row.cell(name, place));
+                }
             }
-        }
-        Ok(())
-    })?;
+            Ok(())
+        })?;
+    }
     Ok(all)
 }
 

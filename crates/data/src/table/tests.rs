@@ -24,7 +24,7 @@ fn table(dir: &Path, format: TableFormat, train: &[u8]) -> Written {
     fs::write(&train_path, train).unwrap();
     let label = "label".to_string();
     let (test, text, features, key) = (None, None, None, None);
-    let (train, test_fraction, categories, ignore) = (train_path, Some(0.25), Vec::new(), Vec::new());
+    let (train, test_fraction, categories, ignore) = (TableFiles::One(train_path), Some(0.25), Vec::new(), Vec::new());
     Written(format, TableSource { train, test, test_fraction, label, text, features, categories, ignore, key })
 }
 
@@ -47,7 +47,7 @@ fn numbers_are_standardised_over_the_training_rows() {
     let test = dir.path().join("test");
     // A different order, and one more column.
     fs::write(&test, "label,b,more,site,a,name\nyes,6,0,t,2,z\n").unwrap();
-    table.test = Some(test);
+    table.test = Some(TableFiles::One(test));
     table.key = Some("site".to_string());
     let set = read(&table, &mut Skipped::default()).unwrap();
     assert_eq!(set.shape, Shape::Numbers(2));
@@ -150,7 +150,7 @@ fn a_test_label_without_training_rows_is_refused() {
     let mut table = table(dir.path(), TableFormat::Csv, b"label,x\na,1\nb,2\n");
     let test = dir.path().join("test");
     fs::write(&test, "label,x\na,1\nc,2\n").unwrap();
-    table.test = Some(test);
+    table.test = Some(TableFiles::One(test));
     let text = read(&table, &mut Skipped::default()).unwrap_err().to_string();
     assert!(text.contains("test:3: label 'c' has no samples in "), "{text}");
 }
@@ -271,4 +271,101 @@ fn a_model_finds_its_columns_by_name() {
     let text = unlabelled(&path, &form, &[], &mut Skipped::default()).unwrap_err().to_string();
     assert!(text.contains("rows.csv:2: column 'age': expected a number, found 'old'"), "{text}");
     assert_eq!(unlabelled(&path, &form, &[], &mut Skipped::new(true)).unwrap().lines, [3]);
+}
+
+/// Rows of one hospital, with the columns in some order.
+fn hospital(number: usize, rows: usize, order: [&str; 3]) -> String {
+    let mut text = order.join(",") + "\n";
+    for i in 0..rows {
+        let fields = order.map(|name| match name {
+            "label" => ["ill", "well"][i % 2].to_string(),
+            "age" => (20 + (i * 13 + number * 5) % 50).to_string(),
+            _ => ["north", "south", "east"][(i + number) % 3].to_string(),
+        });
+        text += &(fields.join(",") + "\n");
+    }
+    text
+}
+
+fn hospitals(dir: &Path) -> Vec<std::path::PathBuf> {
+    let orders = [["label", "age", "ward"], ["ward", "label", "age"], ["age", "ward", "label"]];
+    let files = orders.into_iter().zip(["mercy", "charity", "st-mary"]).enumerate().map(|(i, (order, name))| {
+        let path = dir.join(format!("{name}.csv"));
+        fs::write(&path, hospital(i, 20 + 10 * i, order)).unwrap();
+        path
+    });
+    files.collect()
+}
+
+/// Three files with the columns in three orders are what one file with all rows and a column of sites is.
+#[test]
+fn several_files_are_one_table_of_several_sites() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = hospitals(dir.path());
+    let mut joined = "label,age,ward,site\n".to_string();
+    for (i, site) in ["mercy", "charity", "st-mary"].iter().enumerate() {
+        let rows = hospital(i, 20 + 10 * i, ["label", "age", "ward"]);
+        joined += &rows.lines().skip(1).map(|row| format!("{row},{site}\n")).collect::<String>();
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut one = table(elsewhere.path(), TableFormat::Csv, joined.as_bytes());
+    one.key = Some("site".to_string());
+    let expected = read(&one, &mut Skipped::default()).unwrap();
+    let mut several = table(elsewhere.path(), TableFormat::Csv, b"");
+    several.train = TableFiles::Several(paths.clone());
+    let found = read(&several, &mut Skipped::default()).unwrap();
+    assert_eq!((&found.train, &found.test, &found.classes), (&expected.train, &expected.test, &expected.classes));
+    assert_eq!(found.train.keys.as_ref().unwrap().names, ["mercy", "charity", "st-mary"]);
+    // The folder has them in the order of their names, and what file managers leave behind is no site.
+    fs::write(dir.path().join("Thumbs.db"), "x").unwrap();
+    several.train = TableFiles::One(dir.path().to_path_buf());
+    let folder = read(&several, &mut Skipped::default()).unwrap();
+    assert_eq!(folder.train.keys.as_ref().unwrap().names, ["charity", "mercy", "st-mary"]);
+    assert_eq!(folder.train.len(), expected.train.len());
+    // Test rows belong to the site of the same name.
+    several.test = Some(TableFiles::Several(vec![paths[2].clone()]));
+    let tested = read(&several, &mut Skipped::default()).unwrap();
+    assert_eq!(tested.test.keys.unwrap().names, ["st-mary"]);
+}
+
+#[test]
+fn files_that_do_not_fit_together_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = hospitals(dir.path());
+    let mut several = table(tempfile::tempdir().unwrap().path(), TableFormat::Csv, b"");
+    several.train = TableFiles::Several(paths.clone());
+    let rewrite = |from: &str, to: &str| {
+        let text = hospital(1, 30, ["ward", "label", "age"]).replace(from, to);
+        fs::write(&paths[1], text).unwrap();
+    };
+    let refused = |table: &Written| {
+        let text = read(table, &mut Skipped::default()).unwrap_err().to_string();
+        text.replace(&format!("{}/", dir.path().display()), "")
+    };
+    rewrite("age", "years");
+    assert_eq!(
+        refused(&several),
+        "charity.csv:1: there is no column 'age', which mercy.csv has; data.ignore = [\"age\"] leaves it out"
+    );
+    several.ignore = vec!["age".to_string()];
+    assert_eq!(
+        refused(&several),
+        "charity.csv:1: mercy.csv has no column 'years'; data.ignore = [\"years\"] leaves it out"
+    );
+    several.ignore.push("years".to_string());
+    let read_both = read(&several, &mut Skipped::default()).unwrap();
+    assert_eq!(read_both.table.unwrap().columns.len(), 1);
+    several.ignore = vec!["nothing".to_string()];
+    rewrite("", "");
+    assert!(refused(&several).starts_with("mercy.csv:1: there is no column 'nothing' for data.ignore"));
+    several.ignore.clear();
+    rewrite("25", "many");
+    assert!(refused(&several).contains("charity.csv:"), "{}", refused(&several));
+    fs::write(&paths[1], "label,age,ward\n").unwrap();
+    assert!(refused(&several).starts_with("charity.csv: the file has no rows"), "{}", refused(&several));
+    several.train = TableFiles::Several(vec![paths[0].clone(), paths[0].clone()]);
+    assert_eq!(refused(&several), "mercy.csv: the file is named twice");
+    several.train = TableFiles::One(dir.path().to_path_buf());
+    fs::write(dir.path().join("old.xlsx"), "x").unwrap();
+    assert!(refused(&several).starts_with("old.xlsx: expected only files that end in .csv or .tsv"));
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::TableFormat;
+use super::files::TableFile;
 use super::form::TableForm;
 use super::rows::{Wanted, names, read_rows};
 use crate::error::DataError;
@@ -30,8 +31,9 @@ pub fn unlabelled(
     let json = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("jsonl"));
     let format = if json { TableFormat::Jsonl } else { TableFormat::Csv };
     form.accepts(path, &names(format, path)?, ignore)?;
-    let mut rows = read_rows(format, path, Wanted { label: None, key: None, form }, skipped)?;
+    let files = [TableFile::alone(path)];
+    let mut rows = read_rows(format, &files, Wanted { label: None, key: None, form }, skipped)?;
     form.scale(&mut rows.numbers);
-    let notes = rows.notes(path);
+    let notes = rows.notes(&files);
     Ok(UnlabelledRows { lines: rows.lines, numbers: rows.numbers, notes })
 }

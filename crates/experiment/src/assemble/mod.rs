@@ -9,10 +9,11 @@ pub(crate) mod text;
 use std::sync::Arc;
 
 use fedelity_fl::{Federation, ServerData};
+use fedelity_keys::nearest;
 use fedelity_nn::{Card, Input, Model};
 use fedelity_sim::{Experiment, Observation};
 
-use crate::config::{Document, MethodChoice, Settings};
+use crate::config::{ClientChoice, Document, MethodChoice, Settings};
 use crate::error::Result;
 use crate::resources::Resources;
 
@@ -36,6 +37,10 @@ pub struct Study {
     /// Samples, `[client][class]`.
     pub holdings: Vec<Vec<u64>>,
     pub server_data: ServerData,
+    /// The client to examine closely, if the configuration names one.
+    pub client: Option<usize>,
+    /// The class to be found, if there are two.
+    pub positive: Option<usize>,
 }
 
 impl Study {
@@ -50,10 +55,8 @@ impl Study {
         let mut pool = Pool::load(document, &settings, resources)?;
         let clients = pool.partition.clients.len();
         let per_round = settings.settle_per_round(document, clients).map_err(|error| document.key_error(&error))?;
-        if let Some(client) = settings.config.evaluation.client.filter(|client| *client >= clients) {
-            let expected = format!("a client of the partition, 0 to {}", clients - 1);
-            return Err(document.expected("evaluation.client", client, expected));
-        }
+        let client = chosen_client(document, &settings, &pool)?;
+        let positive = positive_class(document, &settings, &pool)?;
         let rule = settings.config.server.rule;
         rule.check_uploads(per_round)
             .map_err(|reason| document.error("server.rule", format!("server.rule: {reason}")))?;
@@ -69,6 +72,8 @@ impl Study {
             server_data: pool.held_out.server_data(&pool.dataset),
             model: Arc::new(fitted.model),
             card: fitted.card,
+            client,
+            positive,
             settings,
             pool,
         })
@@ -87,7 +92,8 @@ impl Study {
             observation: Observation {
                 metrics: evaluation.metrics,
                 confusion: evaluation.confusion.clone(),
-                client: evaluation.client,
+                client: self.client,
+                positive: self.positive,
             },
         }
     }
@@ -102,6 +108,46 @@ impl Study {
             clients: self.pool.partition.clients.len(),
             seed,
             server_data: self.server_data.clone(),
+        }
+    }
+}
+
+/// The number of the client to examine closely.
+fn chosen_client(document: &Document, settings: &Settings, pool: &Pool) -> Result<Option<usize>> {
+    let (clients, names) = (pool.partition.clients.len(), &pool.partition.names);
+    let key = "evaluation.client";
+    match &settings.config.evaluation.client {
+        None => Ok(None),
+        Some(ClientChoice::Number(number)) if *number < clients => Ok(Some(*number)),
+        Some(ClientChoice::Number(number)) => {
+            Err(document.expected(key, number, format!("a client of the partition, 0 to {}", clients - 1)))
+        }
+        Some(ClientChoice::Name(name)) => {
+            let known: Vec<&str> = names.iter().map(String::as_str).collect();
+            let guess = nearest(name, &known).map_or(String::new(), |name| format!("; did you mean '{name}'?"));
+            let expected = match known.len() {
+                0 => format!("the number of a client, 0 to {}: clients of this partition have no names", clients - 1),
+                _ => format!("the name of a client{guess}"),
+            };
+            let place = names.iter().position(|known| known == name);
+            place.map(Some).ok_or_else(|| document.expected(key, format!("\"{name}\""), expected))
+        }
+    }
+}
+
+/// The class to be found, if there are two.
+fn positive_class(document: &Document, settings: &Settings, pool: &Pool) -> Result<Option<usize>> {
+    let (classes, key) = (&pool.dataset.classes, "evaluation.positive");
+    match &settings.config.evaluation.positive {
+        None => Ok((classes.len() == 2).then_some(1)),
+        Some(_) if classes.len() != 2 => {
+            let message = format!("{key}: only with two classes, but the data have {}", classes.len());
+            Err(document.error(key, message))
+        }
+        Some(name) => {
+            let place = classes.iter().position(|known| known == name);
+            let expected = format!("'{}'", classes.join("' or '"));
+            place.map(Some).ok_or_else(|| document.expected(key, format!("\"{name}\""), expected))
         }
     }
 }

@@ -10,5 +10,8 @@ mod settings;
 
 pub use data::{Change, DataKeys};
 pub use document::{Document, Origin};
-pub use sections::{ClientKeys, Config, EvaluationKeys, ModelKeys, OptimizerKeys, PartitionKeys, ServerKeys, StepRule};
+pub use sections::{
+    BestRound, ClientChoice, ClientKeys, Config, EvaluationKeys, ModelKeys, OptimizerKeys, PartitionKeys, ServerKeys,
+    StepRule, StopKeys,
+};
 pub use settings::{MethodChoice, Settings};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use fedelity_data::Kind;
 use fedelity_fl::Weighting;
-use fedelity_keys::{KeyError, keys, toml};
+use fedelity_keys::{Choice, KeyError, ValueType, keys, toml};
 use fedelity_methods::{Rule, ServerOptimizer};
 use fedelity_nn::{Stem, zoo};
 use fedelity_sim::Metrics;
@@ -40,6 +40,8 @@ pub struct Config {
     pub method: Option<toml::Value>,
     /// What is measured, and when.
     pub evaluation: EvaluationKeys,
+    /// When a run ends before its last round.
+    pub stop: StopKeys,
 }
 
 #[keys]
@@ -203,7 +205,8 @@ pub struct ServerKeys {
     /// Whether clients also hold the auxiliary samples.
     #[key(default = false)]
     pub auxiliary_keep: bool,
-    /// Share of the training samples that the server holds for validation, such as 0.1 for FedGKD-VOTE.
+    /// Share of the training samples that the server holds for validation, such as 0.1. No client trains on them. They choose
+    /// the best round, whose model is kept as best.safetensors; `[stop]`, FedGKD-VOTE and FedDF need them, too.
     #[key(default = 0.0, min = 0, below = 1)]
     pub validation: f64,
     /// Training samples that the server holds without their labels, such as 1000 for FedDF.
@@ -231,6 +234,55 @@ pub struct EvaluationKeys {
     /// Nobody trains on these samples. `fedelity sweep` uses it for `[tune]`.
     #[key(default = 0.0, min = 0, below = 1)]
     pub held_out: f64,
-    /// The client to examine closely; by default, the most skewed client of the last round.
-    pub client: Option<usize>,
+    /// The client to examine closely, by its number or its name; by default, the most skewed client of the last round.
+    #[key(what = "the number or the name of a client")]
+    pub client: Option<ClientChoice>,
+    /// Of two classes, the one to be found: sensitivity, specificity, F1 and AUC are about it. By default, it is the last
+    /// one, such as `yes` of `no` and `yes`.
+    #[key(what = "the name of a class")]
+    pub positive: Option<String>,
+    /// What the round whose model is kept as best.safetensors is chosen by. By default, it is the validation part
+    /// (server.validation), and no model is kept without one. With `test`, it is the accuracy on the test samples, which is
+    /// then too high an estimate for that model.
+    pub best: Option<BestRound>,
+}
+
+/// What the best round is chosen by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
+pub enum BestRound {
+    Validation,
+    Test,
+}
+
+/// A client by its number or its name.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(untagged)]
+pub enum ClientChoice {
+    Number(usize),
+    Name(String),
+}
+
+impl fedelity_keys::Typed for ClientChoice {
+    const TYPE: ValueType = ValueType::Either(&[ValueType::Whole, ValueType::Text]);
+}
+
+#[keys(check = StopKeys::has_patience)]
+pub struct StopKeys {
+    /// Ends a run once the accuracy on the validation part (server.validation) has not improved for this many rounds. Without
+    /// it, all rounds are run.
+    #[key(min = 1)]
+    pub patience: Option<usize>,
+    /// How much the accuracy must rise to count as an improvement, as a share; 0 if it is not given.
+    #[key(min = 0, below = 1)]
+    pub min_delta: Option<f64>,
+}
+
+impl StopKeys {
+    fn has_patience(&self) -> Result<(), KeyError> {
+        if self.min_delta.is_some() && self.patience.is_none() {
+            let message = "min-delta: only allowed with stop.patience, the rounds to wait for an improvement";
+            return Err(KeyError::new("min-delta", message));
+        }
+        Ok(())
+    }
 }

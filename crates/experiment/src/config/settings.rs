@@ -11,7 +11,7 @@ use fedelity_nn::OptimizerKind;
 use toml::{Table, Value};
 
 use super::document::Origin;
-use super::{Config, Document, StepRule};
+use super::{BestRound, Config, Document, StepRule};
 use crate::error::Result;
 
 /// The settings of a run.
@@ -95,6 +95,7 @@ impl Settings {
             let expected = format!("rounds from 1 to {}", config.rounds);
             return Err(KeyError::expected("evaluation.confusion", format!("[..., {round}]"), expected));
         }
+        needs_validation(&config)?;
         let pool = config.partition.clients.filter(|_| config.partition.file.is_none());
         let methods = methods(given, &config, origins)?;
         let mut settings = Self { config, methods, notes: Vec::new(), table };
@@ -204,6 +205,26 @@ impl Settings {
             clients.remove("per-round");
         }
         write(Config::SCHEMA, &table)
+    }
+}
+
+/// Rejects what a validation part is needed for if there is none.
+fn needs_validation(config: &Config) -> Result<(), KeyError> {
+    if config.server.validation > 0.0 {
+        return Ok(());
+    }
+    let wants = [
+        ("stop.patience", config.stop.patience.is_some(), "stopping early"),
+        ("evaluation.best", config.evaluation.best == Some(BestRound::Validation), "choosing the best round by it"),
+    ];
+    match wants.into_iter().find(|(_, wanted, _)| *wanted) {
+        Some((key, _, what)) => {
+            let message = format!(
+                "{key}: {what} needs a validation part: set server.validation, such as server.validation = 0.1"
+            );
+            Err(KeyError::new(key, message))
+        }
+        None => Ok(()),
     }
 }
 

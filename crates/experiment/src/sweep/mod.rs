@@ -142,8 +142,10 @@ impl Sweep {
         for (at, (job, document)) in self.with_documents().enumerate() {
             let settings = Settings::read(document)?;
             let Config { data, partition, clients, model, server, evaluation, .. } = &settings.config;
-            let (clients, evaluation) =
-                ((clients.per_round, clients.fraction), (evaluation.held_out, evaluation.client));
+            let (clients, evaluation) = (
+                (clients.per_round, clients.fraction),
+                (evaluation.held_out, &evaluation.client, &evaluation.positive),
+            );
             let needs = format!("{data:?} {partition:?} {clients:?} {model:?} {server:?} {evaluation:?}");
             alike.entry(needs).or_default().push((at, job, document, settings));
         }

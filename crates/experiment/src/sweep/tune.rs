@@ -2,7 +2,6 @@
 
 use std::sync::OnceLock;
 
-use fedelity_record::Status;
 use fedelity_report::MeanSd;
 use serde::Serialize;
 
@@ -109,7 +108,7 @@ impl Sweep {
                 let message = "the run has not finished, so no setting can be chosen";
                 return Err(ExperimentError::path(&self.folder(job), message));
             };
-            let accuracy = summary.final_accuracy.filter(|_| summary.status == Status::Finished);
+            let accuracy = summary.final_accuracy.filter(|_| summary.status.is_complete());
             if candidates.last().is_none_or(|last| last.job.setting() != job.setting()) {
                 candidates.push(Candidate { job, accuracies: Some(Vec::new()) });
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fedelity_experiment::{Document, Resources, Study};
 use fedelity_nn::{Engine, cpu, engines};
-use fedelity_record::Seconds;
+use fedelity_record::{RoundRecord, Seconds};
 use fedelity_sim::Simulation;
 use sha2::{Digest, Sha256};
 
@@ -58,6 +58,18 @@ pub(crate) fn server(method: &str) -> &'static [&'static str] {
     }
 }
 
+/// Clears times, and fields that records had not yet when the hashes were made: they say more about the same predictions.
+fn forget_later_fields(record: &mut RoundRecord) {
+    record.seconds = Seconds::default();
+    // They are part of the hash.
+    record.weights = None;
+    (record.scores, record.client_accuracy, record.validation) = (None, None, None);
+    if let Some(local) = &mut record.local {
+        local.class_correct_before.clear();
+        local.clients.iter_mut().for_each(|client| (client.scores, client.own) = (None, None));
+    }
+}
+
 /// A hash of the weights and the records, without times.
 fn hash(config: &str, folder: &Path, method: &str, threads: usize, engine: &Arc<dyn Engine>) -> String {
     let mut document = Document::parse("study.toml".to_string(), folder.to_path_buf(), config).unwrap();
@@ -68,9 +80,7 @@ fn hash(config: &str, folder: &Path, method: &str, threads: usize, engine: &Arc<
     let mut hasher = Sha256::new();
     while !simulation.done() {
         let mut record = simulation.step().unwrap();
-        record.seconds = Seconds::default();
-        // They are part of the hash below.
-        record.weights = None;
+        forget_later_fields(&mut record);
         hasher.update(serde_json::to_string(&record).unwrap());
     }
     hasher.update(simulation.global().hash());

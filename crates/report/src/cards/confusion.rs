@@ -41,12 +41,12 @@ pub(super) fn confusion(study: &Results) -> Option<FigureCard> {
         if let Some((run, round, focus)) = focus(group) {
             if method == 0 {
                 text.push_str(&format!(
-                    " Client {} in round {round} of seed {}: the global model it received, and its own model after \
-                     training.",
-                    focus.client, run.header.seed
+                    " Of {} in round {round} of seed {}: the global model it received, and its own model after training.",
+                    run.header.client(focus.client),
+                    run.header.seed
                 ));
             }
-            let titled = |when: &str| format!("{label}: client {} {when} training", focus.client);
+            let titled = |when: &str| format!("{label}: {} {when} training", run.header.client(focus.client));
             figures.push(matrix(format!("confusion-before-{slug}"), titled("before"), method, study, &focus.before));
             figures.push(matrix(format!("confusion-after-{slug}"), titled("after"), method, study, &focus.after));
         }

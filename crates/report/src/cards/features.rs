@@ -41,7 +41,7 @@ pub(super) fn features(
             },
         };
         figures.push(Some(figure("tsne-global", format!("{label}: global model"), &found.global)));
-        let title = format!("{label}: client {} after round {}", found.client, found.round);
+        let title = format!("{label}: {} after round {}", run.header.client(found.client as u64), found.round);
         figures.push(Some(figure("tsne-local", title, &found.local)));
     }
     let text = "t-SNE of the features of test samples (the inputs of the last layer), coloured by class.";

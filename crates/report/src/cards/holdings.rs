@@ -5,7 +5,8 @@ use crate::figure::{Drawing, Figure, FigureCard};
 use crate::results::Results;
 
 pub(super) fn holdings(study: &Results) -> Option<FigureCard> {
-    let counts = &study.runs().find_map(|run| run.holdings.as_ref())?.counts;
+    let run = study.runs().find(|run| run.holdings.is_some())?;
+    let counts = &run.holdings.as_ref()?.counts;
     let classes = counts.first()?.len();
     let high = counts.iter().flatten().copied().max()? as f64;
     let drawing = Drawing::Heat {
@@ -13,7 +14,7 @@ pub(super) fn holdings(study: &Results) -> Option<FigureCard> {
         x: "class".to_string(),
         y: "client".to_string(),
         columns: class_names(study, classes),
-        rows: (0..counts.len()).map(|client| client.to_string()).collect(),
+        rows: (0..counts.len()).map(|client| run.client_label(client)).collect(),
         cells: counts.iter().map(|row| row.iter().map(|&n| Some(n as f64)).collect()).collect(),
         high,
         percent: false,

@@ -2,6 +2,7 @@
 
 mod accuracy;
 mod classes;
+pub(crate) mod clients;
 mod confusion;
 mod cost;
 mod curves;
@@ -12,17 +13,26 @@ mod local;
 
 use std::collections::BTreeMap;
 
+use clients::ShownClients;
+
 use crate::embed::FeatureLayouts;
 use crate::figure::{Figure, FigureCard};
 use crate::loaded::LeftOut;
 use crate::results::Results;
 
 /// All cards for which there are records.
-pub(crate) fn cards(study: &Results, embeddings: &mut FeatureLayouts, left_out: &mut Vec<LeftOut>) -> Vec<FigureCard> {
+pub(crate) fn cards(
+    study: &Results,
+    clients: &ShownClients,
+    embeddings: &mut FeatureLayouts,
+    left_out: &mut Vec<LeftOut>,
+) -> Vec<FigureCard> {
     let all = [
         accuracy::accuracy(study),
         accuracy::forgetting(study),
         holdings::holdings(study),
+        clients::over_rounds(study, clients),
+        clients::by_class(study, clients),
         classes::over_time(study),
         classes::at_a_round(study),
         local::before_and_after(study),

@@ -64,6 +64,7 @@ pub(crate) fn round(made: Made, method: usize, seed: u64, round: u64) -> RoundRe
     };
     let local = LocalRecord {
         samples: 500,
+        class_correct_before: Vec::new(),
         accuracy_before: accuracy - 0.02,
         accuracy: Spread { mean: accuracy * 0.7, sd: 0.05, min: accuracy * 0.5, max: accuracy * 0.8 },
         in_before: Some(accuracy),

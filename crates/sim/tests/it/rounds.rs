@@ -24,7 +24,7 @@ fn pixels(labels: &[u16]) -> Vec<u8> {
     labels.iter().flat_map(|&label| vec![label; 36]).map(|label| 50 * label as u8 + noise()).collect()
 }
 
-fn data() -> Dataset {
+pub(crate) fn data() -> Dataset {
     let labels = |n: u16| -> Vec<u16> { (0..n).map(|i| i * 7 / 3 % 4).collect() };
     let split = |n| Split::images(pixels(&labels(n)), labels(n));
     Dataset {
@@ -38,7 +38,7 @@ fn data() -> Dataset {
     }
 }
 
-fn model(side: usize, classes: usize) -> Arc<Model> {
+pub(crate) fn model(side: usize, classes: usize) -> Arc<Model> {
     let conv = Node::named("conv", Layer::Conv { out: 5, kernel: 3, stride: 1, pad: 0, bias: true });
     let norm = Node::named("norm", Layer::BatchNorm);
     let rest = [Layer::Relu, Layer::GlobalAveragePool, Layer::Flatten].map(Node::plain);
@@ -49,7 +49,7 @@ fn model(side: usize, classes: usize) -> Arc<Model> {
 }
 
 /// Client `k` holds `10 + 5 k` samples; there are 12 clients.
-fn partition() -> Partition {
+pub(crate) fn partition() -> Partition {
     let mut next = 0;
     let clients = (0..CLIENTS as u32)
         .map(|client| {
@@ -61,7 +61,7 @@ fn partition() -> Partition {
     Partition::of(clients)
 }
 
-fn experiment(method: impl Method + 'static) -> Experiment {
+pub(crate) fn experiment(method: impl Method + 'static) -> Experiment {
     Experiment {
         federation: Federation {
             model: model(6, 4),
@@ -89,7 +89,7 @@ fn experiment(method: impl Method + 'static) -> Experiment {
 }
 
 #[derive(Debug)]
-struct PlainAverage;
+pub(crate) struct PlainAverage;
 
 impl Named for PlainAverage {
     fn name(&self) -> &'static str {
@@ -500,7 +500,7 @@ fn invalid_experiments_are_refused() {
 }
 
 fn observed(metrics: Metrics) -> Observation {
-    Observation { metrics, confusion: vec![2], client: None }
+    Observation { metrics, confusion: vec![2], ..Observation::default() }
 }
 
 #[test]
@@ -537,7 +537,7 @@ fn measuring_changes_no_bit_and_threads_change_no_measurement() {
 /// With one client per round, the new global model is that client's model, so their measurements agree.
 #[test]
 fn with_one_client_per_round_its_model_is_the_next_global_model() {
-    let all = Observation { metrics: Metrics::All, confusion: vec![1, 2, 3, 4], client: None };
+    let all = Observation { metrics: Metrics::All, confusion: vec![1, 2, 3, 4], ..Observation::default() };
     let mut simulation =
         Simulation::new(Experiment { per_round: 1, observation: all, ..experiment(PlainAverage) }).unwrap();
     let mut before = simulation.evaluate().class_accuracy();

@@ -117,7 +117,10 @@ fn values(column: &Column) -> String {
 fn origin(source: &DataSource, entry: Option<&CatalogueEntry>) -> Result<String> {
     match source {
         DataSource::Folder(folder) => absolute(&folder.path),
-        DataSource::Csv(table) | DataSource::Jsonl(table) => absolute(&table.train),
+        DataSource::Csv(table) | DataSource::Jsonl(table) => {
+            let paths: Vec<String> = table.train.paths().iter().map(|path| absolute(path)).collect::<Result<_>>()?;
+            Ok(paths.join(", "))
+        }
         DataSource::Named(_) => Ok(entry.map_or(String::new(), |entry| entry.source.to_string())),
     }
 }
