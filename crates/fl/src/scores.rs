@@ -110,7 +110,8 @@ pub fn auc(scored: impl IntoIterator<Item = (f32, bool)>) -> Option<Rate> {
     scored.iter_mut().for_each(|(score, _)| *score += 0.0);
     scored.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     // For samples with the same score: the share of samples of the other kind that are in the right order with them.
-    let (mut of_positive, mut of_negative): (Vec<(f64, f64)>, Vec<(f64, f64)>) = (Vec::new(), Vec::new());
+    let mut of_positive: Vec<(f64, f64)> = Vec::new();
+    let mut of_negative: Vec<(f64, f64)> = Vec::new();
     let (mut below, mut above) = (0.0, positive);
     for ties in scored.chunk_by(|a, b| a.0 == b.0) {
         let hits = ties.iter().filter(|(_, positive)| *positive).count() as f64;
