@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::live::{Endless, start};
-use crate::place::{Place, TINY};
+use crate::live::start;
+use crate::place::{Endless, Place, TINY};
 
 /// No request takes longer than this, whatever others do.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -2,21 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::browser::Browser;
-use crate::place::{Place, TINY};
-
-/// A run that continues until it is dropped.
-pub(crate) struct Endless(pub(crate) Child);
-
-impl Drop for Endless {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use crate::place::{Endless, Place, TINY};
 
 /// Starts `run --open` with a fake browser that records its argument, after a shell command if one is given; returns the
 /// run and the address.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 
 use assert_cmd::Command;
 use tempfile::TempDir;
@@ -20,6 +21,16 @@ pub(crate) struct Answer {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
+}
+
+/// A process that goes on until it is dropped.
+pub(crate) struct Endless(pub(crate) Child);
+
+impl Drop for Endless {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Runs the program in its own folder.

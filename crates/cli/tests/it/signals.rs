@@ -5,8 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::live::Endless;
-use crate::place::{Place, TINY};
+use crate::place::{Endless, Place, TINY};
 
 /// A tiny run in the background, started by a shell after a command, with more arguments.
 fn start(place: &Place, first: &str, more: &[&str]) -> Endless {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use crate::place::Place;
+use crate::place::{Endless, Place};
 use serde_json::Value;
 
 /// Three methods with two seeds, in a fraction of a second each.
@@ -305,15 +305,12 @@ fn a_watched_run_is_served_only_to_this_computer() {
     let place = Place::new();
     assert_eq!(place.tiny(&["--output", "runs/a"]).code, 0);
     let program = assert_cmd::cargo::cargo_bin!("fedelity");
-    let mut process = Command::new(program)
-        .args(["watch", "runs", "--no-open"])
-        .current_dir(place.0.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut command = Command::new(program);
+    command.args(["watch", "runs", "--no-open"]).current_dir(place.0.path()).stdout(Stdio::piped());
+    // It ends with the test, also if that fails.
+    let mut watch = Endless(command.stderr(Stdio::null()).spawn().unwrap());
     let mut line = String::new();
-    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(watch.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let port = line.trim().strip_prefix("http://127.0.0.1:").unwrap().trim_end_matches('/').to_string();
     let own = format!("127.0.0.1:{port}");
     let page = get(&port, "/", &own);
@@ -336,7 +333,6 @@ fn a_watched_run_is_served_only_to_this_computer() {
         std::thread::sleep(std::time::Duration::from_millis(100));
     };
     assert!(news.starts_with("HTTP/1.1 200") && news.contains("fedprox"), "{}", &news[..200]);
-    process.kill().unwrap();
-    process.wait().unwrap();
+    drop(watch);
     Place::new().refuses(&["watch", "nowhere"], &["nowhere: no such folder"]);
 }

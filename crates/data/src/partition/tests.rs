@@ -139,10 +139,9 @@ proptest! {
             assert_whole(&made.clients, n);
             prop_assert_eq!(made.clients.len(), clients.unwrap_or(present.len()));
             // No key is split.
-            let owner = |key: u32| made.clients.iter().filter(move |client| {
-                client.iter().any(|&i| dataset.train.keys.as_ref().unwrap().of[i as usize] == key)
-            });
-            prop_assert!(present.iter().all(|&key| owner(key).count() == 1));
+            let has = |client: &[u32], key: u32| client.iter().any(|&i| of[i as usize] == key);
+            let owners = |key: u32| made.clients.iter().filter(|client| has(client, key)).count();
+            prop_assert!(present.iter().all(|&key| owners(key) == 1));
         }
     }
 

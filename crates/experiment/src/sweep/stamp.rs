@@ -24,7 +24,8 @@ pub(super) struct SweepSources {
     data: String,
     /// SHA-256 of the assignment of samples to clients.
     partition: String,
-    /// SHA-256 of what the model is made from: its own layers, its vocabulary or tokenizer, its trained weights.
+    /// SHA-256 of what the model is made from: its own layers, its vocabulary or tokenizer, the scales of its inputs, its
+    /// trained weights. A column that moves as a whole shows only here, since rows are scaled.
     model: String,
 }
 
@@ -102,7 +103,11 @@ impl SweepStamp {
             (settings, "it has other settings".to_string()),
             (self.sources.data != new.sources.data, "the data have changed since".to_string()),
             (self.sources.partition != new.sources.partition, "the partition has changed since".to_string()),
-            (self.sources.model != new.sources.model, "what the model is made from has changed since".to_string()),
+            (
+                self.sources.model != new.sources.model,
+                "what the model is made from (layers, tokens, scales of columns, weights) has changed since"
+                    .to_string(),
+            ),
             (self.fedelity != new.fedelity, format!("it was made by version {}", self.fedelity)),
         ];
         let found: Vec<String> = changes.into_iter().filter(|(differs, _)| *differs).map(|(_, what)| what).collect();

@@ -177,7 +177,7 @@ fn a_run_of_other_data_or_another_version_is_not_done() {
     let dir = tempfile::tempdir().unwrap();
     let table = dir.path().join("t.csv");
     let write = |shift: usize| {
-        let rows: String = (0..40).map(|i| format!("{},{}\n", i % 2, i + shift)).collect();
+        let rows: String = (0..40).map(|i| format!("{},{}\n", i % 2, i * i * shift + i)).collect();
         fs::write(&table, format!("label,x\n{rows}")).unwrap();
     };
     write(0);
@@ -197,7 +197,7 @@ fn a_run_of_other_data_or_another_version_is_not_done() {
     write(1);
     let (found, why) = ends(&text);
     assert_eq!(found, ["failed"; 4]);
-    assert_eq!(why.as_deref(), Some("the data have changed since"));
+    assert!(why.unwrap().contains("the data have changed since"));
     write(0);
     assert_eq!(ends(&text).0, ["before"; 4]);
     let stamp = fs::read_dir(dir.path().join("out")).unwrap().next().unwrap().unwrap().path().join("seed-1/sweep.json");
