@@ -14,6 +14,8 @@ use fedelity_record::names;
 use fedelity_report::{FeatureLayouts, LoadedRuns, ReportPage, Results, waiting};
 use tiny_http::{Header, Method, Request, Response};
 
+use crate::command::methods::paper_name;
+
 /// How long to wait for a request before checking whether to end.
 const TICK: Duration = Duration::from_millis(100);
 /// How long a viewer has to fetch the final state.
@@ -142,10 +144,11 @@ impl FollowedRuns {
         if version == self.state.version {
             return;
         }
-        let report = LoadedRuns::load(std::slice::from_ref(&self.folder))
-            .and_then(|source| ReportPage::with(&Results::new(source), None, &mut self.embeddings));
+        let report = LoadedRuns::load(std::slice::from_ref(&self.folder)).and_then(|source| {
+            ReportPage::with(&Results::new(source).named(paper_name), None, &mut self.embeddings, true)
+        });
         let (html, json) = match report {
-            Ok(report) => (report.html(true), report.news(&version)),
+            Ok(report) => (report.html(), report.news(&version)),
             Err(error) => waiting(&error.to_string(), &version),
         };
         self.state = PageState { version, html, json };

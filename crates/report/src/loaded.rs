@@ -49,6 +49,9 @@ pub struct LoadedRuns {
     pub left_out: Vec<LeftOut>,
 }
 
+/// How the line about a run without a summary starts: every run has none until it ends.
+pub(crate) const NO_SUMMARY: &str = "no summary; it was made from the rounds: ";
+
 /// Maximum depth of the folder search.
 const DEPTH: usize = 6;
 
@@ -138,7 +141,7 @@ impl LoadedRun {
             }
             Err(error) => {
                 ended = false;
-                problems.push(format!("no summary; it was made from the rounds: {}", short(&error)));
+                problems.push(format!("{NO_SUMMARY}{}", short(&error)));
             }
         }
         let config = fs::read_to_string(path.join(names::CONFIG)).map_err(|error| error.to_string());
@@ -174,6 +177,11 @@ impl LoadedRun {
             tags,
         };
         Ok((run, problems))
+    }
+
+    /// Whether it has no end yet: it is running, or was killed.
+    pub fn is_open(&self) -> bool {
+        !self.ended && self.summary.status == Status::Interrupted
     }
 
     /// One number of each evaluated round.
@@ -257,6 +265,15 @@ fn methods(path: &Path) -> Vec<String> {
         before => format!("{name}-{}", before + 1),
     };
     names.iter().enumerate().map(folder).collect()
+}
+
+/// The values of a configuration by dotted path; none if it cannot be read.
+pub fn config_values(text: &str) -> BTreeMap<String, String> {
+    let mut keys = BTreeMap::new();
+    if let Ok(table) = text.parse::<toml::Table>() {
+        flatten("", &toml::Value::Table(table), &mut keys);
+    }
+    keys
 }
 
 /// Collects the values of a configuration by dotted path.

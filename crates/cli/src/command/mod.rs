@@ -10,7 +10,7 @@ mod export;
 mod init;
 mod keys;
 mod man;
-mod methods;
+pub(crate) mod methods;
 mod model_file;
 mod models;
 mod partition;
@@ -19,6 +19,7 @@ mod report;
 mod run;
 mod runs;
 mod sweep;
+mod trackers;
 mod watch;
 
 use anyhow::Result;

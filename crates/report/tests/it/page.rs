@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::browser::Browser;
 use crate::records::{Made, header, name, round, run, study};
-use fedelity_report::{LoadedRuns, ReportPage, Results};
+use fedelity_report::{FeatureLayouts, LoadedRuns, ReportPage, Results};
 
 fn page(folder: &Path) -> String {
-    ReportPage::new(&Results::new(LoadedRuns::load(&[folder.to_path_buf()]).unwrap()), None).unwrap().html(false)
+    ReportPage::new(&Results::new(LoadedRuns::load(&[folder.to_path_buf()]).unwrap()), None).unwrap().html()
 }
 
 fn write(folder: &Path, html: &str) -> String {
@@ -109,7 +109,7 @@ fn what_is_shown_is_what_was_recorded_and_switches_work(browser: &mut Browser) {
 /// A page with large maps that gets new numbers on every request, for as long as the test runs.
 fn serve(folder: &Path) -> String {
     let study = Results::new(LoadedRuns::load(&[folder.to_path_buf()]).unwrap());
-    let report = ReportPage::new(&study, None).unwrap();
+    let report = ReportPage::with(&study, None, &mut FeatureLayouts::default(), true).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -122,7 +122,7 @@ fn serve(folder: &Path) -> String {
             }
             let (kind, mut text) = match asked.starts_with("GET /data") {
                 true => ("application/json", report.news(&version.to_string())),
-                false => ("text/html", report.html(true)),
+                false => ("text/html", report.html()),
             };
             text = text.replace("made-up", &format!("made-up-{version}"));
             let length = text.len();
