@@ -56,7 +56,10 @@ impl Map<'_> {
         let top = 1.7 * font;
         let (wide, tall) = (right - left, high * down as f64);
         let bottom = top + tall;
-        canvas.text((left, font), &fit(self.title, font, canvas.width - left), font, Anchor::Start, BLACK);
+        // Above the cells, or further left if it is long.
+        let title = fit(self.title, font, canvas.width - 0.6 * font);
+        let at = left.min(canvas.width - 0.3 * font - width(&title, font));
+        canvas.text((at, font), &title, font, Anchor::Start, BLACK);
         for (row, values) in self.cells.iter().enumerate() {
             for (column, value) in values.iter().enumerate() {
                 let Some(colour) = value.map_or(Some(MISSING), |value| self.colour(value)) else { continue };

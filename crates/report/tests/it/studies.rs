@@ -437,7 +437,7 @@ fn curves_show_single_seeds() {
 }
 
 #[test]
-fn every_figure_becomes_svg_and_png() {
+fn every_figure_becomes_pdf_svg_and_png() {
     let dir = tempfile::tempdir().unwrap();
     study(dir.path(), Made { methods: 2, seeds: 2, rounds: 3, classes: 4 });
     let report = ReportPage::new(&load(dir.path()), None).unwrap();
@@ -458,16 +458,16 @@ fn every_figure_becomes_svg_and_png() {
     assert_eq!(ids, expected);
     let mut kinds = 0;
     for figure in report.cards.iter().flat_map(|card| card.figures.first()) {
-        let text = svg(figure, &report.methods).unwrap();
+        let drawn = DrawnFigure::new(figure, &report.methods, PaperSize::default());
+        let text = drawn.svg();
         assert!(text.starts_with("<svg") && text.contains("<text"), "{}", figure.id);
-        let image = png(&text, &figure.id).unwrap();
+        let image = drawn.png().unwrap();
         assert_eq!(&image[..8], b"\x89PNG\r\n\x1a\n");
-        // Three times the pixels, and something is drawn: plain white compresses far better.
-        assert!(
-            u32::from_be_bytes(image[16..20].try_into().unwrap()) >= 1_680 && image.len() > 12_000,
-            "{}",
-            figure.id
-        );
+        // 88 mm at 600 dots per inch, and something is drawn: plain white compresses far better.
+        let wide = u32::from_be_bytes(image[16..20].try_into().unwrap());
+        assert!(wide == 2_079 && image.len() > 12_000, "{}: {wide}", figure.id);
+        let pdf = drawn.pdf();
+        assert!(pdf.starts_with(b"%PDF-") && pdf.ends_with(b"%%EOF"), "{}", figure.id);
         kinds += 1;
     }
     assert_eq!(kinds, expected.len());
