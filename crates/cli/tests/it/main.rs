@@ -22,4 +22,5 @@ mod saved;
 mod studies;
 mod tables;
 mod text;
+mod trackers;
 mod tune;
