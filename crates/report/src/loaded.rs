@@ -41,6 +41,13 @@ pub struct LeftOut {
     pub what: String,
 }
 
+impl LeftOut {
+    /// Whether it says no more than that a run has not ended.
+    pub(crate) fn is_of_an_open_run(&self) -> bool {
+        OF_OPEN_RUNS.iter().any(|start| self.what.starts_with(start))
+    }
+}
+
 /// Runs, and what could not be read of them.
 #[derive(Clone, Debug, Default)]
 pub struct LoadedRuns {
@@ -49,8 +56,11 @@ pub struct LoadedRuns {
     pub left_out: Vec<LeftOut>,
 }
 
-/// How the line about a run without a summary starts: every run has none until it ends.
-pub(crate) const NO_SUMMARY: &str = "no summary; it was made from the rounds: ";
+/// How the line about a run without a summary starts.
+const NO_SUMMARY: &str = "no summary; it was made from the rounds: ";
+/// How lines start that are true of every run until it ends: on a live page they are no news.
+const OF_OPEN_RUNS: [&str; 4] =
+    [NO_SUMMARY, "none of its ", "it stopped after round ", "the last line is incomplete"];
 
 /// Maximum depth of the folder search.
 const DEPTH: usize = 6;

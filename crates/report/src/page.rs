@@ -10,7 +10,7 @@ use crate::compare::{Comparison, ComparisonRow, Options};
 use crate::embed::FeatureLayouts;
 use crate::error::ReportError;
 use crate::figure::{BANDS, Drawing, FigureCard, MethodStyle, SEED_STRENGTH, SHADES, Theme, class_colour, styles};
-use crate::loaded::{LeftOut, NO_SUMMARY};
+use crate::loaded::LeftOut;
 use crate::mark::REMEDY;
 use crate::progress::StudyProgress;
 use crate::reproduce::Recipe;
@@ -100,7 +100,7 @@ impl ReportPage {
         let mut left_out = study.left_out.clone();
         if live {
             let open: Vec<_> = study.runs().filter(|run| run.is_open()).map(|run| &run.path).collect();
-            left_out.retain(|out| !(out.what.starts_with(NO_SUMMARY) && open.contains(&&out.path)));
+            left_out.retain(|out| !(out.is_of_an_open_run() && open.contains(&&out.path)));
         }
         let cards = cards(study, embeddings, &mut left_out);
         Ok(Self {
