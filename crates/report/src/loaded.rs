@@ -59,8 +59,7 @@ pub struct LoadedRuns {
 /// How the line about a run without a summary starts.
 const NO_SUMMARY: &str = "no summary; it was made from the rounds: ";
 /// How lines start that are true of every run until it ends: on a live page they are no news.
-const OF_OPEN_RUNS: [&str; 4] =
-    [NO_SUMMARY, "none of its ", "it stopped after round ", "the last line is incomplete"];
+const OF_OPEN_RUNS: [&str; 4] = [NO_SUMMARY, "none of its ", "it stopped after round ", "the last line is incomplete"];
 
 /// Maximum depth of the folder search.
 const DEPTH: usize = 6;

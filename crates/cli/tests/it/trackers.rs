@@ -21,7 +21,8 @@ fn a_store_for_mlflow_has_every_run_once() {
     let written: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
     let runs = written["mlflow"].as_array().unwrap();
     assert_eq!(runs.len(), 4);
-    let read = |run: &serde_json::Value, name: &str| fs::read_to_string(format!("{}/{name}", run.as_str().unwrap())).unwrap();
+    let read =
+        |run: &serde_json::Value, name: &str| fs::read_to_string(format!("{}/{name}", run.as_str().unwrap())).unwrap();
     // The last of FedNTD: its numbers are those of its record.
     let rounds = String::from_utf8(place.read("runs/two/fedntd/seed-2/rounds.jsonl")).unwrap();
     let last: serde_json::Value = serde_json::from_str(rounds.lines().nth(2).unwrap()).unwrap();
@@ -30,13 +31,20 @@ fn a_store_for_mlflow_has_every_run_once() {
     assert_eq!((fields[1], fields[2]), (last["accuracy"].as_f64().unwrap(), 2.0));
     assert!(fields[0] > 1.7e12, "milliseconds: {metric}");
     assert_eq!(read(&runs[3], "metrics/class-accuracy/T-shirt-top").lines().count(), 2);
-    assert_eq!((read(&runs[3], "params/method.beta"), read(&runs[3], "params/seed")), ("0.5".to_string(), "2".to_string()));
+    assert_eq!(
+        (read(&runs[3], "params/method.beta"), read(&runs[3], "params/seed")),
+        ("0.5".to_string(), "2".to_string())
+    );
     assert_eq!(read(&runs[3], "tags/mlflow.runName"), "FedNTD, seed 2");
     assert!(read(&runs[3], "meta.yaml").contains("status: 3\n"));
     // Again: nothing is written twice.
     let answer = place.call(&export);
     let again: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
-    assert!(again["mlflow"].as_array().unwrap().is_empty() && answer.err.contains("4 runs there already"), "{}", answer.err);
+    assert!(
+        again["mlflow"].as_array().unwrap().is_empty() && answer.err.contains("4 runs there already"),
+        "{}",
+        answer.err
+    );
     assert_eq!(fs::read_dir(place.path("mlruns")).unwrap().count(), 1);
 }
 
@@ -61,8 +69,10 @@ fn names_from_records_are_not_paths() {
     assert_eq!(files(place.0.path()), before, "nothing beside the folders");
     let below = fs::read_dir(place.path("deep")).unwrap().count();
     assert_eq!(below, 1);
-    let mut names: Vec<String> =
-        fs::read_dir(place.path("deep/er")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = fs::read_dir(place.path("deep/er"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     assert_eq!(names, ["a", "figures", "logs", "page.html", "store"]);
 }

@@ -139,9 +139,16 @@ fn everything_has_its_place(browser: &mut Browser) {
     // Contents on the side, with every section; two columns beside them.
     let (side, main) = (edges(browser, "#contents"), edges(browser, "#main"));
     assert!(side[2] <= main[0] && side[3] > side[1], "{side:?} {main:?}");
-    let links = browser.value("[...document.querySelectorAll('#contents a')].every((a) => document.querySelector(a.getAttribute('href')))");
+    let links = browser.value(
+        "[...document.querySelectorAll('#contents a')].every((a) => document.querySelector(a.getAttribute('href')))",
+    );
     assert_eq!(links, true);
-    assert_eq!(browser.value("document.querySelectorAll('#contents a').length === document.querySelectorAll('section').length + 1"), true);
+    assert_eq!(
+        browser.value(
+            "document.querySelectorAll('#contents a').length === document.querySelectorAll('section').length + 1"
+        ),
+        true
+    );
     let (a, b) = (edges(browser, "#card-accuracy"), edges(browser, "#card-forgetting"));
     assert!(a[1] == b[1] && a[2] <= b[0], "{a:?} {b:?}");
     // Two partitions side by side, on one scale.
@@ -185,13 +192,15 @@ fn small_holdings_can_be_seen(browser: &mut Browser) {
     for dark in [false, true] {
         browser.look(1300, dark);
         browser.open(&address);
-        let cells = browser.value("fedelity.option('holdings').series[0].data.map((one) => [one.itemStyle.color, one.label.show])");
+        let cells = browser
+            .value("fedelity.option('holdings').series[0].data.map((one) => [one.itemStyle.color, one.label.show])");
         assert_eq!(cells[0], serde_json::json!(["transparent", false]), "{cells}");
         let colour = |at: usize| cells[at][0].as_str().unwrap().to_string();
         assert_eq!(cells[1][1], true, "its number is shown");
         assert!(colour(1).starts_with('#') && colour(1) != colour(2) && colour(1) != colour(3), "{cells}");
         // The scale says so.
-        let said = browser.value("fedelity.option('holdings').graphic[0].elements.map((one) => one.style.text).filter(Boolean)");
+        let said = browser
+            .value("fedelity.option('holdings').graphic[0].elements.map((one) => one.style.text).filter(Boolean)");
         assert_eq!((&said[0], said.as_array().unwrap().last()), (&"1".into(), Some(&"5000".into())), "{said}");
     }
 }
@@ -218,7 +227,10 @@ fn a_live_page_says_how_far_it_is(browser: &mut Browser) {
     assert_eq!(browser.value("document.querySelectorAll('.warning').length"), 0);
     let text = browser.value("document.body.innerText");
     let text = text.as_str().unwrap();
-    assert!(["unfinished", "killed", "no summary", "seeds that count differ"].iter().all(|word| !text.contains(word)), "{text}");
+    assert!(
+        ["unfinished", "killed", "no summary", "seeds that count differ"].iter().all(|word| !text.contains(word)),
+        "{text}"
+    );
     // The same folder, reported when nobody runs it.
     let page = page(&dir.path().join("runs"));
     assert!(page.contains("1 unfinished") && page.contains("was killed") && !page.contains("about 2 s left"));
