@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use fedelity_record::names;
 use fedelity_report::{FeatureLayouts, LoadedRuns, ReportPage, Results, waiting};
 
+use crate::command::methods::paper_name;
 use crate::http::{HttpRequest, HttpResponse, HttpServer};
 
 /// The pause between two versions of the page: several times what one takes, within these bounds. However many ask, the
@@ -143,10 +144,11 @@ impl FollowedRuns {
         if version == self.state.version {
             return;
         }
-        let report = LoadedRuns::load(std::slice::from_ref(&self.folder))
-            .and_then(|source| ReportPage::with(&Results::new(source), None, &mut self.embeddings));
+        let report = LoadedRuns::load(std::slice::from_ref(&self.folder)).and_then(|source| {
+            ReportPage::with(&Results::new(source).named(paper_name), None, &mut self.embeddings, true)
+        });
         let (html, json) = match report {
-            Ok(report) => (report.html(true), report.news(&version)),
+            Ok(report) => (report.html(), report.news(&version)),
             Err(error) => waiting(&error.to_string(), &version),
         };
         self.state = PageState { version, html: html.into(), json: json.into() };

@@ -18,6 +18,7 @@ use fedelity_keys::method;
 /// Train locally, then average the weights, weighted by the clients' samples.
 #[method(
     id = "fedavg",
+    title = "FedAvg",
     reference = "McMahan et al., AISTATS 2017, arXiv:1602.05629",
     equation = "w = sum_k n_k / n * w_k",
     identity = Always

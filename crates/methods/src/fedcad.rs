@@ -30,6 +30,7 @@ const CLASS_ALPHA: &str = "class-alpha";
 /// Learn from the global model's outputs, the more the better it knows the class of a sample.
 #[method(
     id = "fedcad",
+    title = "FedCAD",
     reference = "He et al., FL-AAAI 2022, eqs. 5 and 6",
     equation = "L = (1 - alpha_y) CE + alpha_y KL(p^g || p),  alpha_y = beta + (gamma - beta) E_{x|y}[p^g_y]",
     check = ordered

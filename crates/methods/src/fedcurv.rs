@@ -35,6 +35,7 @@ const WEIGHTED: &str = "fisher-weights";
 /// Hold the weights that matter to the other clients (elastic weight consolidation between clients).
 #[method(
     id = "fedcurv",
+    title = "FedCurv",
     reference = "Shoham et al., NeurIPS 2019 workshop, arXiv:1910.07796",
     equation = "CE + lambda * sum_{j != i} (w - w_j)^T diag(F_j) (w - w_j)"
 )]

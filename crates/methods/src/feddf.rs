@@ -32,6 +32,7 @@ const CLIP: f32 = 5.0;
 /// Average the weights, then distil the uploads' mean output on unlabelled samples.
 #[method(
     id = "feddf",
+    title = "FedDF",
     reference = "Lin et al., NeurIPS 2020, arXiv:2006.07242, Algorithm 1",
     equation = "w <- w - eta * grad KL(softmax(mean_k z_k(x)) || softmax(z(x))), from w = sum_k n_k / n * w_k"
 )]

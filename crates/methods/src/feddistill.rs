@@ -30,6 +30,7 @@ use crate::NumberOr;
 /// classes it has few of; as a whole, and through its classifier and its extractor.
 #[method(
     id = "feddistill",
+    title = "FedDistill",
     reference = "Song et al., arXiv:2404.09210, eqs. 3 to 10",
     equation = "L = CE + beta_L GD(y_gg || y_ll) + beta_E CE(y_lg, y) + beta_FC GD(y_gg || y_gl),  \
                 GD = alpha_t TC + alpha_r RC + alpha_f FC"

@@ -40,6 +40,7 @@ const REPORT: &str = "client-";
 /// Stay near the other clients' mean logits for a sample's class.
 #[method(
     id = "feddistill-plus",
+    title = "FedDistill+",
     reference = "Seo et al., 2020, arXiv:2011.02367, with averaged weights as in arXiv:2107.00051",
     equation = "L = CE + c * KL(softmax(G[y]) || softmax(z)), G[y] = mean logits of the other clients on class y"
 )]

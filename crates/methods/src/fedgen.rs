@@ -52,6 +52,7 @@ const TRAINING: Purpose = Purpose::Method(2);
 /// Train a small generator on all heads to give clients features of the classes they lack.
 #[method(
     id = "fedgen",
+    title = "FedGen",
     reference = "Zhu et al., ICML 2021, arXiv:2105.10056",
     equation = "L = CE + alpha * CE(h(G(y')), y') + beta * KL(softmax(h(G(y))) || softmax(z)), alpha and beta * decay^t"
 )]

@@ -28,6 +28,7 @@ use crate::history::{older, remember};
 /// Stay near the outputs of the mean of the last global models.
 #[method(
     id = "fedgkd",
+    title = "FedGKD",
     reference = "Yao et al., 2021, arXiv:2107.00051, eq. 4",
     equation = "L = CE + gamma/2 * KL(h(w_bar) || h(w)), w_bar = mean of the last M global models"
 )]

@@ -16,6 +16,7 @@ use crate::FedGkd;
 /// FedGKD on a model with a projection head before its classifier.
 #[method(
     id = "fedgkd-plus",
+    title = "FedGKD+",
     reference = "Yao et al., 2021, arXiv:2107.00051, eq. 4 and section 5",
     equation = "L = CE + gamma/2 * KL(h(w_bar) || h(w)), w_bar = mean of the last M global models",
     identity = KeysAtZero

@@ -26,6 +26,7 @@ use crate::history::{older, remember};
 /// Stay near the outputs of each of the last global models, and nearer those of better ones.
 #[method(
     id = "fedgkd-vote",
+    title = "FedGKD-VOTE",
     reference = "Yao et al., 2021, arXiv:2107.00051, eq. 5",
     equation = "L = CE + sum_m gamma_m/2 * KL(h(w_(t-m+1)) || h(w)), gamma_m/2 = lambda * softmax(-L_m / beta)"
 )]

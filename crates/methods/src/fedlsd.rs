@@ -22,6 +22,7 @@ use crate::distil::mixed;
 /// Learn from the labels and, with a constant weight, from the outputs of the round's global model.
 #[method(
     id = "fedlsd",
+    title = "FedLSD",
     reference = "He et al., FL-AAAI 2022, eq. 4; Lee et al., arXiv:2106.03097v1",
     equation = "L = (1 - alpha) CE + alpha KL(p^g || p), softmax at temperature tau"
 )]

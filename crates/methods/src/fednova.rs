@@ -38,6 +38,7 @@ const REST: &str = "fednova-rest";
 /// Average the updates per local step, so that clients with more steps do not count more.
 #[method(
     id = "fednova",
+    title = "FedNova",
     reference = "Wang et al., NeurIPS 2020, arXiv:2007.07481",
     equation = "w = w^t - (sum_i p_i a_i) * sum_i p_i (w^t - w_i) / a_i",
     identity = EqualSteps

@@ -19,6 +19,7 @@ use fedelity_nn::loss::Kl;
 /// Learn the true class from the labels, and keep the global model's view of all other classes.
 #[method(
     id = "fedntd",
+    title = "FedNTD",
     reference = "Lee et al., NeurIPS 2022, arXiv:2106.03097, eqs. 10 and 11",
     equation = "L = CE + beta tau^2 KL(q~^g || q~), softmax at temperature tau over the not-true classes"
 )]

@@ -19,7 +19,12 @@ use fedelity_keys::method;
 use crate::trainable;
 
 /// Pull the local weights towards the global ones.
-#[method(id = "fedprox", reference = "Li et al., MLSys 2020, arXiv:1812.06127", equation = "CE + mu/2 * ||w - w^t||^2")]
+#[method(
+    id = "fedprox",
+    title = "FedProx",
+    reference = "Li et al., MLSys 2020, arXiv:1812.06127",
+    equation = "CE + mu/2 * ||w - w^t||^2"
+)]
 pub struct FedProx {
     /// Strength of the pull towards the global weights.
     #[key(default = 0.01, min = 0, paper = "tuned in {0.001, 0.01, 0.1, 1}", zero = fedavg)]

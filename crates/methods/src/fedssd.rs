@@ -31,6 +31,7 @@ const THRESHOLD: f32 = 0.1;
 /// Keep the global model's outputs for classes that it recognises and on samples that it gets right.
 #[method(
     id = "fedssd",
+    title = "FedSSD",
     reference = "He et al., IEEE Transactions on Big Data, arXiv:2504.14694, eqs. 2 to 6",
     equation = "L = CE + sum_k M_k (z_k - z^g_k)^2,  M_k = M_max [M_class[k] (1 - sqrt(1 - p^g_y)) - 0.1]^+"
 )]

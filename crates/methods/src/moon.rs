@@ -23,6 +23,7 @@ const PREVIOUS: &str = "previous";
 /// Move features towards the global model's and away from those of the last local model.
 #[method(
     id = "moon",
+    title = "MOON",
     reference = "Li, He, Song, CVPR 2021, arXiv:2103.16257",
     equation = "CE - mu * log(e^(sim(z, z_glob)/tau) / (e^(sim(z, z_glob)/tau) + e^(sim(z, z_prev)/tau)))"
 )]

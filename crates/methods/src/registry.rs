@@ -53,6 +53,8 @@ pub enum Identity {
 pub struct Entry {
     /// The name in a configuration.
     pub id: &'static str,
+    /// The name in papers.
+    pub title: &'static str,
     pub summary: &'static str,
     /// Where it was published.
     pub reference: &'static str,
@@ -75,6 +77,7 @@ impl Entry {
     /// The entry of the method whose hyper-parameters are `M`.
     pub const fn new<M: Hyper>(
         id: &'static str,
+        title: &'static str,
         summary: &'static str,
         reference: &'static str,
         equation: &'static str,
@@ -86,7 +89,7 @@ impl Entry {
             Ok(Built { method, keys })
         };
         let hooks = |given: &Table| Ok(Arc::new(read::<M>(given, "method", &mut ())?.0) as Arc<dyn Method>);
-        Self { id, summary, reference, equation, identity, schema: M::SCHEMA, build, hooks }
+        Self { id, title, summary, reference, equation, identity, schema: M::SCHEMA, build, hooks }
     }
 
     /// Builds the method from the keys of a table whose dotted path is `at`; missing keys get their defaults.

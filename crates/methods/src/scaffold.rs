@@ -33,6 +33,7 @@ const CHANGE: &str = "control-change";
 /// Correct every local step by how the client's steps differ from the average.
 #[method(
     id = "scaffold",
+    title = "SCAFFOLD",
     reference = "Karimireddy et al., ICML 2020, arXiv:1910.06378",
     equation = "y <- y - eta * (g_i(y) - c_i + c)",
     identity = FirstRound

@@ -18,6 +18,8 @@ pub struct Options {
     pub target: Option<f64>,
     /// Marked runs that count in differences, rounds to target and ranks.
     pub include: Include,
+    /// Whether runs without an end are still running: they are not worth a mark.
+    pub live: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -48,6 +50,8 @@ pub struct ComparisonRow {
     pub label: String,
     /// The same without what distinguishes its setting.
     pub name: String,
+    /// The same with the method's name in papers.
+    pub title: String,
     /// The place of its setting in [`Comparison::settings`].
     pub setting: usize,
     /// The label of the row that it is compared with, if there is one in its setting.
@@ -133,9 +137,14 @@ impl Comparison {
         };
         new.notes = new.remarks();
         new.notes.extend(new.of_settings());
-        new.notes.extend(seeds(study, options.include));
+        new.notes.extend(seeds(study, options.include).filter(|_| !options.live));
         new.footnotes = new.of_marks(options.include);
         Ok(new)
+    }
+
+    /// The baseline's name in papers.
+    fn baseline_title(&self) -> &str {
+        self.rows.iter().find(|row| row.name == self.baseline).map_or(&self.baseline, |row| &row.title)
     }
 
     /// Notes on what is compared with what.
@@ -154,7 +163,11 @@ impl Comparison {
         let without: Vec<&str> =
             (0..self.settings.len()).filter(lacks).map(|setting| self.settings[setting].label.as_str()).collect();
         if !without.is_empty() {
-            notes.push(format!("There is no {} with {}: no differences there.", self.baseline, without.join("; ")));
+            notes.push(format!(
+                "There is no {} with {}: no differences there.",
+                self.baseline_title(),
+                without.join("; ")
+            ));
         }
         notes
     }
@@ -169,7 +182,7 @@ impl Comparison {
         let marks: Vec<(&ComparisonRow, &RunMark)> =
             self.rows.iter().flat_map(|row| row.marks.iter().map(move |mark| (row, mark))).collect();
         let line = |(row, mark): &(&ComparisonRow, &RunMark)| {
-            format!("{} {}, seed {}: {}.", mark.kind.sign(), row.label, mark.seed, mark.what)
+            format!("{} {}, seed {}: {}.", mark.kind.sign(), row.full_title(), mark.seed, mark.what)
         };
         let mut notes: Vec<String> = marks.iter().map(line).collect();
         let has = |kind: MarkKind| marks.iter().any(|(_, mark)| mark.kind == kind);
@@ -189,7 +202,7 @@ impl Comparison {
 
     /// Notes on the numbers.
     fn remarks(&self) -> Vec<String> {
-        let (baseline, mut notes) = (&self.baseline, Vec::new());
+        let (baseline, mut notes) = (self.baseline_title(), Vec::new());
         let differences: Vec<&Difference> = self.rows.iter().filter_map(|row| row.difference.as_ref()).collect();
         if let Some(most) = differences.iter().map(|difference| difference.summary.n).max() {
             let mut names: Vec<&str> = Vec::new();
@@ -242,13 +255,14 @@ fn baseline(study: &Results, asked: Option<&str>) -> Result<String, ReportError>
 /// A note if the groups of a setting have different seeds.
 fn seeds(study: &Results, include: Include) -> Option<String> {
     let differ = |setting: &usize| {
-        let mut values: Vec<(String, Vec<&str>)> = Vec::new();
+        let mut values: Vec<(String, Vec<String>)> = Vec::new();
         for group in study.of_setting(*setting) {
+            let title = group.title();
             let seeds: Vec<String> = group.compared(include).iter().map(|run| run.header.seed.to_string()).collect();
             let seeds = if seeds.is_empty() { "none".to_string() } else { seeds.join(" ") };
             match values.iter_mut().find(|(known, _)| *known == seeds) {
-                Some((_, who)) => who.push(&group.label),
-                None => values.push((seeds, vec![&group.label])),
+                Some((_, who)) => who.push(title),
+                None => values.push((seeds, vec![title])),
             }
         }
         let said: Vec<String> = values.iter().map(|(seeds, who)| format!("{seeds} ({})", who.join(", "))).collect();
@@ -269,11 +283,16 @@ fn row(group: &Group, baseline: Option<&Group>, options: &Options, rank: Option<
     let paired = |run: &LoadedRun| final_accuracy(&others, run.header.seed);
     let differences: Vec<f64> =
         compared.iter().filter_map(|run| Some(difference(run.summary.final_accuracy?, paired(run)?))).collect();
-    let marks = group.marks();
+    let running = |mark: &RunMark| {
+        let run = group.runs.iter().find(|run| run.header.seed == mark.seed);
+        options.live && run.is_some_and(LoadedRun::is_open)
+    };
+    let marks: Vec<RunMark> = group.marks().into_iter().filter(|mark| !running(mark)).collect();
     let count = |kind: MarkKind| marks.iter().filter(|mark| mark.kind == kind).count();
     ComparisonRow {
         label: group.label.clone(),
         name: group.name.clone(),
+        title: group.short_title(),
         setting: group.setting,
         baseline: baseline.map(|baseline| baseline.label.clone()),
         seeds: runs.iter().map(|run| run.header.seed).collect(),

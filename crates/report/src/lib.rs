@@ -6,6 +6,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests compare with the platform's functions"))]
 
+mod caption;
 mod cards;
 mod client_table;
 mod compare;
@@ -17,6 +18,8 @@ mod mark;
 mod page;
 #[cfg(feature = "figures")]
 mod plot;
+mod progress;
+mod reproduce;
 mod results;
 mod setting;
 mod statistics;
@@ -27,12 +30,12 @@ pub use compare::{BASELINE, Comparison, ComparisonRow, Options, ToTarget};
 pub use embed::FeatureLayouts;
 pub use error::ReportError;
 pub use figure::{Drawing, Figure, FigureCard, MethodStyle, SeedLine, Series};
-pub use loaded::{LeftOut, LoadedRun, LoadedRuns};
+pub use loaded::{LeftOut, LoadedRun, LoadedRuns, config_values};
 pub use mark::{Include, MarkKind, REMEDY, RunMark};
 pub use page::{ReportPage, is_report_page, waiting};
 #[cfg(feature = "figures")]
-pub use plot::{png, svg};
+pub use plot::{DrawnFigure, PaperSize};
 pub use results::{Group, Results};
 pub use setting::Setting;
 pub use statistics::{Difference, Interval, MeanSd, Test};
-pub use table::{TableSyntax, render, spread};
+pub use table::{TableColumn, TableSyntax, render, spread};

@@ -47,6 +47,13 @@ pub struct LeftOut {
     pub what: String,
 }
 
+impl LeftOut {
+    /// Whether it says no more than that a run has not ended.
+    pub(crate) fn is_of_an_open_run(&self) -> bool {
+        OF_OPEN_RUNS.iter().any(|start| self.what.starts_with(start))
+    }
+}
+
 /// Runs, and what could not be read of them.
 #[derive(Clone, Debug, Default)]
 pub struct LoadedRuns {
@@ -54,6 +61,11 @@ pub struct LoadedRuns {
     pub runs: Vec<LoadedRun>,
     pub left_out: Vec<LeftOut>,
 }
+
+/// How the line about a run without a summary starts.
+const NO_SUMMARY: &str = "no summary; it was made from the rounds: ";
+/// How lines start that are true of every run until it ends: on a live page they are no news.
+const OF_OPEN_RUNS: [&str; 4] = [NO_SUMMARY, "none of its ", "it stopped after round ", "the last line is incomplete"];
 
 /// Maximum depth of the folder search.
 const DEPTH: usize = 6;
@@ -145,7 +157,7 @@ impl LoadedRun {
             }
             Err(error) => {
                 ended = false;
-                problems.push(format!("no summary; it was made from the rounds: {}", short(&error)));
+                problems.push(format!("{NO_SUMMARY}{}", short(&error)));
             }
         }
         let config = fs::read_to_string(path.join(names::CONFIG)).map_err(|error| error.to_string());
@@ -196,6 +208,11 @@ impl LoadedRun {
     /// A client's name, or its number.
     pub fn client_label(&self, client: usize) -> String {
         self.header.client_names.get(client).cloned().unwrap_or_else(|| client.to_string())
+    }
+
+    /// Whether it has no end yet: it is running, or was killed.
+    pub fn is_open(&self) -> bool {
+        !self.ended && self.summary.status == Status::Interrupted
     }
 
     /// One number of each evaluated round.
@@ -282,6 +299,15 @@ fn methods(path: &Path) -> Vec<String> {
         before => format!("{name}-{}", before + 1),
     };
     names.iter().enumerate().map(folder).collect()
+}
+
+/// The values of a configuration by dotted path; none if it cannot be read.
+pub fn config_values(text: &str) -> BTreeMap<String, String> {
+    let mut keys = BTreeMap::new();
+    if let Ok(table) = text.parse::<toml::Table>() {
+        flatten("", &toml::Value::Table(table), &mut keys);
+    }
+    keys
 }
 
 /// Collects the values of a configuration by dotted path.

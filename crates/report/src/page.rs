@@ -1,5 +1,6 @@
 //! A self-contained page: no other files, no network.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use fedelity_record::{ChosenBy, Status};
@@ -11,12 +12,13 @@ use crate::client_table::client_tables;
 use crate::compare::{Comparison, ComparisonRow, Options};
 use crate::embed::FeatureLayouts;
 use crate::error::ReportError;
-use crate::figure::{FigureCard, MethodStyle, styles};
+use crate::figure::{BANDS, Drawing, FigureCard, MethodStyle, SEED_STRENGTH, SHADES, Theme, class_colour, styles};
 use crate::loaded::{LeftOut, LoadedRun};
 use crate::mark::REMEDY;
+use crate::progress::StudyProgress;
+use crate::reproduce::Recipe;
 use crate::results::{Group, Results};
-use crate::statistics::MeanSd;
-use crate::table::spread;
+use crate::table::TableColumn;
 
 const PAGE: &str = include_str!("../assets/page.html");
 const STYLES: &str = include_str!("../assets/page.css");
@@ -38,14 +40,14 @@ pub struct ReportPage {
     pub cards: Vec<FigureCard>,
     pub comparison: Comparison,
     setting: String,
-    environment: Vec<(String, String)>,
-    commands: Vec<String>,
-    configurations: Vec<(String, String)>,
+    recipe: Recipe,
     /// What the runs noticed about themselves.
     notices: Vec<String>,
     /// Tables of the clients, as HTML; empty if nothing is known about them.
     clients: String,
     pub left_out: Vec<LeftOut>,
+    /// How far the runs are, on a live page.
+    progress: Option<StudyProgress>,
 }
 
 /// The part that the page's script reads.
@@ -55,26 +57,54 @@ struct PageData<'a> {
     methods: &'a [MethodStyle],
     cards: &'a [FigureCard],
     live: bool,
+    progress: Option<&'a StudyProgress>,
+    /// Methods that can have bands, and how opaque single seeds are.
+    bands: usize,
+    seed_strength: f64,
+    shades: [&'static str; SHADES.len()],
+    /// Colours of classes on light and on dark ground, by the number of classes.
+    class_colours: BTreeMap<usize, [Vec<String>; 2]>,
+}
+
+impl<'a> PageData<'a> {
+    fn new(methods: &'a [MethodStyle], cards: &'a [FigureCard], live: bool) -> Self {
+        let mut class_colours = BTreeMap::new();
+        for figure in cards.iter().flat_map(|card| &card.figures) {
+            if let Drawing::Points { classes, .. } = &figure.drawing {
+                let of = |theme: Theme| {
+                    let colour = |class: usize| {
+                        let (r, g, b) = class_colour(class, classes.len(), theme);
+                        format!("#{r:02x}{g:02x}{b:02x}")
+                    };
+                    (0..classes.len()).map(colour).collect()
+                };
+                class_colours.entry(classes.len()).or_insert_with(|| [of(Theme::Light), of(Theme::Dark)]);
+            }
+        }
+        let (progress, bands, seed_strength, shades) = (None, BANDS, SEED_STRENGTH, SHADES);
+        Self { methods, cards, live, progress, bands, seed_strength, shades, class_colours }
+    }
 }
 
 impl ReportPage {
     /// A report on the runs of a study. Several settings are shown together, and compared separately.
     pub fn new(study: &Results, baseline: Option<String>) -> Result<Self, ReportError> {
-        Self::with(study, baseline, &mut FeatureLayouts::default())
+        Self::with(study, baseline, &mut FeatureLayouts::default(), false)
     }
 
     /// The same, with these clients drawn, by name or number.
     pub fn of_clients(study: &Results, baseline: Option<String>, clients: &[String]) -> Result<Self, ReportError> {
-        Self::build(study, baseline, clients, &mut FeatureLayouts::default())
+        Self::build(study, baseline, clients, &mut FeatureLayouts::default(), false)
     }
 
-    /// The same, reusing the layouts of an earlier report.
+    /// The same, reusing the layouts of an earlier report. On a live page, runs without an end are still running.
     pub fn with(
         study: &Results,
         baseline: Option<String>,
         embeddings: &mut FeatureLayouts,
+        live: bool,
     ) -> Result<Self, ReportError> {
-        Self::build(study, baseline, &[], embeddings)
+        Self::build(study, baseline, &[], embeddings, live)
     }
 
     fn build(
@@ -82,49 +112,65 @@ impl ReportPage {
         baseline: Option<String>,
         clients: &[String],
         embeddings: &mut FeatureLayouts,
+        live: bool,
     ) -> Result<Self, ReportError> {
         let clients = chosen(study, clients)?;
-        let comparison = Comparison::new(study, &Options { baseline, ..Options::default() })?;
-        let labels: Vec<&str> = study.groups.iter().map(|group| group.label.as_str()).collect();
+        let comparison = Comparison::new(study, &Options { baseline, live, ..Options::default() })?;
+        let titles: Vec<String> = study.groups.iter().map(Group::title).collect();
+        let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
         let mut left_out = study.left_out.clone();
+        if live {
+            let open: Vec<_> = study.runs().filter(|run| run.is_open()).map(|run| &run.path).collect();
+            left_out.retain(|out| !(out.is_of_an_open_run() && open.contains(&&out.path)));
+        }
         let cards = cards(study, &clients, embeddings, &mut left_out);
         Ok(Self {
-            methods: styles(&labels),
+            methods: styles(&titles),
             cards,
             setting: setting(study),
-            environment: environment(study),
-            commands: commands(study),
-            configurations: configurations(study),
+            recipe: Recipe::new(study, environment(study)),
             notices: notices(study),
             clients: client_tables(study, &clients),
             left_out,
             comparison,
+            progress: live.then(|| StudyProgress::new(study)),
         })
     }
 
+    fn data(&self) -> PageData<'_> {
+        let data = PageData::new(&self.methods, &self.cards, self.progress.is_some());
+        PageData { progress: self.progress.as_ref(), ..data }
+    }
+
     /// The page. A live one polls its server for updates.
-    pub fn html(&self, live: bool) -> String {
+    pub fn html(&self) -> String {
         let labels: Vec<&str> = self.methods.iter().map(|method| method.label.as_str()).collect();
-        let data = PageData { methods: &self.methods, cards: &self.cards, live };
-        page(&format!("Fedelity: {}", labels.join(", ")), self.body(live), &data)
+        page(&format!("Fedelity: {}", labels.join(", ")), self.body(), &self.data())
     }
 
     /// What a live page fetches: a version of this state, the text and the figures.
     pub fn news(&self, version: &str) -> String {
-        let data = PageData { methods: &self.methods, cards: &self.cards, live: true };
-        news(version, &self.body(true), &data)
+        news(version, &self.body(), &self.data())
     }
 
-    /// The page without its figures. A live page does not mention that a run is unfinished.
-    fn body(&self, live: bool) -> String {
+    /// Data, partition, training and model in one paragraph.
+    pub(crate) fn setting(&self) -> &str {
+        &self.setting
+    }
+
+    /// The page without its figures.
+    fn body(&self) -> String {
         let mut out = String::new();
         let _ = write!(out, "<p class=setting>{}</p>", escape(&self.setting));
         out.push_str(&self.table());
-        for note in &self.comparison.notes {
+        for note in self.comparison.notes.iter().chain(&self.comparison.footnotes) {
             let _ = write!(out, "<p class=note>{}</p>", escape(note));
         }
-        for note in &self.comparison.footnotes {
-            let _ = write!(out, "<p class=note>{}</p>", escape(note));
+        if self.comparison.rows.iter().any(|row| row.seeds.len() > 1) {
+            out.push_str(
+                "<p class=note>In the figures, lines are means over seeds and bands one standard deviation; thin lines \
+                 that end in a dot are single seeds.</p>",
+            );
         }
         if !self.notices.is_empty() {
             out.push_str("<details open class=warning><summary>What was noticed</summary><ul>");
@@ -134,26 +180,32 @@ impl ReportPage {
             let _ = write!(out, "</ul><p>{}</p></details>", escape(REMEDY));
         }
         if !self.left_out.is_empty() {
-            let open = if live { "" } else { " open" };
-            let _ = write!(out, "<details{open} class=warning><summary>What was left out</summary><ul>");
+            out.push_str("<details open class=warning><summary>What was left out</summary><ul>");
             for LeftOut { path, what } in &self.left_out {
                 let _ = write!(out, "<li>{}: {}</li>", escape(&path.display().to_string()), escape(what));
             }
             out.push_str("</ul></details>");
         }
-        out.push_str("<div id=methods></div><div id=cards></div>");
+        out.push_str("<div id=cards></div>");
         out.push_str(&self.clients);
-        out.push_str("<section><h2>How to reproduce it</h2><table class=facts>");
-        for (what, value) in &self.environment {
+        let Recipe { facts, commands, files } = &self.recipe;
+        out.push_str("<section id=reproduce><h2>How to reproduce it</h2><table class=facts>");
+        for (what, value) in facts {
             let _ = write!(out, "<tr><th>{}</th><td>{}</td></tr>", escape(what), escape(value));
         }
-        out.push_str("</table><pre>");
-        for command in &self.commands {
-            let _ = writeln!(out, "{}", escape(command));
+        out.push_str("</table>");
+        if !commands.is_empty() {
+            let these = if files.len() == 1 { "the configuration below" } else { "the configurations below" };
+            let _ = write!(
+                out,
+                "<p class=text>Save {these}, and run them with this version of Fedelity. The same data give the same \
+                 numbers, bit for bit, on any machine and with any number of threads.</p><pre>{}</pre>",
+                escape(&commands.join("\n"))
+            );
         }
-        out.push_str("</pre>");
-        for (whose, text) in &self.configurations {
-            let _ = write!(out, "<details><summary>{}</summary><pre>{}</pre></details>", escape(whose), escape(text));
+        for (name, of, text) in files {
+            let (name, of, text) = (escape(name), escape(of), escape(text));
+            let _ = write!(out, "<details><summary><b>{name}</b> {of}</summary><pre>{text}</pre></details>");
         }
         out.push_str("</section>");
         out
@@ -161,45 +213,29 @@ impl ReportPage {
 
     fn table(&self) -> String {
         let several = self.comparison.rows.len() > 1;
-        let mut out =
-            String::from("<div class=wide><table id=results><thead><tr><th>method<th>seeds<th>final %<th>best %");
-        out.push_str("<th>forgetting<th>area %");
-        if several {
-            out.push_str("<th>difference<th>95 % interval<th>p<th>p (Holm)<th>rank");
+        let columns: Vec<TableColumn> =
+            TableColumn::ALL.into_iter().filter(|column| several || !column.compares()).collect();
+        let mut out = String::from("<div class=wide><table id=results><thead><tr><th>method</th>");
+        for column in &columns {
+            let _ = write!(out, "<th>{}</th>", escape(column.heading()));
         }
-        out.push_str("<th>to target<th>MB<th>seconds</tr></thead><tbody>");
-        let columns = if several { 14 } else { 9 };
+        out.push_str("</tr></thead><tbody>");
         let mut setting = None;
-        for (row, style) in self.comparison.rows.iter().zip(&self.methods) {
+        for (method, row) in self.comparison.rows.iter().enumerate() {
             let own = self.comparison.settings.get(row.setting).filter(|_| self.comparison.settings.len() > 1);
-            if own.is_some() && setting != Some(row.setting) {
-                let label = own.map_or("", |own| &own.label);
-                let _ = write!(out, "<tr class=setting-of><th colspan={columns}>{}</th></tr>", escape(label));
+            if let Some(own) = own.filter(|_| setting != Some(row.setting)) {
+                let (wide, label) = (columns.len() + 1, escape(&own.label));
+                let _ = write!(out, "<tr class=setting-of><th colspan={wide}>{label}</th></tr>");
             }
             setting = Some(row.setting);
-            let mut cells = vec![
-                row.seeds_cell(),
-                spread(row.final_accuracy, 100.0, 2),
-                spread(row.best_accuracy, 100.0, 2),
-                spread(row.forgetting, 1.0, 3),
-                spread(row.area, 100.0, 2),
-            ];
-            if several {
-                cells.extend(row.difference_cells().into_iter().chain(row.p_cells()).chain([row.rank_cell()]));
+            let (title, marked) = (escape(&row.title), marked(row));
+            let _ = write!(out, "<tr><th><i data-method={method}></i>{title}{marked}</th>");
+            for column in &columns {
+                // A line may break before the deviation, and nowhere else.
+                let cell = escape(&column.cell(row)).replace(" ± ", " <wbr>±&nbsp;");
+                let _ = write!(out, "<td data-column=\"{}\">{cell}</td>", escape(column.heading()));
             }
-            let mean = |found: Option<MeanSd>, scale: f64| {
-                found.map_or("-".to_string(), |found| format!("{:.1}", scale * found.mean))
-            };
-            cells.push(row.to_target_cell());
-            cells.extend([mean(row.bytes, 1e-6), mean(row.seconds, 1.0)]);
-            let cells: String = cells.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
-            let _ = write!(
-                out,
-                "<tr><th><i style=\"background:{}\"></i>{}{}</th>{cells}</tr>",
-                style.colour,
-                escape(&row.name),
-                marked(row),
-            );
+            out.push_str("</tr>");
         }
         out.push_str("</tbody></table></div>");
         out
@@ -221,7 +257,7 @@ fn notices(study: &Results) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for group in &study.groups {
         for run in &group.runs {
-            let line = |text: String| format!("{}, seed {}: {text}", group.label, run.header.seed);
+            let line = |text: String| format!("{}, seed {}: {text}", group.title(), run.header.seed);
             lines.extend(run.notices().into_iter().map(line));
         }
     }
@@ -237,11 +273,8 @@ fn news(version: &str, body: &str, data: &PageData<'_>) -> String {
 
 /// A live page, and what it fetches, while there is nothing to show yet.
 pub fn waiting(reason: &str, version: &str) -> (String, String) {
-    let data = PageData { methods: &[], cards: &[], live: true };
-    let body = format!(
-        "<p class=setting>Nothing to show yet: {}</p><div id=methods></div><div id=cards></div>",
-        escape(reason)
-    );
+    let data = PageData::new(&[], &[], true);
+    let body = format!("<p class=setting>Nothing to show yet: {}</p><div id=cards></div>", escape(reason));
     (page("Fedelity", body.clone(), &data), news(version, &body, &data))
 }
 
@@ -363,11 +396,13 @@ fn setting(study: &Results) -> String {
 fn environment(study: &Results) -> Vec<(String, String)> {
     let facts = [
         ("Fedelity", all(study, |run| run.header.fedelity.clone())),
+        ("Seeds", all(study, |run| run.header.seed.to_string())),
+        ("Data", all(study, |run| run.header.dataset.clone())),
+        ("Data (SHA-256)", all(study, |run| run.header.dataset_fingerprint.clone())),
+        ("Partition (SHA-256)", all(study, |run| run.header.partition_fingerprint.clone())),
         ("Machine", all(study, |run| run.header.machine.clone())),
         ("Instruction set", all(study, |run| run.header.isa.clone())),
         ("Threads", all(study, |run| run.header.threads.to_string())),
-        ("Data (SHA-256)", all(study, |run| run.header.dataset_fingerprint.clone())),
-        ("Partition (SHA-256)", all(study, |run| run.header.partition_fingerprint.clone())),
     ];
     let early = |group: &Group, run: &LoadedRun| match run.summary.status {
         Status::StoppedEarly { best, .. } => {
@@ -394,19 +429,6 @@ fn environment(study: &Results) -> Vec<(String, String)> {
 fn each(study: &Results, of: impl Fn(&Group, &LoadedRun) -> Option<String>) -> String {
     let all = study.groups.iter().flat_map(|group| group.runs.iter().map(move |run| (group, run)));
     all.filter_map(|(group, run)| of(group, run)).collect::<Vec<_>>().join("; ")
-}
-
-/// The command that reproduces each run.
-fn commands(study: &Results) -> Vec<String> {
-    study.runs().map(|run| format!("fedelity run {}", run.path.join("config.toml").display())).collect()
-}
-
-/// The configuration of each method with its first seed, for readers who do not have the run folders.
-fn configurations(study: &Results) -> Vec<(String, String)> {
-    let first = study.groups.iter().filter_map(|group| Some((group, group.runs.first()?)));
-    let known = first.filter(|(_, run)| !run.config_text.is_empty());
-    let name = |run: &crate::LoadedRun| format!("{}, seed {}", run.path.join("config.toml").display(), run.header.seed);
-    known.map(|(group, run)| (format!("{}: {}", group.label, name(run)), run.config_text.clone())).collect()
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ pub struct Group {
     pub name: String,
     /// Its place in [`Results::settings`].
     pub setting: usize,
+    /// The method's name in papers, if it is known.
+    pub paper: Option<&'static str>,
     /// The runs, by seed.
     pub runs: Vec<LoadedRun>,
 }
@@ -22,6 +24,23 @@ pub struct Group {
 impl Group {
     pub fn method(&self) -> &str {
         self.runs.first().map_or("", |run| run.header.method.as_str())
+    }
+
+    /// The label for people who read papers: FedAvg, not fedavg.
+    pub fn title(&self) -> String {
+        self.in_papers(&self.label)
+    }
+
+    /// The same for the name.
+    pub fn short_title(&self) -> String {
+        self.in_papers(&self.name)
+    }
+
+    fn in_papers(&self, text: &str) -> String {
+        match (self.paper, text.strip_prefix(self.method())) {
+            (Some(paper), Some(rest)) => format!("{paper}{rest}"),
+            _ => text.to_string(),
+        }
     }
 }
 
@@ -53,13 +72,21 @@ impl Results {
 
     /// Runs of one study, by the names of their methods.
     pub fn of(groups: Vec<(String, Vec<LoadedRun>)>) -> Self {
-        let group = |(label, runs): (String, _)| Group { name: label.clone(), label, setting: 0, runs };
+        let group = |(label, runs): (String, _)| Group { name: label.clone(), label, setting: 0, paper: None, runs };
         Self {
             groups: groups.into_iter().map(group).collect(),
             settings: vec![Setting::default()],
             mixed: Vec::new(),
             left_out: Vec::new(),
         }
+    }
+
+    /// The same, with the names that methods have in papers, by their ID.
+    pub fn named(mut self, of: impl Fn(&str) -> Option<&'static str>) -> Self {
+        for group in &mut self.groups {
+            group.paper = of(group.method());
+        }
+        self
     }
 
     pub fn runs(&self) -> impl Iterator<Item = &LoadedRun> {
@@ -118,7 +145,7 @@ impl Gathered {
         let group = |(mut runs, (name, setting)): (Vec<LoadedRun>, (String, usize))| {
             runs.sort_by_key(|run| run.header.seed);
             let label = format!("{name} {}", settings[setting].label).trim_end().to_string();
-            Group { label, name, setting, runs }
+            Group { label, name, setting, paper: None, runs }
         };
         let mut groups: Vec<Group> = self.runs.into_iter().zip(names.into_iter().zip(of)).map(group).collect();
         groups.sort_by_key(|group| group.setting);

@@ -16,10 +16,13 @@ pub enum TableSyntax {
     Json,
 }
 
-pub fn render(comparison: &Comparison, format: TableSyntax) -> String {
+/// A comparison as text. `columns` are those of Markdown and LaTeX, the usual ones if empty; the others have everything.
+pub fn render(comparison: &Comparison, format: TableSyntax, columns: &[TableColumn]) -> String {
+    let usual = TableColumn::usual(comparison, format);
+    let columns = if columns.is_empty() { &usual } else { columns };
     match format {
-        TableSyntax::Markdown => markdown(comparison),
-        TableSyntax::Latex => latex(comparison),
+        TableSyntax::Markdown => markdown(comparison, columns),
+        TableSyntax::Latex => latex(comparison, columns),
         TableSyntax::Csv => csv(comparison).unwrap_or_else(|error| error.to_string()),
         TableSyntax::Json => {
             serde_json::to_string_pretty(comparison).map_or_else(|error| error.to_string(), |text| text + "\n")
@@ -85,6 +88,11 @@ impl ComparisonRow {
         kinds.iter().fold(self.seeds.len().to_string(), |cell, kind| cell + kind.sign())
     }
 
+    /// The title with what distinguishes its setting.
+    pub(crate) fn full_title(&self) -> String {
+        format!("{}{}", self.title, self.label.strip_prefix(&self.name).unwrap_or(""))
+    }
+
     pub fn rank_cell(&self) -> String {
         self.rank.map_or("-".to_string(), |rank| format!("{rank:.1}"))
     }
@@ -98,57 +106,136 @@ fn p_value(p: Option<f64>) -> String {
     }
 }
 
-const HEADINGS: [&str; 11] = [
-    "method",
-    "seeds",
-    "final %",
-    "best %",
-    "forgetting",
-    "area %",
-    "difference [95 %]",
-    "p",
-    "p (Holm)",
-    "to target",
-    "rank",
-];
-
-fn cells(row: &ComparisonRow) -> Vec<String> {
-    let [difference, interval] = row.difference_cells();
-    let interval = if interval == "-" { String::new() } else { format!(" {interval}") };
-    let [p, p_holm] = row.p_cells();
-    vec![
-        row.name.clone(),
-        row.seeds_cell(),
-        spread(row.final_accuracy, 100.0, 2),
-        spread(row.best_accuracy, 100.0, 2),
-        spread(row.forgetting, 1.0, 3),
-        spread(row.area, 100.0, 2),
-        format!("{difference}{interval}"),
-        p,
-        p_holm,
-        row.to_target_cell(),
-        row.rank_cell(),
-    ]
+/// A column of a table, beside the method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableColumn {
+    Seeds,
+    Final,
+    Best,
+    Forgetting,
+    Area,
+    Difference,
+    Interval,
+    P,
+    PHolm,
+    ToTarget,
+    Rank,
+    Megabytes,
+    Seconds,
 }
 
-fn markdown(comparison: &Comparison) -> String {
+impl TableColumn {
+    pub const ALL: [Self; 13] = [
+        Self::Seeds,
+        Self::Final,
+        Self::Best,
+        Self::Forgetting,
+        Self::Area,
+        Self::Difference,
+        Self::Interval,
+        Self::P,
+        Self::PHolm,
+        Self::ToTarget,
+        Self::Rank,
+        Self::Megabytes,
+        Self::Seconds,
+    ];
+
+    /// What it is called on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Seeds => "seeds",
+            Self::Final => "final",
+            Self::Best => "best",
+            Self::Forgetting => "forgetting",
+            Self::Area => "area",
+            Self::Difference => "difference",
+            Self::Interval => "interval",
+            Self::P => "p",
+            Self::PHolm => "p-holm",
+            Self::ToTarget => "to-target",
+            Self::Rank => "rank",
+            Self::Megabytes => "mb",
+            Self::Seconds => "seconds",
+        }
+    }
+
+    pub fn heading(self) -> &'static str {
+        match self {
+            Self::Final => "final %",
+            Self::Best => "best %",
+            Self::Area => "area %",
+            Self::Interval => "95 % interval",
+            Self::PHolm => "p (Holm)",
+            Self::ToTarget => "to target",
+            Self::Megabytes => "MB",
+            other => other.name(),
+        }
+    }
+
+    /// Whether it compares methods: a single one has nothing in it.
+    pub(crate) fn compares(self) -> bool {
+        matches!(self, Self::Difference | Self::Interval | Self::P | Self::PHolm | Self::Rank)
+    }
+
+    pub fn cell(self, row: &ComparisonRow) -> String {
+        let mean = |found: Option<MeanSd>, scale: f64| {
+            found.map_or("-".to_string(), |found| format!("{:.1}", scale * found.mean))
+        };
+        let ([difference, interval], [p, p_holm]) = (row.difference_cells(), row.p_cells());
+        match self {
+            Self::Seeds => row.seeds_cell(),
+            Self::Final => spread(row.final_accuracy, 100.0, 2),
+            Self::Best => spread(row.best_accuracy, 100.0, 2),
+            Self::Forgetting => spread(row.forgetting, 1.0, 3),
+            Self::Area => spread(row.area, 100.0, 2),
+            Self::Difference => difference,
+            Self::Interval => interval,
+            Self::P => p,
+            Self::PHolm => p_holm,
+            Self::ToTarget => row.to_target_cell(),
+            Self::Rank => row.rank_cell(),
+            Self::Megabytes => mean(row.bytes, 1e-6),
+            Self::Seconds => mean(row.seconds, 1.0),
+        }
+    }
+
+    /// The columns of a table if none are chosen.
+    fn usual(comparison: &Comparison, format: TableSyntax) -> Vec<Self> {
+        let all = match format {
+            // They fit a column of a paper.
+            TableSyntax::Latex if comparison.rows.len() < 2 => vec![Self::Final, Self::Best, Self::Forgetting],
+            TableSyntax::Latex => vec![Self::Final, Self::Forgetting, Self::Difference, Self::P],
+            _ => Self::ALL.into_iter().filter(|column| !matches!(column, Self::Megabytes | Self::Seconds)).collect(),
+        };
+        // Where seeds are marked, the mark must be seen.
+        let marked = comparison.rows.iter().any(|row| !row.marks.is_empty());
+        let seeds = marked && !all.contains(&Self::Seeds);
+        seeds.then_some(Self::Seeds).into_iter().chain(all).collect()
+    }
+}
+
+fn markdown(comparison: &Comparison, columns: &[TableColumn]) -> String {
     let escape =
         |text: &str| plain(text).replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*");
     let mut out = String::new();
     let line = |out: &mut String, cells: &[String]| {
         let _ = writeln!(out, "| {} |", cells.join(" | "));
     };
-    line(&mut out, &HEADINGS.map(String::from));
-    let rules: Vec<String> = (0..HEADINGS.len()).map(|i| if i == 0 { "---" } else { "---:" }.to_string()).collect();
+    let headings = columns.iter().map(|column| column.heading().to_string());
+    line(&mut out, &[String::from("method")].into_iter().chain(headings).collect::<Vec<_>>());
+    let rules: Vec<String> = (0..=columns.len()).map(|i| if i == 0 { "---" } else { "---:" }.to_string()).collect();
     line(&mut out, &rules);
     for (setting, rows) in comparison.by_setting() {
         if let Some(setting) = setting {
-            let mut heading = vec![String::new(); HEADINGS.len()];
+            let mut heading = vec![String::new(); columns.len() + 1];
             heading[0] = format!("**{}**", escape(setting));
             line(&mut out, &heading);
         }
         for row in rows {
-            line(&mut out, &cells(row).iter().map(|cell| escape(cell)).collect::<Vec<_>>());
+            let cells = columns.iter().map(|column| column.cell(row));
+            let cells = [row.title.clone()].into_iter().chain(cells).map(|cell| escape(&cell));
+            line(&mut out, &cells.collect::<Vec<_>>());
         }
     }
     for note in comparison.notes.iter().chain(&comparison.footnotes) {
@@ -157,52 +244,60 @@ fn markdown(comparison: &Comparison) -> String {
     out
 }
 
-fn latex(comparison: &Comparison) -> String {
-    let escape = |text: &str| {
-        let mut out = String::new();
-        for c in plain(text).chars() {
-            match c {
-                '\\' => out.push_str("\\textbackslash{}"),
-                '&' | '%' | '$' | '#' | '_' | '{' | '}' => {
-                    out.push('\\');
-                    out.push(c);
-                }
-                '~' => out.push_str("\\textasciitilde{}"),
-                '^' => out.push_str("\\textasciicircum{}"),
-                '<' => out.push_str("$<$"),
-                '±' => out.push_str("$\\pm$"),
-                '†' => out.push_str("$\\dagger$"),
-                c => out.push(c),
+/// Text for LaTeX.
+pub(crate) fn latex_text(text: &str) -> String {
+    let mut out = String::new();
+    for c in plain(text).chars() {
+        match c {
+            '\\' => out.push_str("\\textbackslash{}"),
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => {
+                out.push('\\');
+                out.push(c);
             }
+            '~' => out.push_str("\\textasciitilde{}"),
+            '^' => out.push_str("\\textasciicircum{}"),
+            '<' => out.push_str("$<$"),
+            '>' => out.push_str("$>$"),
+            '±' => out.push_str("$\\pm$"),
+            '†' => out.push_str("$\\dagger$"),
+            '−' => out.push_str("$-$"),
+            '…' => out.push_str("\\ldots{}"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
         }
-        out
-    };
-    let mut out = String::from("% \\usepackage{booktabs}\n\\begin{tabular}{lrrrrrrrrrr}\n\\toprule\n");
-    let headings: Vec<String> = HEADINGS.iter().map(|heading| escape(heading)).collect();
-    let _ = writeln!(out, "{} \\\\", headings.join(" & "));
+    }
+    out
+}
+
+fn latex(comparison: &Comparison, columns: &[TableColumn]) -> String {
+    let wide = columns.len() + 1;
+    let mut out = String::from("% \\usepackage{booktabs}\n\\begingroup\\footnotesize\\setlength{\\tabcolsep}{3pt}%\n");
+    let _ = write!(out, "\\begin{{tabular}}{{@{{}}l{}@{{}}}}\n\\toprule\n", "r".repeat(columns.len()));
+    let headings: Vec<String> = columns.iter().map(|column| latex_text(column.heading())).collect();
+    let _ = writeln!(out, "method & {} \\\\", headings.join(" & "));
     for (setting, rows) in comparison.by_setting() {
         out.push_str("\\midrule\n");
         if let Some(setting) = setting {
-            let _ = writeln!(out, "\\multicolumn{{{}}}{{l}}{{\\emph{{{}}}}} \\\\", HEADINGS.len(), escape(setting));
+            let _ = writeln!(out, "\\multicolumn{{{wide}}}{{@{{}}l@{{}}}}{{\\emph{{{}}}}} \\\\", latex_text(setting));
         }
         let eligible = || rows.iter().filter(|row| row.is_eligible());
         let best = eligible().filter_map(|row| Some(row.final_accuracy?.mean)).fold(f64::MIN, f64::max);
         for row in &rows {
-            let mut cells: Vec<String> = cells(row).iter().map(|cell| escape(cell)).collect();
-            cells[1..].iter_mut().for_each(|cell| *cell = minus(cell));
             let wins = row.is_eligible() && row.final_accuracy.is_some_and(|found| found.mean == best);
-            if wins && eligible().count() > 1 {
-                cells[2] = format!("\\textbf{{{}}}", cells[2]);
-            }
-            let _ = writeln!(out, "{} \\\\", cells.join(" & "));
+            let bold = |column: TableColumn| column == TableColumn::Final && wins && eligible().count() > 1;
+            let cell = |column: &TableColumn| {
+                let text = minus(&latex_text(&column.cell(row)));
+                if bold(*column) { format!("\\textbf{{{text}}}") } else { text }
+            };
+            let cells: Vec<String> = columns.iter().map(cell).collect();
+            let _ = writeln!(out, "{} & {} \\\\", latex_text(&row.title), cells.join(" & "));
         }
     }
-    out.push_str("\\bottomrule\n");
+    out.push_str("\\bottomrule\n\\end{tabular}\n");
     for note in &comparison.footnotes {
-        let text = escape(note);
-        let _ = writeln!(out, "\\multicolumn{{{}}}{{p{{\\linewidth}}}}{{\\footnotesize {text}}} \\\\", HEADINGS.len());
+        let _ = writeln!(out, "\\par\\smallskip\\noindent {}", latex_text(note));
     }
-    out.push_str("\\end{tabular}\n");
+    out.push_str("\\endgroup\n");
     for note in &comparison.notes {
         let _ = writeln!(out, "% {}", plain(note));
     }

@@ -2,9 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-use fedelity_report::{Comparison, ComparisonRow, Include, LoadedRuns, Options, Results, TableSyntax, render, spread};
+use anyhow::{Result, bail};
+use clap::builder::PossibleValuesParser;
+use fedelity_report::{
+    Comparison, ComparisonRow, Include, LoadedRuns, Options, Results, TableColumn, TableSyntax, render, spread,
+};
 
+use crate::command::methods::paper_name;
 use crate::latest::resolve_all;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
@@ -19,6 +23,7 @@ Examples:
   fedelity compare runs/a runs/b --baseline fedprox
   fedelity compare runs/a --target 0.75             rounds to 75 % accuracy
   fedelity compare runs/a --format latex > table.tex
+  fedelity compare runs/a --format latex --columns final,best,interval
   fedelity compare runs/a --json | jq '.rows[].difference'
   fedelity compare runs/sweep --mix partition.alpha
 
@@ -30,7 +35,8 @@ t-test with fewer than 10 seeds, otherwise Wilcoxon signed-rank test), and p (Ho
 the number of rows. 'area' is the mean of the accuracy curve. 'to target' is the first round that
 reaches the target accuracy: that of --target, or the baseline's final accuracy with the same seed.
 'rank' is the mean rank over seeds. Unfinished runs (*) and collapsed ones (†) do not count in
-differences, rounds to target and ranks, unless --include names them.";
+differences, rounds to target and ranks, unless --include names them. A LaTeX table has the columns
+final, forgetting, difference and p, which fit a column of a paper, unless --columns names others.";
 
 /// Compare methods over seeds, with statistics
 #[derive(Debug, clap::Args)]
@@ -60,6 +66,16 @@ pub(crate) struct Compare {
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Form>,
 
+    /// Columns of a Markdown or LaTeX table, in this order.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(TableColumn::ALL.map(TableColumn::name)),
+        requires = "format"
+    )]
+    columns: Vec<String>,
+
     /// Print one JSON object at full precision; the same as --format json.
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -88,7 +104,10 @@ enum Form {
 impl Compare {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         if let Some(target) = self.target.filter(|target| !(0.0..=1.0).contains(target)) {
-            anyhow::bail!("--target {target}: expected a share from 0 to 1, such as 0.75");
+            bail!("--target {target}: expected a share from 0 to 1, such as 0.75");
+        }
+        if !self.columns.is_empty() && matches!(self.format, Some(Form::Csv | Form::Json)) {
+            bail!("--columns: CSV and JSON always have all columns; choose --format markdown or latex");
         }
         let source = LoadedRuns::load(&resolve_all(&self.runs, printer)?)?;
         let left_out = source.left_out.clone();
@@ -101,7 +120,8 @@ impl Compare {
             unfinished: self.include.contains(&Marked::Unfinished),
             collapsed: self.include.contains(&Marked::Collapsed),
         };
-        let comparison = Comparison::new(&study?, &Options { baseline: self.baseline, target: self.target, include })?;
+        let options = Options { baseline: self.baseline, target: self.target, include, ..Options::default() };
+        let comparison = Comparison::new(&study?.named(paper_name), &options)?;
         let format = match self.format {
             _ if self.json => Some(TableSyntax::Json),
             Some(Form::Markdown) => Some(TableSyntax::Markdown),
@@ -111,7 +131,11 @@ impl Compare {
             None => None,
         };
         match format {
-            Some(format) => printer.raw(render(&comparison, format).as_bytes())?,
+            Some(format) => {
+                let chosen = |name: &String| TableColumn::ALL.into_iter().find(|column| column.name() == name);
+                let columns: Vec<TableColumn> = self.columns.iter().filter_map(chosen).collect();
+                printer.raw(render(&comparison, format, &columns).as_bytes())?;
+            }
             None => {
                 printer.drawn(lines(&comparison, printer, terminal::width()))?;
                 let unfinished = !include.unfinished && comparison.rows.iter().any(|row| row.unfinished > 0);

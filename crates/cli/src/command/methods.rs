@@ -62,6 +62,11 @@ impl Methods {
     }
 }
 
+/// The name of a method in papers, by its ID.
+pub(crate) fn paper_name(id: &str) -> Option<&'static str> {
+    registry::find(id).map(|entry| entry.title)
+}
+
 fn find(name: &str) -> Result<&'static Entry> {
     let names: Vec<&str> = registry::entries().iter().map(|entry| entry.id).collect();
     registry::find(name).ok_or_else(|| {
@@ -169,6 +174,7 @@ fn as_json(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
     let (needs, travel) = (built.method.needs(), trial.count(built.method)?);
     printer.json(&json!({
         "method": entry.id,
+        "title": entry.title,
         "summary": entry.summary,
         "reference": entry.reference,
         "equation": entry.equation,

@@ -10,7 +10,7 @@ mod export;
 mod init;
 mod keys;
 mod man;
-mod methods;
+pub(crate) mod methods;
 mod model_file;
 mod models;
 mod partition;
@@ -20,6 +20,7 @@ mod resume;
 mod run;
 mod runs;
 mod sweep;
+mod trackers;
 mod verify;
 mod watch;
 

@@ -10,7 +10,7 @@ use fedelity_experiment::{
 use fedelity_record::{
     BestModel, ChosenBy, EventsFile, Notice, RecordError, RoundRecord, RunFolder, Status as Ending, names,
 };
-use fedelity_report::{REMEDY, Results};
+use fedelity_report::{REMEDY, Results, config_values};
 use fedelity_sim::Metrics;
 use serde::Serialize;
 
@@ -256,7 +256,7 @@ impl Observer for RunViewer<'_> {
     fn start(&mut self, run: &OneRun<'_>, folder: &RunFolder, rounds: usize) -> Result<(), FrontError> {
         self.progress.start(format!("{}, seed {}", run.label, run.seed), rounds);
         self.noticed.clear();
-        self.events = if self.session.tensorboard { Some(events(folder)?) } else { None };
+        self.events = if self.session.tensorboard { Some(events(run, folder)?) } else { None };
         Ok(())
     }
 
@@ -273,6 +273,9 @@ impl Observer for RunViewer<'_> {
     }
 
     fn end(&mut self, run: &OneRun<'_>, outcome: &Outcome) {
+        if let Some(Err(error)) = self.events.take().map(|mut events| events.end(outcome.summary.status, now())) {
+            self.progress.pause(|| self.printer.warn(&error));
+        }
         if let Some(reason) = &outcome.divergence {
             let advice = if self.noticed.is_empty() { format!(". {REMEDY}") } else { String::new() };
             let text = format!("{}, seed {}: {reason}{advice}", run.label, run.seed);
@@ -306,10 +309,13 @@ impl Observer for RunViewer<'_> {
     }
 }
 
-/// Creates an event file in the run folder.
-fn events(folder: &RunFolder) -> Result<EventsFile> {
+/// Creates an event file in the run folder, with the run's settings.
+fn events(run: &OneRun<'_>, folder: &RunFolder) -> Result<EventsFile> {
     let name = format!("events.out.tfevents.{}.fedelity", now() as u64);
-    Ok(EventsFile::create(&folder.file(&name), now())?)
+    let mut events = EventsFile::create(&folder.file(&name), now(), &run.study.pool.dataset.classes)?;
+    let config = std::fs::read_to_string(folder.file(names::CONFIG)).unwrap_or_default();
+    events.settings(&config_values(&config), run.label, now())?;
+    Ok(events)
 }
 
 /// Seconds since 1970.

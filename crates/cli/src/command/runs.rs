@@ -2,16 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::PossibleValuesParser;
 use fedelity_files::Lock;
 use fedelity_keys::Choice;
-use fedelity_record::{EventsFile, Status as Ending, names, read_tags, rounds_csv, salvage_rounds, write_tags};
+use fedelity_record::{Status as Ending, names, read_tags, rounds_csv, salvage_rounds, write_tags};
 use fedelity_report::{LoadedRun, LoadedRuns, MarkKind};
 use serde_json::json;
 
+use crate::command::trackers;
 use crate::latest::{resolve, resolve_all};
 use crate::output::Overwrite;
 use crate::printer::Printer;
@@ -29,6 +29,7 @@ Examples:
   fedelity runs remove runs/2026-01-31-fedntd --yes
   fedelity runs export runs/a --csv rounds.csv      one row per round
   fedelity runs export runs/a --tensorboard logs    then: tensorboard --logdir logs
+  fedelity runs export runs/a --mlflow mlruns       metrics, settings and tags for MLflow
 
 On a narrow terminal, the list drops the data set if all runs share it, otherwise the curve.
 --json always names the data set.";
@@ -76,14 +77,17 @@ enum RunsAction {
     },
     /// Export the rounds for other programs
     Export {
-        /// A run folder or, for TensorBoard, a folder with several runs.
+        /// A run folder or, for TensorBoard and MLflow, a folder with several runs.
         run: PathBuf,
         /// A file with one row per round; - is stdout.
-        #[arg(long, value_name = "FILE", required_unless_present = "tensorboard")]
+        #[arg(long, value_name = "FILE", required_unless_present_any = ["tensorboard", "mlflow"])]
         csv: Option<PathBuf>,
         /// A folder that TensorBoard reads.
         #[arg(long, value_name = "DIR")]
         tensorboard: Option<PathBuf>,
+        /// A folder that MLflow reads (its file store), new or with other runs.
+        #[arg(long, value_name = "DIR")]
+        mlflow: Option<PathBuf>,
         #[command(flatten)]
         overwrite: Overwrite,
         /// Print one JSON object that names what was written.
@@ -128,7 +132,7 @@ impl Runs {
                 tagged(printer, &tag, &resolve_all(&runs, printer)?, untag, json)?
             }
             Some(RunsAction::Remove { runs, yes, json }) => remove(printer, &resolve_all(&runs, printer)?, yes, json)?,
-            Some(RunsAction::Export { run, csv, tensorboard, overwrite, json }) => {
+            Some(RunsAction::Export { run, csv, tensorboard, mlflow, overwrite, json }) => {
                 if json && csv.as_deref() == Some(Path::new("-")) {
                     bail!("--csv - and --json both write to stdout: name a file");
                 }
@@ -136,9 +140,11 @@ impl Runs {
                 if let Some(csv) = &csv {
                     export_csv(printer, &run, csv, overwrite)?;
                 }
-                let events = tensorboard.map_or(Ok(Vec::new()), |folder| export_events(printer, &run, &folder))?;
+                let events =
+                    tensorboard.map_or(Ok(Vec::new()), |folder| trackers::tensorboard(printer, &run, &folder))?;
+                let stored = mlflow.map_or(Ok(Vec::new()), |folder| trackers::mlflow(printer, &run, &folder))?;
                 if json {
-                    printer.json(&json!({ "csv": csv, "tensorboard": events }))?;
+                    printer.json(&json!({ "csv": csv, "tensorboard": events, "mlflow": stored }))?;
                 }
             }
         }
@@ -345,37 +351,6 @@ fn export_csv(printer: &Printer, run: &Path, file: &Path, overwrite: Overwrite) 
         return printer.raw(&text);
     }
     overwrite.write("--csv", file, &text)
-}
-
-/// One folder per run, as TensorBoard groups them. A round's time is when it ended, counted back from the file's time.
-fn export_events(printer: &Printer, run: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
-    let source = LoadedRuns::load(&[run.to_path_buf()])?;
-    for out in &source.left_out {
-        printer.warn(format_args!("{}: {}", out.path.display(), out.what));
-    }
-    let mut written = Vec::new();
-    for run in &source.runs {
-        let name = format!("{}-seed-{}", run.header.method, run.header.seed);
-        let mut below = folder.join(&name);
-        let mut n = 1;
-        while below.exists() {
-            n += 1;
-            below = folder.join(format!("{name}-{n}"));
-        }
-        fs::create_dir_all(&below).with_context(|| format!("{}: cannot create", below.display()))?;
-        let modified = fs::metadata(run.path.join(names::ROUNDS))?.modified()?;
-        let end = modified.duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
-        let mut time = end - run.rounds.iter().map(|round| round.seconds.total()).sum::<f64>();
-        let path = below.join(format!("events.out.tfevents.{}.fedelity", time.max(0.0) as u64));
-        let mut events = EventsFile::create(&path, time)?;
-        for round in &run.rounds {
-            time += round.seconds.total();
-            events.append(round, time)?;
-        }
-        written.push(path);
-    }
-    printer.say(format_args!("Wrote {} to {}", plural(source.runs.len(), "run"), folder.display()));
-    Ok(written)
 }
 
 #[cfg(test)]

@@ -67,6 +67,10 @@ fn a_page_grows_with_its_run() {
     browser.value("window.mark = 1");
     browser.until(&format!("({ROUNDS}) > {seen} && window.mark === 1"));
     assert_eq!(browser.value("document.getElementById('state').textContent"), "live");
+    // It says how far the run is, by the name that papers use, and raises no alarm.
+    browser
+        .until("/FedAvg, seed 1: round \\d+ of 100000, about \\d/.test(document.getElementById('progress').innerText)");
+    assert_eq!(browser.value("document.querySelectorAll('.warning').length"), 0);
     // The page shows what the file contains.
     let records = String::from_utf8(place.read("run/rounds.jsonl")).unwrap();
     let record: serde_json::Value = serde_json::from_str(records.lines().nth(1).unwrap()).unwrap();

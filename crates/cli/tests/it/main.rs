@@ -29,5 +29,6 @@ mod sites;
 mod studies;
 mod tables;
 mod text;
+mod trackers;
 mod tune;
 mod untrusted;

@@ -38,28 +38,42 @@ fn runs_are_compared_reported_listed_and_exported() {
         .collect();
     assert_eq!(json["rows"][1]["label"], "fedntd");
     assert_eq!(json["rows"][1]["final-accuracy"]["mean"], (finals[0] + finals[1]) / 2.0);
-    for format in ["markdown", "latex", "csv"] {
-        assert!(place.call(&["compare", "three", "--format", format]).out.contains("fedprox"), "{format}");
+    for (format, name) in [("markdown", "FedProx"), ("latex", "FedProx"), ("csv", "fedprox")] {
+        assert!(place.call(&["compare", "three", "--format", format]).out.contains(name), "{format}");
     }
+    let chosen = ["compare", "three", "--format", "latex", "--columns", "rank,final"];
+    assert!(place.call(&chosen).out.contains("method & rank & final \\% \\\\"));
+    place.refuses(&["compare", "three", "--format", "csv", "--columns", "rank"], &["--columns", "markdown or latex"]);
+    let answer = place.call(&["compare", "three", "--format", "latex", "--columns", "x"]);
+    assert!(answer.code == 2 && answer.err.contains("to-target"), "{}", answer.err);
 
     let answer = place.call(&["report", "three", "-o", "report.html", "--figures", "figures", "--json"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     let html = String::from_utf8(place.read("report.html")).unwrap();
-    for text in
-        ["card-", "t-SNE", "Who holds what", "fedelity run three/fedavg/seed-1/config.toml", "default-src 'none'"]
-    {
+    for text in ["card-", "t-SNE", "Who holds what", "fedelity run study.toml", "FedNTD", "default-src 'none'"] {
         assert!(html.contains(text), "{text:?} is missing");
     }
     let written: Value = serde_json::from_str(&answer.out).unwrap();
     assert!(
         written["figures"].as_array().unwrap().len() > 40 && place.path("figures/tsne-local-fedprox.png").is_file()
     );
-    // Every figure of the page is written as SVG and PNG.
+    // Every figure of the page is written, and has a caption that says what it is of.
+    let captions = String::from_utf8(place.read("figures/captions.txt")).unwrap();
+    let caption = captions.split("\n\n").find(|part| part.starts_with("accuracy\n")).unwrap();
+    for text in ["on the test set after each round", "means over 2 seeds", "fashion-mnist-mini", "mlp with"] {
+        assert!(caption.contains(text), "{text:?} in {caption}");
+    }
+    assert!(String::from_utf8(place.read("figures/figures.tex")).unwrap().contains("[width=88mm]{accuracy}"));
+    place.refuses(
+        &["report", "three", "--figures", "g", "--width", "3"],
+        &["--width 3: expected 30 to 1000 millimetres"],
+    );
+    place.refuses(&["report", "three", "--figures", "g", "--font", "nan"], &["--font NaN: expected 3 to 40 points"]);
     let data = html.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
     let data: Value = serde_json::from_str(data).unwrap();
     for figure in data["cards"].as_array().unwrap().iter().flat_map(|card| card["figures"].as_array().unwrap()) {
         let name = figure["id"].as_str().unwrap().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-        for ending in ["svg", "png"] {
+        for ending in ["pdf", "svg", "png"] {
             assert!(place.path(&format!("figures/{name}.{ending}")).is_file(), "{name}.{ending}");
         }
     }
@@ -83,7 +97,7 @@ fn runs_are_compared_reported_listed_and_exported() {
     assert!(!place.path("three/fedntd/seed-1").exists());
     let answer = place.call(&["compare", "three"]);
     let said = answer.out.replace('\n', " ");
-    assert!(said.contains("The seeds that count differ: 1 2 (fedavg, fedprox), 2 (fedntd)."), "{}", answer.out);
+    assert!(said.contains("The seeds that count differ: 1 2 (FedAvg, FedProx), 2 (FedNTD)."), "{}", answer.out);
     let answer = place.call(&["runs", "export", "three/fedavg/seed-1", "--csv", "-"]);
     assert_eq!(answer.out.lines().count(), 4);
     let answer = place.call(&["runs", "export", "three", "--tensorboard", "logs", "--json"]);

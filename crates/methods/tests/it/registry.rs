@@ -496,3 +496,17 @@ fn numbers_and_words_keep_their_defaults() {
     assert_eq!(format!("{:?}", again.method), format!("{:?}", found.method));
     assert_eq!(build("fedgkd-vote", &Table::new()).unwrap().keys["beta"].as_str(), Some("1/m"));
 }
+
+/// What papers write and what a configuration says are the same name.
+#[test]
+fn titles_are_the_names_in_papers() {
+    for entry in entries() {
+        let spelled = entry.title.to_lowercase().replace('+', "-plus");
+        assert_eq!(spelled, entry.id);
+        assert!(entry.title.chars().any(char::is_uppercase), "{}", entry.title);
+    }
+    let mut titles: Vec<&str> = entries().iter().map(|entry| entry.title).collect();
+    titles.sort_unstable();
+    titles.dedup();
+    assert_eq!(titles.len(), entries().len());
+}

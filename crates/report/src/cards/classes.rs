@@ -54,7 +54,7 @@ pub(super) fn over_rounds(
             high,
             percent: true,
         };
-        Some(Figure { id: format!("{id}-{}", slugs[method]), title: group.label.clone(), drawing })
+        Some(Figure { id: format!("{id}-{}", slugs[method]), title: group.title(), drawing })
     };
     study.groups.iter().enumerate().map(figure).collect()
 }

@@ -37,7 +37,7 @@ pub(super) fn confusion(study: &Results) -> Option<FigureCard> {
     let mut figures = Vec::new();
     let mut text = String::from("Predictions by true class, each row as shares.");
     for ((method, group), slug) in study.groups.iter().enumerate().zip(slugs(study)) {
-        let label = &group.label;
+        let label = group.title();
         if let Some((run, round, focus)) = focus(group) {
             if method == 0 {
                 text.push_str(&format!(

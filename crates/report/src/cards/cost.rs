@@ -30,5 +30,7 @@ pub(super) fn terms(study: &Results) -> Option<FigureCard> {
         let of = |round: &RoundRecord| round.train_terms.get(name).copied();
         figures.push(curve(study, &format!("term-{name}"), name, "loss", false, &of));
     }
+    // Terms such as SCAFFOLD's correction can be negative.
+    let figures = figures.into_iter().map(|figure| figure.map(|figure| figure.within(None, None))).collect();
     card("terms", "Training loss", "The mean loss of local training, and its terms by name.", true, figures)
 }

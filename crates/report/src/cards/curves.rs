@@ -62,7 +62,9 @@ pub(super) fn lines(id: &str, title: &str, y: &str, percent: bool, series: Vec<S
 
 fn figure(id: &str, title: &str, (x, y): (&str, &str), percent: bool, series: Vec<Series>) -> Option<Figure> {
     let shown = !series.is_empty();
-    let drawing = Drawing::Lines { x: x.to_string(), y: y.to_string(), percent, series };
+    // Shares are from 0 to 1, and nothing else that is drawn over rounds is negative, unless a card says so.
+    let range = [Some(0.0), percent.then_some(1.0)];
+    let drawing = Drawing::Lines { x: x.to_string(), y: y.to_string(), percent, series, range };
     shown.then(|| Figure { id: id.to_string(), title: title.to_string(), drawing })
 }
 

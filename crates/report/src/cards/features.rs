@@ -22,7 +22,7 @@ pub(super) fn features(
         .unzip();
     let (mut figures, slugs) = (Vec::new(), slugs(study));
     for ((method, run), found) in methods.into_iter().zip(&runs).zip(embeddings.of(&runs)) {
-        let label = &study.groups[method].label;
+        let label = study.groups[method].title();
         let found = match found {
             Ok(found) => found,
             Err(reason) => {

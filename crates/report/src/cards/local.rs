@@ -17,7 +17,7 @@ pub(super) fn before_and_after(study: &Results) -> Option<FigureCard> {
         series.extend(curves(study, "before", true, &of(before)));
         lines(id, title, "accuracy", true, series)
     };
-    let text = "Local models of the round's clients before (faint) and after training, on test samples: all of them, \
+    let text = "Local models of the round's clients before (dotted) and after training, on test samples: all of them, \
                 weighted by the client's own classes, and weighted by all the others. What accuracy drops outside the own \
                 distribution is what clients forget.";
     let measured = study.runs().find_map(|run| run.header.local_evaluation.as_ref());
@@ -52,6 +52,6 @@ pub(super) fn changes(study: &Results) -> Option<FigureCard> {
     let titled = |figure: Figure| Figure { title: format!("Forgotten by class: {}", figure.title), ..figure };
     figures.extend(maps.into_iter().map(|map| map.map(titled)));
     let text = "Test samples that clients predicted correctly before training and wrongly after it (forgot), and the \
-                reverse (learnt, faint): mean over the clients of a round.";
+                reverse (learnt, dotted): mean over the clients of a round.";
     card("changes", "What clients forget and learn", text, true, figures)
 }

@@ -72,7 +72,7 @@ fn slugs(study: &Results) -> Vec<String> {
 }
 
 /// A name that is not in `taken`.
-fn slug(label: &str, taken: &[String]) -> String {
+pub(crate) fn slug(label: &str, taken: &[String]) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let base: String = label.chars().take(60).map(plain).collect();
     let base = base.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");

@@ -1,68 +1,52 @@
 //! Accuracy per class in the last round, one mark per method.
 
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-
-use super::legend::{legend, mark, width};
-use super::{Area, Drawn, FONT, SIZE, fit, paint, plot_text, room, trimmed};
+use super::axes::Frame;
+use super::canvas::{Anchor, BLACK, Canvas, GRID};
+use super::legend::{Sample, legend, mark};
+use super::paint;
+use super::typeface::{fit, longest};
 use crate::figure::MethodStyle;
-
-/// Maximum number of names below the drawing.
-const NAMES: usize = 34;
-/// Maximum room for them.
-const ROOM: u32 = 104;
 
 /// `series` is `[method][round][class]`.
 pub(super) fn classes(
-    area: &Area<'_>,
-    (names, rounds): (&[String], &[u64]),
+    canvas: &mut Canvas,
+    font: f64,
+    names: &[String],
     series: &[Vec<Vec<Option<f64>>>],
     styles: &[MethodStyle],
-) -> Drawn {
-    area.fill(&WHITE)?;
-    let labels = styles.iter().map(|style| style.label.as_str());
-    let (plot, side) = area.split_horizontally(SIZE.0 as i32 - width(labels));
-    let turned = names.len() > NAMES / 2 || names.iter().any(|name| name.chars().count() > 3);
-    let below = if turned { room(area, names.iter(), 12, ROOM) + 34 } else { 42 };
-    let title =
-        rounds.last().map_or("Class accuracy".to_string(), |round| format!("Class accuracy after round {round}"));
-    let mut chart = ChartBuilder::on(&plot)
-        .margin(12)
-        .caption(title, (FONT, 17))
-        .x_label_area_size(below)
-        .y_label_area_size(58)
-        .build_cartesian_2d(-0.5..names.len() as f64 - 0.5, 0.0..100.0)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .x_labels(0)
-        .x_desc("class")
-        .y_desc("accuracy (%)")
-        .label_style((FONT, 13))
-        .axis_desc_style((FONT, 14))
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.12))
-        .y_label_formatter(&|y| trimmed(*y))
-        .draw()?;
-    for (method, rounds) in series.iter().enumerate() {
-        let (left, top) = plot.get_base_pixel();
-        for (class, value) in rounds.last().into_iter().flatten().enumerate() {
-            let Some(value) = value else { continue };
-            let (x, y) = chart.plotting_area().map_coordinate(&(class as f64, 100.0 * value));
-            mark(&plot, method, (x - left, y - top), paint(styles, method))?;
+) {
+    let sample = |method: usize| Sample::Mark(paint(styles, method), method);
+    let entries: Vec<(String, Sample)> =
+        styles.iter().enumerate().map(|(method, style)| (style.label.clone(), sample(method))).collect();
+    let top = legend(canvas, font, font, 0.2 * font, &entries);
+    let tall = 0.56 * canvas.width;
+    let mut frame = Frame::with_y(canvas, font, top + 0.4 * font, tall, (0.0, 100.0), "accuracy (%)");
+    frame.x = (-0.5, names.len().max(1) as f64 - 0.5);
+    let cell = (frame.right - frame.left) / names.len().max(1) as f64;
+    let upright = longest(names, font) + 0.5 * font;
+    let turned = upright > cell;
+    let needed = if turned { 1.1 * font } else { upright };
+    let room = 0.3 * canvas.width;
+    for (class, name) in names.iter().enumerate().step_by((needed / cell).ceil().max(1.0) as usize) {
+        let (x, y) = frame.at(class as f64, 0.0);
+        canvas.line(vec![(x, frame.top), (x, y)], GRID, 0.3, &[]);
+        if turned {
+            canvas.turned((x + 0.35 * font, y + 3.0), &fit(name, font, room), font, Anchor::End, BLACK);
+        } else {
+            canvas.text((x, y + font + 1.0), name, font, Anchor::Middle, BLACK);
         }
     }
-    // Names below their classes, as many as fit.
-    let inner = chart.plotting_area();
-    for (class, name) in names.iter().enumerate().step_by(names.len().div_ceil(NAMES).max(1)) {
-        let (x, y) = inner.map_coordinate(&(class as f64, 0.0));
-        let font = (FONT, 12).into_font();
-        let (font, across, down) =
-            if turned { (font.transform(FontTransform::Rotate270), HPos::Right, 6) } else { (font, HPos::Center, 11) };
-        let short = fit(area, name, 12, ROOM);
-        plot_text(&plot, &short, (x, y + down), font.color(&BLACK).pos(Pos::new(across, VPos::Center)))?;
+    let down = if turned { longest(names, font).min(room) + 3.0 } else { font + 1.0 };
+    frame.x_name(canvas, font, "class", down);
+    // Marks of one class stand side by side.
+    let (methods, spread) = (series.len().max(1) as f64, 0.6);
+    for (method, rounds) in series.iter().enumerate() {
+        let aside = spread * ((method as f64 + 0.5) / methods - 0.5);
+        for (class, value) in rounds.last().into_iter().flatten().enumerate() {
+            let Some(value) = value else { continue };
+            let at = frame.at(class as f64 + aside, 100.0 * value);
+            mark(canvas, method, at, (0.22 * font).min(0.3 * cell), paint(styles, method));
+        }
     }
-    let entries: Vec<(usize, String, bool)> =
-        styles.iter().enumerate().map(|(method, style)| (method, style.label.clone(), false)).collect();
-    legend(&side, &entries, styles, true)
+    frame.spines(canvas);
 }

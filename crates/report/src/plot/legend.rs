@@ -1,51 +1,55 @@
-//! The legend.
+//! Legends above drawings: as many rows as they need.
 
-use plotters::prelude::*;
+use super::canvas::{Anchor, BLACK, Canvas, Paint, Point};
+use super::typeface::{fit, width};
+use crate::figure::mark_of;
 
-use super::{Area, Drawn, FONT, SIZE, paint};
-use crate::figure::{COLOURS, MethodStyle};
+/// What an entry shows beside its name.
+#[derive(Clone, Debug)]
+pub(super) enum Sample {
+    /// A line of this width and dash.
+    Line(Paint, f64, Vec<f64>),
+    /// A method's mark.
+    Mark(Paint, usize),
+    /// A dot.
+    Dot(Paint),
+}
 
-/// The width that names need beside a drawing.
-pub(super) fn width<'a>(names: impl Iterator<Item = &'a str>) -> i32 {
-    let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
-    (7 * longest as i32 + 50).clamp(90, 260)
+/// Draws the entries from the left edge at `top`; returns where they end.
+pub(super) fn legend(canvas: &mut Canvas, font: f64, left: f64, top: f64, entries: &[(String, Sample)]) -> f64 {
+    let (row, gap, right) = (1.3 * font, 1.1 * font, canvas.width - 0.3 * font);
+    let (mut x, mut y) = (left, top + font);
+    for (name, sample) in entries {
+        let before = match sample {
+            Sample::Line(..) => 2.2 * font,
+            Sample::Mark(..) | Sample::Dot(_) => font,
+        };
+        let name = fit(name, font, right - left - before);
+        let needed = before + width(&name, font);
+        if x > left && x + needed > right {
+            (x, y) = (left, y + row);
+        }
+        let middle = y - 0.34 * font;
+        match sample {
+            Sample::Line(paint, width, dash) => {
+                canvas.line(vec![(x, middle), (x + 1.8 * font, middle)], *paint, *width, dash);
+            }
+            Sample::Mark(paint, method) => mark(canvas, *method, (x + 0.4 * font, middle), 0.28 * font, *paint),
+            Sample::Dot(paint) => canvas.dot((x + 0.4 * font, middle), 0.28 * font, *paint),
+        }
+        canvas.text((x + before, y), &name, font, Anchor::Start, BLACK);
+        x += needed + gap;
+    }
+    if entries.is_empty() { top } else { y + 0.6 * font }
 }
 
 /// The mark of a method's dots; it changes where colours repeat, as in the page.
-pub(super) fn mark(area: &Area<'_>, method: usize, (x, y): (i32, i32), paint: RGBColor) -> Drawn {
-    let corners = |by: &[(i32, i32)]| Polygon::new(by.iter().map(|(a, b)| (x + a, y + b)).collect::<Vec<_>>(), paint);
-    Ok(match method / COLOURS.len() % 4 {
-        0 => area.draw(&Circle::new((x, y), 3, paint.filled())),
-        1 => area.draw(&corners(&[(0, -4), (4, 3), (-4, 3)])),
-        2 => area.draw(&corners(&[(-3, -3), (3, -3), (3, 3), (-3, 3)])),
-        _ => area.draw(&corners(&[(0, -4), (4, 0), (0, 4), (-4, 0)])),
-    }?)
-}
-
-/// One line or mark per entry: the method, its name, and whether it is drawn faint.
-pub(super) fn legend(side: &Area<'_>, entries: &[(usize, String, bool)], styles: &[MethodStyle], marks: bool) -> Drawn {
-    let step = (17_i32).min((SIZE.1 as i32 - 50) / entries.len().max(1) as i32).max(8);
-    for (i, (method, name, faint)) in entries.iter().enumerate() {
-        let plain = paint(styles, *method);
-        let paint = plain.mix(if *faint { 0.45 } else { 1.0 });
-        let y = 44 + step * i as i32;
-        let mut x = 4;
-        // The sample line has the same dash as the curve.
-        let dash = styles.get(*method).map_or(&[][..], |style| style.dash);
-        if marks {
-            mark(side, *method, (17, y), plain)?;
-        }
-        while x < 30 && !marks {
-            let (on, off) = match dash {
-                [on, off, ..] => (*on as i32, *off as i32),
-                _ => (26, 0),
-            };
-            let end = (x + on).min(30);
-            side.draw(&PathElement::new(vec![(x, y), (end, y)], paint.stroke_width(2)))?;
-            x = end + off.max(1);
-        }
-        let label = Text::new(name.clone(), (36, y - 7), (FONT, 13.min(step)).into_font().color(&BLACK));
-        side.draw(&label)?;
+pub(super) fn mark(canvas: &mut Canvas, method: usize, (x, y): Point, radius: f64, paint: Paint) {
+    let corners = |by: &[Point]| by.iter().map(|(a, b)| (x + a * radius, y + b * radius)).collect::<Vec<_>>();
+    match mark_of(method) {
+        0 => canvas.dot((x, y), radius, paint),
+        1 => canvas.area(corners(&[(0.0, -1.2), (1.1, 0.9), (-1.1, 0.9)]), paint),
+        2 => canvas.area(corners(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]), paint),
+        _ => canvas.area(corners(&[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)]), paint),
     }
-    Ok(())
 }

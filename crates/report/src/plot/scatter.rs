@@ -1,36 +1,28 @@
 //! Points in a plane, coloured by class.
 
-use plotters::prelude::*;
+use super::canvas::{AXIS, Anchor, BLACK, Canvas, Paint};
+use super::legend::{Sample, legend};
+use super::typeface::fit;
+use crate::figure::{Theme, class_colour};
 
-use super::{Area, Drawn, FONT, SQUARE};
-use crate::figure::class_colour;
-
-pub(super) fn scatter(area: &Area<'_>, title: &str, classes: &[String], points: &[(f64, f64, usize)]) -> Drawn {
-    area.fill(&WHITE)?;
-    let (plot, side) = area.split_horizontally(SQUARE.0 as i32 - 110);
+pub(super) fn scatter(canvas: &mut Canvas, font: f64, title: &str, classes: &[String], points: &[(f64, f64, usize)]) {
+    let (left, top) = (0.5 * font, 1.7 * font);
+    let (wide, tall) = (canvas.width - font, 0.8 * canvas.width);
     let bound = |of: &dyn Fn(&(f64, f64, usize)) -> f64| {
         let (low, high) = points.iter().fold((f64::MAX, f64::MIN), |(low, high), p| (low.min(of(p)), high.max(of(p))));
-        let margin = 0.04 * (high - low).max(1e-9);
-        low - margin..high + margin
+        let margin = 0.03 * (high - low).max(1e-9);
+        (low - margin, high + margin)
     };
-    let (across, up) = (bound(&|p| p.0), bound(&|p| p.1));
-    let frame = Rectangle::new([(across.start, up.start), (across.end, up.end)], BLACK.mix(0.3));
-    let mut chart = ChartBuilder::on(&plot).margin(12).caption(title, (FONT, 16)).build_cartesian_2d(across, up)?;
-    let paint = |class: usize| {
-        let (r, g, b) = class_colour(class, classes.len());
-        RGBColor(r, g, b)
-    };
-    chart.draw_series(points.iter().map(|&(x, y, class)| Circle::new((x, y), 2, paint(class).mix(0.8).filled())))?;
-    chart.plotting_area().draw(&frame)?;
-    for (class, name) in classes.iter().enumerate().take(26) {
-        let y = 40 + 17 * class as i32;
-        side.draw(&Circle::new((8, y), 4, paint(class).filled()))?;
-        let short: String = name.chars().take(13).collect();
-        side.draw(&Text::new(short, (18, y - 7), (FONT, 12).into_font().color(&BLACK)))?;
+    let ((x0, x1), (y0, y1)) = (bound(&|p| p.0), bound(&|p| p.1));
+    let paint = |class: usize| Paint::solid(class_colour(class, classes.len(), Theme::Light));
+    canvas.text((left, font), &fit(title, font, wide), font, Anchor::Start, BLACK);
+    for &(x, y, class) in points {
+        let at = (left + (x - x0) / (x1 - x0) * wide, top + (y1 - y) / (y1 - y0) * tall);
+        canvas.dot(at, 0.12 * font, paint(class));
     }
-    if classes.len() > 26 {
-        let text = format!("and {} more", classes.len() - 26);
-        side.draw(&Text::new(text, (18, 40 + 17 * 26 - 7), (FONT, 12).into_font().color(&BLACK)))?;
-    }
-    Ok(())
+    let (right, bottom) = (left + wide, top + tall);
+    canvas.line(vec![(left, top), (right, top), (right, bottom), (left, bottom), (left, top)], AXIS, 0.5, &[]);
+    let entries: Vec<(String, Sample)> =
+        classes.iter().enumerate().map(|(class, name)| (name.clone(), Sample::Dot(paint(class)))).collect();
+    canvas.height = legend(canvas, font, left, bottom + 0.4 * font, &entries);
 }

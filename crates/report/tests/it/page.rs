@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::browser::Browser;
 use crate::records::{Made, header, name, round, run, study};
-use fedelity_report::{LoadedRuns, ReportPage, Results};
+use fedelity_report::{FeatureLayouts, LoadedRuns, ReportPage, Results};
 
 fn page(folder: &Path) -> String {
-    ReportPage::new(&Results::new(LoadedRuns::load(&[folder.to_path_buf()]).unwrap()), None).unwrap().html(false)
+    ReportPage::new(&Results::new(LoadedRuns::load(&[folder.to_path_buf()]).unwrap()), None).unwrap().html()
 }
 
 fn write(folder: &Path, html: &str) -> String {
@@ -35,6 +35,9 @@ fn silent(browser: &Browser, address: &str) {
 fn the_page_in_a_browser() {
     let Some(mut browser) = Browser::start() else { return };
     what_is_shown_is_what_was_recorded_and_switches_work(&mut browser);
+    everything_has_its_place(&mut browser);
+    small_holdings_can_be_seen(&mut browser);
+    a_live_page_says_how_far_it_is(&mut browser);
     a_live_page_leaves_its_reader_alone(&mut browser);
     a_hostile_name_stays_text(&mut browser);
     every_size_fits(&mut browser);
@@ -57,7 +60,7 @@ fn what_is_shown_is_what_was_recorded_and_switches_work(browser: &mut Browser) {
     let mean = accuracies.iter().sum::<f64>() / 3.0;
     let sd = (accuracies.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 2.0).sqrt();
     let cell = browser.value("document.querySelector('#results tbody tr:nth-child(2) td:nth-of-type(2)').textContent");
-    assert_eq!(cell, format!("{:.2} ± {:.2}", 100.0 * mean, 100.0 * sd));
+    assert_eq!(cell, format!("{:.2} ±\u{a0}{:.2}", 100.0 * mean, 100.0 * sd));
 
     // The curves, point by point.
     let series = browser.value("fedelity.series('accuracy')");
@@ -106,10 +109,137 @@ fn what_is_shown_is_what_was_recorded_and_switches_work(browser: &mut Browser) {
     silent(browser, &address);
 }
 
+/// The left, top, right and bottom edges of an element.
+fn edges(browser: &mut Browser, selector: &str) -> [f64; 4] {
+    let found = browser.value(&format!(
+        "(() => {{ const r = document.querySelector({selector:?}).getBoundingClientRect(); \
+         return [r.left, r.top, r.right, r.bottom]; }})()"
+    ));
+    [0, 1, 2, 3].map(|i| found[i].as_f64().unwrap())
+}
+
+fn everything_has_its_place(browser: &mut Browser) {
+    let dir = tempfile::tempdir().unwrap();
+    let made = Made { methods: 3, seeds: 2, rounds: 6, classes: 10 };
+    study(&dir.path().join("runs/one"), made);
+    // A second partition.
+    for method in 0..2 {
+        for seed in 1..=2 {
+            let mut header = header(made, &name(method), seed);
+            header.partition_fingerprint = "ee".repeat(32);
+            let path = run(&dir.path().join(format!("runs/two/{method}/{seed}")), made, &header, method);
+            let text = std::fs::read_to_string(path.join("holdings.json")).unwrap();
+            std::fs::write(path.join("holdings.json"), text.replacen("[[", "[[1", 1)).unwrap();
+        }
+    }
+    let address = write(dir.path(), &page(&dir.path().join("runs")));
+    browser.look(1400, false);
+    browser.open(&address);
+    browser.value("fedelity.drawAll()");
+    // Contents on the side, with every section; two columns beside them.
+    let (side, main) = (edges(browser, "#contents"), edges(browser, "#main"));
+    assert!(side[2] <= main[0] && side[3] > side[1], "{side:?} {main:?}");
+    let links = browser.value(
+        "[...document.querySelectorAll('#contents a')].every((a) => document.querySelector(a.getAttribute('href')))",
+    );
+    assert_eq!(links, true);
+    assert_eq!(
+        browser.value(
+            "document.querySelectorAll('#contents a').length === document.querySelectorAll('section').length + 1"
+        ),
+        true
+    );
+    let (a, b) = (edges(browser, "#card-accuracy"), edges(browser, "#card-forgetting"));
+    assert!(a[1] == b[1] && a[2] <= b[0], "{a:?} {b:?}");
+    // Two partitions side by side, on one scale.
+    assert_eq!(browser.value("document.querySelectorAll('#card-holdings figure').length"), 2);
+    let (a, b) =
+        (edges(browser, "#card-holdings figure:nth-child(1)"), edges(browser, "#card-holdings figure:nth-child(2)"));
+    assert!(a[1] == b[1] && a[2] <= b[0], "{a:?} {b:?}");
+    // Lines that differ in more than the method have a legend; all methods are in the one on the side.
+    assert_eq!(browser.value("document.querySelector('#card-local .legend').textContent"), "afterbefore");
+    assert_eq!(browser.value("document.querySelectorAll('#methods button[aria-pressed]').length"), 5);
+    // A small screen has neither.
+    browser.look(390, false);
+    browser.until("innerWidth === 390");
+    assert_eq!(browser.value("getComputedStyle(document.querySelector('#contents')).display"), "none");
+    let (a, b) = (edges(browser, "#card-accuracy"), edges(browser, "#card-forgetting"));
+    assert!(a[3] <= b[1], "{a:?} {b:?}");
+    // The table has all its columns at every width.
+    for width in [360, 400, 520, 640, 780, 830, 900, 1000, 1100, 1200, 1300, 1400, 1600, 2000] {
+        browser.look(width, false);
+        browser.until(&format!("innerWidth === {width}"));
+        let out = browser.value(
+            "(() => { const box = document.querySelector('.wide'), edge = box.getBoundingClientRect().right + 0.5; \
+             const cut = [...box.querySelectorAll('td, th')].filter((cell) => cell.offsetParent !== null && \
+             (cell.getBoundingClientRect().right > edge || cell.scrollWidth > cell.clientWidth + 1)); \
+             return [box.scrollWidth - box.clientWidth, cut.map((cell) => cell.textContent)]; })()",
+        );
+        assert_eq!(out, serde_json::json!([0, []]), "{width}");
+        let cells = browser.value("document.querySelectorAll('#results tbody tr:last-child td').length");
+        assert_eq!(cells, 13, "{width}");
+    }
+}
+
+/// A client with one sample of a class differs from one with none, in both themes.
+fn small_holdings_can_be_seen(browser: &mut Browser) {
+    let dir = tempfile::tempdir().unwrap();
+    let made = Made { methods: 1, seeds: 1, rounds: 2, classes: 3 };
+    let path = run(&dir.path().join("runs/a"), made, &header(made, "fedavg", 1), 0);
+    let counts = fedelity_record::Holdings::new(vec![vec![0, 1, 5_000], vec![2, 0, 0]]);
+    std::fs::write(path.join("holdings.json"), serde_json::to_string(&counts).unwrap()).unwrap();
+    let address = write(dir.path(), &page(&dir.path().join("runs")));
+    for dark in [false, true] {
+        browser.look(1300, dark);
+        browser.open(&address);
+        let cells = browser
+            .value("fedelity.option('holdings').series[0].data.map((one) => [one.itemStyle.color, one.label.show])");
+        assert_eq!(cells[0], serde_json::json!(["transparent", false]), "{cells}");
+        let colour = |at: usize| cells[at][0].as_str().unwrap().to_string();
+        assert_eq!(cells[1][1], true, "its number is shown");
+        assert!(colour(1).starts_with('#') && colour(1) != colour(2) && colour(1) != colour(3), "{cells}");
+        // The scale says so.
+        let said = browser
+            .value("fedelity.option('holdings').graphic[0].elements.map((one) => one.style.text).filter(Boolean)");
+        assert_eq!((&said[0], said.as_array().unwrap().last()), (&"1".into(), Some(&"5000".into())), "{said}");
+    }
+}
+
+fn a_live_page_says_how_far_it_is(browser: &mut Browser) {
+    let dir = tempfile::tempdir().unwrap();
+    let made = Made { methods: 2, seeds: 2, rounds: 12, classes: 3 };
+    study(&dir.path().join("runs"), made);
+    std::fs::write(dir.path().join("runs/config.toml"), "seeds = [1, 2, 3]\nmethod = [{}, {}]\n").unwrap();
+    // The second run of the second method is in its fifth round.
+    let open = dir.path().join("runs/fedcad/seed-2");
+    std::fs::remove_file(open.join("summary.json")).unwrap();
+    let text = std::fs::read_to_string(open.join("rounds.jsonl")).unwrap();
+    std::fs::write(open.join("rounds.jsonl"), text.lines().take(6).collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    let address = serve(&dir.path().join("runs"));
+    browser.look(1200, false);
+    browser.open(&address);
+    let said = browser.value("document.getElementById('progress').innerText");
+    let said = said.as_str().unwrap();
+    // 7 rounds of 0.25 s.
+    assert!(said.contains("fedcad, seed 2: round 5 of 12, about 2 s left"), "{said}");
+    assert!(said.contains("3 of 6 runs finished; about 8 s left for all"), "{said}");
+    // A healthy run is no reason for an alarm, and nothing says that it is unfinished or was killed.
+    assert_eq!(browser.value("document.querySelectorAll('.warning').length"), 0);
+    let text = browser.value("document.body.innerText");
+    let text = text.as_str().unwrap();
+    assert!(
+        ["unfinished", "killed", "no summary", "seeds that count differ"].iter().all(|word| !text.contains(word)),
+        "{text}"
+    );
+    // The same folder, reported when nobody runs it.
+    let page = page(&dir.path().join("runs"));
+    assert!(page.contains("1 unfinished") && page.contains("was killed") && !page.contains("about 2 s left"));
+}
+
 /// A page with large maps that gets new numbers on every request, for as long as the test runs.
 fn serve(folder: &Path) -> String {
     let study = Results::new(LoadedRuns::load(&[folder.to_path_buf()]).unwrap());
-    let report = ReportPage::new(&study, None).unwrap();
+    let report = ReportPage::with(&study, None, &mut FeatureLayouts::default(), true).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -122,7 +252,7 @@ fn serve(folder: &Path) -> String {
             }
             let (kind, mut text) = match asked.starts_with("GET /data") {
                 true => ("application/json", report.news(&version.to_string())),
-                false => ("text/html", report.html(true)),
+                false => ("text/html", report.html()),
             };
             text = text.replace("made-up", &format!("made-up-{version}"));
             let length = text.len();

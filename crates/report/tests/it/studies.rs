@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::records::{Made, header, name, round, run, study};
 use fedelity_record::{Measure, Notice, RoundsFile, Status, Summary};
 use fedelity_report::{
-    Comparison, ComparisonRow, Drawing, Include, LoadedRun, LoadedRuns, Options, ReportPage, Results, TableSyntax,
-    Test, png, render, svg,
+    Comparison, ComparisonRow, Drawing, DrawnFigure, Include, LoadedRun, LoadedRuns, Options, PaperSize, ReportPage,
+    Results, TableColumn, TableSyntax, Test, render,
 };
 
 const MADE: Made = Made { methods: 3, seeds: 4, rounds: 6, classes: 4 };
@@ -116,15 +116,15 @@ fn other_partitions_are_compared_separately() {
     assert_eq!(found.rows.iter().map(|row| row.rank.unwrap()).sum::<f64>(), 6.0);
     assert!(found.notes.iter().any(|note| note.contains("only runs of the same setting")), "{:?}", found.notes);
     // Every format has a heading, or a column, for each setting, and a winner in each.
-    let latex = render(&found, TableSyntax::Latex);
+    let latex = render(&found, TableSyntax::Latex, &[]);
     assert_eq!((latex.matches("\\textbf").count(), latex.matches("\\midrule").count()), (2, 2), "{latex}");
     assert_eq!(latex.matches("\\emph{partition=").count(), 2, "{latex}");
-    assert_eq!(render(&found, TableSyntax::Markdown).matches("| **partition=").count(), 2);
-    let csv = render(&found, TableSyntax::Csv);
+    assert_eq!(render(&found, TableSyntax::Markdown, &[]).matches("| **partition=").count(), 2);
+    let csv = render(&found, TableSyntax::Csv, &[]);
     assert_eq!(csv.lines().filter(|line| line.contains(",partition=eeeeeeee,fedavg partition=eeeeeeee,")).count(), 2);
-    let json: serde_json::Value = serde_json::from_str(&render(&found, TableSyntax::Json)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&render(&found, TableSyntax::Json, &[])).unwrap();
     assert_eq!((&json["rows"][3]["setting"], &json["settings"][1]["label"]), (&1.into(), &"partition=eeeeeeee".into()));
-    let html = ReportPage::new(&load(dir.path()), None).unwrap().html(false);
+    let html = ReportPage::new(&load(dir.path()), None).unwrap().html();
     assert_eq!(html.matches("<tr class=setting-of>").count(), 2);
 }
 
@@ -178,22 +178,22 @@ fn unfinished_and_collapsed_runs_are_marked_and_do_not_count() {
     let included = Comparison::new(&study, &Options { include: all, ..Options::default() }).unwrap();
     assert_eq!((of(&included, 1).2, of(&included, 2).2), (3, 3));
     assert!(found.rows.iter().all(|row| row.rank.is_some()));
-    let html = ReportPage::new(&study, None).unwrap().html(false);
+    let html = ReportPage::new(&study, None).unwrap().html();
     let footnotes = ["seed 2: stopped after round 2 of 6", "seed 3: collapsed in round 6"];
     for (form, text) in [
-        ("latex", render(&found, TableSyntax::Latex)),
-        ("markdown", render(&found, TableSyntax::Markdown)),
-        ("json", render(&found, TableSyntax::Json)),
+        ("latex", render(&found, TableSyntax::Latex, &[])),
+        ("markdown", render(&found, TableSyntax::Markdown, &[])),
+        ("json", render(&found, TableSyntax::Json, &[])),
         ("page", html.clone()),
     ] {
         assert!(footnotes.iter().all(|note| text.contains(note)), "{form}: {text}");
     }
-    assert!(render(&found, TableSyntax::Latex).contains("3$\\dagger$ &"));
-    assert!(html.contains("<td>2*</td>") && html.contains("<td>3†</td>") && html.contains("What was noticed"));
+    assert!(render(&found, TableSyntax::Latex, &[]).contains("3$\\dagger$ &"));
+    assert!(html.contains(">2*</td>") && html.contains(">3†</td>") && html.contains("What was noticed"));
     assert!(html.contains("optimizer.clip") && found.advice().unwrap().contains("optimizer.clip"));
-    let json: serde_json::Value = serde_json::from_str(&render(&found, TableSyntax::Json)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&render(&found, TableSyntax::Json, &[])).unwrap();
     assert_eq!((&json["rows"][1]["unfinished"], &json["rows"][2]["collapsed"]), (&1.into(), &1.into()));
-    let csv = render(&found, TableSyntax::Csv);
+    let csv = render(&found, TableSyntax::Csv, &[]);
     let marks: Vec<&str> = csv.lines().skip(1).map(|line| line.rsplit_once("fedavg,").unwrap().1).collect();
     assert_eq!(marks, [",", "2,", ",3"], "{csv}");
 }
@@ -231,7 +231,7 @@ fn a_method_without_a_finished_run_is_not_ranked() {
     assert_eq!((row.unfinished, row.rank, row.difference, row.to_target), (1, None, None, None));
     assert_eq!(row.marks[0].what, "no end recorded, last round 3 of 6: it is running or was killed");
     assert_eq!(found.rows[0].rank.unwrap() + found.rows[1].rank.unwrap(), 3.0);
-    let latex = render(&found, TableSyntax::Latex);
+    let latex = render(&found, TableSyntax::Latex, &[]);
     assert!(!latex.lines().any(|line| line.starts_with("fedgkd") && line.contains("\\textbf")), "{latex}");
 }
 
@@ -268,12 +268,13 @@ fn tables_for_other_programs() {
     study(dir.path(), MADE);
     let mut found = Comparison::new(&load(dir.path()), &Options::default()).unwrap();
     found.rows[1].name = "a_b & 50% | \"x\", y".to_string();
-    let markdown = render(&found, TableSyntax::Markdown);
+    found.rows[1].title = found.rows[1].name.clone();
+    let markdown = render(&found, TableSyntax::Markdown, &[]);
     assert_eq!(
         markdown.lines().take(5).map(|line| line.replace("\\|", "").matches('|').count()).collect::<Vec<_>>(),
-        [12; 5]
+        [13; 5]
     );
-    let latex = render(&found, TableSyntax::Latex);
+    let latex = render(&found, TableSyntax::Latex, &[]);
     assert!(
         latex.contains("\\toprule") && latex.contains("\\bottomrule") && latex.contains("a\\_b \\& 50\\% |"),
         "{latex}"
@@ -281,12 +282,17 @@ fn tables_for_other_programs() {
     assert_eq!(latex.lines().filter(|line| line.ends_with("\\\\")).count(), 4);
     assert_eq!(latex.matches("\\textbf").count(), 1);
     let first = latex.lines().find(|line| line.starts_with("fedavg")).unwrap();
-    assert!(first.contains(" & -- & ") && first.matches('&').count() == 10, "{first}");
-    let csv = render(&found, TableSyntax::Csv);
+    assert!(first.contains(" & -- & ") && first.matches('&').count() == 4, "{first}");
+    // Chosen columns, in the chosen order, in both formats.
+    let chosen = [TableColumn::Rank, TableColumn::Interval];
+    let latex = render(&found, TableSyntax::Latex, &chosen);
+    assert!(latex.contains("method & rank & 95 \\% interval \\\\") && latex.contains("{@{}lrr@{}}"), "{latex}");
+    assert!(render(&found, TableSyntax::Markdown, &chosen).starts_with("| method | rank | 95 % interval |\n"));
+    let csv = render(&found, TableSyntax::Csv, &[]);
     assert!(csv.contains("\"a_b & 50% | \"\"x\"\", y\""), "{csv}");
     let mean = finals(0).iter().sum::<f64>() / 4.0;
     assert!(csv.contains(&format!("fedavg,4,{mean},")), "{csv}");
-    let json: serde_json::Value = serde_json::from_str(&render(&found, TableSyntax::Json)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&render(&found, TableSyntax::Json, &[])).unwrap();
     assert_eq!(json["rows"][0]["final-accuracy"]["mean"], mean);
     assert!(json["rows"][2]["difference"]["p-holm"].is_number());
 }
@@ -303,7 +309,7 @@ fn other_seeds_are_named_and_only_shared_ones_are_paired() {
     assert!(found.notes[0].contains("one seed gives no interval"), "{:?}", found.notes);
     let note = found.notes.last().unwrap();
     assert!(note.starts_with("The seeds that count differ: 1 2 (fedavg), 1 (fedntd)."), "{note}");
-    let html = ReportPage::new(&study, None).unwrap().html(false);
+    let html = ReportPage::new(&study, None).unwrap().html();
     assert!(html.contains("The seeds that count differ"), "the page notes it");
 }
 
@@ -369,7 +375,7 @@ fn broken_runs_contribute_what_is_readable() {
     }
     let labels: Vec<&str> = study.groups.iter().map(|group| group.label.as_str()).collect();
     assert_eq!(labels, ["moon", "scaffold", "fedavg", "fedcad", "fedssd"]);
-    let html = ReportPage::new(&study, None).unwrap().html(false);
+    let html = ReportPage::new(&study, None).unwrap().html();
     assert!(html.contains("What was left out") && html.contains("line 3 left out"));
     let nothing = tempfile::tempdir().unwrap();
     let error = LoadedRuns::load(&[nothing.path().to_path_buf()]).unwrap_err().to_string();
@@ -397,7 +403,7 @@ fn a_run_that_lost_a_file_still_counts() {
     assert_eq!((row.seeds.as_slice(), row.unfinished), (&[1, 2][..], 0));
     assert_eq!(row.final_accuracy.unwrap().mean, (finals(1)[0] + finals(1)[1]) / 2.0);
     let report = ReportPage::new(&found, None).unwrap();
-    let html = report.html(false);
+    let html = report.html();
     for (run, what) in [
         ("fedavg/seed-1", "the configuration cannot be read"),
         ("fedcad/seed-2", "no summary; it was made from the rounds"),
@@ -420,9 +426,9 @@ fn curves_show_single_seeds() {
     assert_eq!((series[1].seeds.len(), line.seed, line.points.len()), (3, 3, 6));
     assert!(line.points.iter().zip(&expected).all(|(a, b)| a[0] == b[0] && (a[1] - b[1]).abs() < 1e-8));
     // A line and a dot for each run, beside the means.
-    let text = svg(figure, &report.methods).unwrap();
+    let text = DrawnFigure::new(figure, &report.methods, PaperSize::default()).svg();
     assert_eq!(text.matches("<circle").count(), 6, "{text}");
-    assert_eq!(text.matches("<polyline fill=\"none\" opacity=\"0.4\"").count(), 6, "{text}");
+    assert_eq!(text.matches("stroke-opacity=\"0.75\"").count(), 6, "{text}");
     let alone = tempfile::tempdir().unwrap();
     study(alone.path(), Made { methods: 2, seeds: 1, ..MADE });
     let report = ReportPage::new(&load(alone.path()), None).unwrap();
@@ -431,7 +437,7 @@ fn curves_show_single_seeds() {
 }
 
 #[test]
-fn every_figure_becomes_svg_and_png() {
+fn every_figure_becomes_pdf_svg_and_png() {
     let dir = tempfile::tempdir().unwrap();
     study(dir.path(), Made { methods: 2, seeds: 2, rounds: 3, classes: 4 });
     let report = ReportPage::new(&load(dir.path()), None).unwrap();
@@ -452,16 +458,16 @@ fn every_figure_becomes_svg_and_png() {
     assert_eq!(ids, expected);
     let mut kinds = 0;
     for figure in report.cards.iter().flat_map(|card| card.figures.first()) {
-        let text = svg(figure, &report.methods).unwrap();
+        let drawn = DrawnFigure::new(figure, &report.methods, PaperSize::default());
+        let text = drawn.svg();
         assert!(text.starts_with("<svg") && text.contains("<text"), "{}", figure.id);
-        let image = png(&text, &figure.id).unwrap();
+        let image = drawn.png().unwrap();
         assert_eq!(&image[..8], b"\x89PNG\r\n\x1a\n");
-        // Three times the pixels, and something is drawn: plain white compresses far better.
-        assert!(
-            u32::from_be_bytes(image[16..20].try_into().unwrap()) >= 1_680 && image.len() > 12_000,
-            "{}",
-            figure.id
-        );
+        // 88 mm at 600 dots per inch, and something is drawn: plain white compresses far better.
+        let wide = u32::from_be_bytes(image[16..20].try_into().unwrap());
+        assert!(wide == 2_079 && image.len() > 12_000, "{}: {wide}", figure.id);
+        let pdf = drawn.pdf();
+        assert!(pdf.starts_with(b"%PDF-") && pdf.ends_with(b"%%EOF"), "{}", figure.id);
         kinds += 1;
     }
     assert_eq!(kinds, expected.len());

@@ -1,0 +1,74 @@
+//! Captions that explain a figure by itself, for people and for LaTeX.
+
+use std::fmt::Write as _;
+
+use crate::figure::{BANDS, Drawing, Figure, FigureCard, Series};
+use crate::page::ReportPage;
+use crate::table::latex_text;
+
+impl ReportPage {
+    /// What a figure shows, how it is drawn, and of which runs.
+    pub fn caption(&self, card: &FigureCard, figure: &Figure) -> String {
+        let title = if card.title == figure.title { String::new() } else { format!(": {}", figure.title) };
+        let mut text = format!("{}{title}. {}", card.title, card.text);
+        let drawn = match &figure.drawing {
+            Drawing::Lines { series, .. } => self.of_lines(series),
+            Drawing::Classes { rounds, .. } => {
+                rounds.last().map_or(String::new(), |round| format!("The round is {round}."))
+            }
+            Drawing::Heat { percent: true, .. } => "Numbers are percentages.".to_string(),
+            Drawing::Heat { .. } | Drawing::Points { .. } => String::new(),
+        };
+        for part in [drawn.as_str(), self.setting()] {
+            if !part.is_empty() {
+                let _ = write!(text, " {part}");
+            }
+        }
+        text
+    }
+
+    /// What lines and bands are.
+    fn of_lines(&self, series: &[Series]) -> String {
+        let methods = series.iter().map(|one| one.method).collect::<std::collections::BTreeSet<_>>().len();
+        let spread = series.iter().any(Series::has_spread);
+        let seeds = self.comparison.rows.iter().map(|row| row.seeds.len());
+        let (fewest, most) = (seeds.clone().min().unwrap_or(0), seeds.max().unwrap_or(0));
+        let of = if fewest == most { most.to_string() } else { format!("{fewest} to {most}") };
+        match (spread, methods <= BANDS) {
+            (false, _) if most > 1 => format!("Lines are means over {of} seeds."),
+            (false, _) => "Lines are single runs.".to_string(),
+            (true, true) => format!(
+                "Lines are means over {of} seeds, bands one standard deviation; thin lines that end in a dot are single \
+                 seeds."
+            ),
+            (true, false) => format!("Lines are means over {of} seeds, without bands."),
+        }
+    }
+
+    /// All captions as plain text, by the names of the figures' files.
+    pub fn captions(&self, name: impl Fn(&Figure) -> String) -> String {
+        let mut out = String::new();
+        for (card, figure) in self.figures() {
+            let _ = write!(out, "{}\n{}\n\n", name(figure), self.caption(card, figure));
+        }
+        out
+    }
+
+    /// One LaTeX figure for each file, in this width in millimetres.
+    pub fn latex_figures(&self, width: f64, name: impl Fn(&Figure) -> String) -> String {
+        let mut out = String::from("% \\usepackage{graphicx}\n");
+        for (card, figure) in self.figures() {
+            let (name, text) = (name(figure), latex_text(&self.caption(card, figure)));
+            let _ = write!(
+                out,
+                "\n\\begin{{figure}}\n  \\centering\n  \\includegraphics[width={width}mm]{{{name}}}\n  \
+                 \\caption{{{text}}}\n  \\label{{fig:{name}}}\n\\end{{figure}}\n"
+            );
+        }
+        out
+    }
+
+    fn figures(&self) -> impl Iterator<Item = (&FigureCard, &Figure)> {
+        self.cards.iter().flat_map(|card| card.figures.iter().map(move |figure| (card, figure)))
+    }
+}
