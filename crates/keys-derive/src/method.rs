@@ -9,23 +9,25 @@ use crate::field::{about, serde};
 use crate::table::structure;
 
 pub(crate) fn expand(arguments: TokenStream, mut input: DeriveInput) -> Result<TokenStream> {
-    let (mut id, mut reference, mut equation): (Option<LitStr>, Option<LitStr>, Option<LitStr>) = (None, None, None);
+    let (mut id, mut reference, mut equation, mut helps) =
+        (None::<LitStr>, None::<LitStr>, None::<LitStr>, None::<LitStr>);
     let (mut identity, mut check): (Option<Expr>, Option<Expr>) = (None, None);
     let parser = meta::parser(|meta| {
         match () {
             () if meta.path.is_ident("id") => id = Some(meta.value()?.parse()?),
             () if meta.path.is_ident("reference") => reference = Some(meta.value()?.parse()?),
             () if meta.path.is_ident("equation") => equation = Some(meta.value()?.parse()?),
+            () if meta.path.is_ident("helps") => helps = Some(meta.value()?.parse()?),
             () if meta.path.is_ident("identity") => identity = Some(meta.value()?.parse()?),
             () if meta.path.is_ident("check") => check = Some(meta.value()?.parse()?),
-            () => return Err(meta.error("expected id, reference, equation, identity or check")),
+            () => return Err(meta.error("expected id, reference, equation, helps, identity or check")),
         }
         Ok(())
     });
     parser.parse2(arguments)?;
     let missing = |what: &str| Error::new_spanned(&input.ident, format!("a method needs {what} = \"...\""));
     let (id, reference) = (id.ok_or_else(|| missing("id"))?, reference.ok_or_else(|| missing("reference"))?);
-    let equation = equation.ok_or_else(|| missing("equation"))?;
+    let (equation, helps) = (equation.ok_or_else(|| missing("equation"))?, helps.ok_or_else(|| missing("helps"))?);
     let summary = about(&input.attrs);
     let Data::Struct(data) = input.data.clone() else {
         return Err(Error::new_spanned(&input.ident, "a method is a struct of hyper-parameters"));
@@ -58,7 +60,7 @@ pub(crate) fn expand(arguments: TokenStream, mut input: DeriveInput) -> Result<T
         }
         impl crate::registry::Hyper for #item {
             const ENTRY: crate::registry::Entry =
-                crate::registry::Entry::new::<Self>(#id, #summary, #reference, #equation, #identity);
+                crate::registry::Entry::new::<Self>(#id, #summary, #reference, #equation, #helps, #identity);
             fn is_off(&self) -> bool {
                 #is_off
             }
