@@ -15,6 +15,7 @@ mod model_file;
 mod models;
 mod partition;
 mod predict;
+mod reference;
 mod report;
 mod run;
 mod runs;
@@ -49,6 +50,7 @@ pub(crate) enum Command {
     Bench(bench::Bench),
     Completions(completions::Completions),
     Man(man::Manual),
+    Reference(reference::ReferencePages),
 }
 
 impl Command {
@@ -74,6 +76,7 @@ impl Command {
             Self::Bench(command) => command.run(printer),
             Self::Completions(command) => command.run(printer),
             Self::Man(command) => command.run(printer),
+            Self::Reference(command) => command.run(printer),
         }
     }
 }

@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use fedelity_keys::{Keys, Schema};
 use fedelity_record::{RoundRecord, RunFolder, Status, Summary, names, read_summary};
 use serde_json::json;
 
 use file::SweepFile;
 pub use job::Job;
+use job::SweepKeys;
 pub use tune::Chosen;
 
 use crate::assemble::Study;
@@ -71,6 +73,9 @@ pub trait SweepObserver: Sync {
 }
 
 impl Sweep {
+    /// The keys of a sweep file.
+    pub const KEYS: &'static Schema = SweepKeys::SCHEMA;
+
     /// Reads a sweep file and checks the configuration of every run. `prepare` makes final changes to each, such as
     /// those from the command line.
     pub fn read(file: &Path, output: &Path, prepare: impl Fn(&mut Document) -> Result<()>) -> Result<Self> {
