@@ -19,6 +19,12 @@ impl Markdown {
         self.0 += &format!("\n{text}\n");
     }
 
+    /// Facts with their names.
+    pub(super) fn list<const N: usize>(&mut self, facts: [(&str, String); N]) {
+        self.0 += "\n";
+        facts.iter().for_each(|(name, text)| self.0 += &format!("- **{name}:** {text}\n"));
+    }
+
     /// Text as it is, line by line.
     pub(super) fn verbatim<'a>(&mut self, lines: impl IntoIterator<Item = &'a str>) {
         self.0 += "\n";

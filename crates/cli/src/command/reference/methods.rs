@@ -40,16 +40,15 @@ fn describe(page: &mut Markdown, entry: &Entry, trial: &Trial) -> Result<()> {
         0 => "nothing".to_string(),
         numbers => format!("{} times the model's weights", models(numbers, travel.weights)),
     };
-    let facts = [
-        ("published", plain(entry.reference)),
-        ("helps", plain(entry.helps)),
-        ("needs", plain(&in_words(&needs))),
-        ("leaves the client", plain(&sends(&travel))),
-        ("stays on the client between rounds", keeps),
-        ("traffic", plain(&traffic(&travel, &needs))),
-        ("is FedAvg", is_fedavg(entry)),
-    ];
-    page.table(["", ""], facts.map(|(name, text)| [format!("**{name}**"), text]));
+    page.list([
+        ("Published", plain(entry.reference)),
+        ("When it helps", plain(entry.helps)),
+        ("Needs", plain(&in_words(&needs))),
+        ("Leaves the client", plain(&sends(&travel))),
+        ("Stays on the client between rounds", keeps),
+        ("Traffic", plain(&traffic(&travel, &needs))),
+        ("Is FedAvg", is_fedavg(entry)),
+    ]);
     let keys = entry.schema.keys.iter().map(|key| {
         let symbol = if ["", key.name].contains(&key.symbol) { String::new() } else { format!(" ({})", key.symbol) };
         let mut facts = vec![plain(key.summary()), format!("Expected: {}.", plain(&key.expected()))];

@@ -11,7 +11,7 @@ use fedelity_data::augment::{Padding, Recipe};
 use fedelity_data::{Augmentation, Kind};
 use fedelity_keys::{Keys, Selected};
 use page::{BookPage, root};
-use shell::{Shell, fits};
+use shell::{Shell, fits, mask};
 
 /// One test per page with commands.
 macro_rules! pages {
@@ -194,5 +194,6 @@ fn shown_output_has_wildcards() {
     assert!(fits(&["a", "...", "b [..] c"], &["a", "x", "b 12 c"]));
     assert!(fits(&["...", "z"], &["z"]) && fits(&["t [..]"], &["t "]) && fits(&["a[..]b[..]c"], &["axbbyc"]));
     assert!(!fits(&["a"], &["a", "b"]) && !fits(&["a", "b"], &["a"]) && !fits(&["a [..] c"], &["a b d"]));
+    assert_eq!(mask("a    1.25 s  2 min 05 s left 3 s1 95.0 ms"), "a TIME TIME left 3 s1 TIME");
     assert!(!fits(&[], &["a"]) && !fits(&["...", "z"], &["z", "y"]));
 }

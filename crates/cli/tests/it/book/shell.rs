@@ -101,36 +101,27 @@ impl Shell {
             }
             let (found, output) = self.run(&command.text);
             assert_eq!(found, code, "{at}\n{output}");
-            if !command.output.is_empty() && !fits(&lines(&command.output), &lines(&trimmed(&output))) {
+            let (shown, printed) = (masked(&command.output), masked(&trimmed(&output)));
+            if !shown.is_empty() && !fits(&lines(&shown), &lines(&printed)) {
                 differences.push((command, output));
             }
         }
     }
 
-    /// Puts what the program prints into the page. Lines that still fit stay as they are; times and this folder become
-    /// wildcards.
+    /// Puts what the program prints into the page. Lines that still fit stay as they are, and the path of this folder
+    /// becomes a wildcard.
     fn renew(&self, page: &BookPage, differences: &[(Command, String)]) {
         let mut text: Vec<String> = page.text.lines().map(String::from).collect();
         for (command, output) in differences.iter().rev() {
             let start = command.line - 1 + command.text.lines().count();
             let new = trimmed(output).into_iter().map(|line| {
-                let kept = command.output.iter().find(|shown| *shown != "..." && alike(shown, &line));
-                kept.cloned().unwrap_or_else(|| self.wild(&line))
+                let kept = command.output.iter().find(|shown| *shown != "..." && alike(&mask(shown), &mask(&line)));
+                let wild = line.replace(self.folder.path().to_str().unwrap(), "[..]");
+                kept.cloned().unwrap_or(wild)
             });
             text.splice(start..start + command.output.len(), new.collect::<Vec<_>>());
         }
         fs::write(root().join(&page.path), text.join("\n") + "\n").unwrap();
-    }
-
-    fn wild(&self, line: &str) -> String {
-        let line = line.replace(self.folder.path().to_str().unwrap(), "[..]");
-        let mut words: Vec<&str> = line.split(' ').collect();
-        for at in 1..words.len() {
-            if ["s", "ms"].contains(&words[at]) && words[at - 1].parse::<f64>().is_ok() {
-                (words[at - 1], words[at]) = ("[..]", "");
-            }
-        }
-        words.join(" ").trim_end().to_string()
     }
 
     /// Whether the program would accept the arguments of a command that is not run.
@@ -168,6 +159,24 @@ fn trimmed(output: &str) -> Vec<String> {
         lines.pop();
     }
     lines
+}
+
+fn masked(text: &[String]) -> Vec<String> {
+    text.iter().map(|line| mask(line)).collect()
+}
+
+/// A line in which all times are the same, and columns are one space apart: their width depends on times.
+pub(super) fn mask(line: &str) -> String {
+    let mut words: Vec<&str> = line.split_whitespace().collect();
+    for at in (1..words.len()).rev() {
+        let is_number = words[at - 1].parse::<f64>().is_ok();
+        if is_number && ["s", "ms"].contains(&words[at]) {
+            words.splice(at - 1..=at, ["TIME"]);
+        } else if is_number && words[at] == "min" && words.get(at + 1) == Some(&"TIME") {
+            words.splice(at - 1..=at + 1, ["TIME"]);
+        }
+    }
+    words.join(" ")
 }
 
 fn lines(text: &[String]) -> Vec<&str> {
