@@ -48,10 +48,10 @@ pub fn choice(item: TokenStream) -> TokenStream {
 
 /// Makes a struct of hyper-parameters a federated method with a registry entry.
 ///
-/// It includes [`macro@keys`], and takes `id`, `reference`, `equation` and, if no key is marked `zero = fedavg`,
-/// `identity`: the case in which the method is FedAvg. The struct's doc comment is its summary. With all keys marked
-/// `zero = fedavg` at 0, the registry builds FedAvg instead. `check` is as for [`macro@keys`]. A struct around another
-/// method, `struct Mine(Other)`, has that method's keys.
+/// It includes [`macro@keys`], and takes `id`, `reference`, `equation`, `helps` (when it does, and who measured it) and, if
+/// no key is marked `zero = fedavg`, `identity`: the case in which the method is FedAvg. The struct's doc comment is its
+/// summary. With all keys marked `zero = fedavg` at 0, the registry builds FedAvg instead. `check` is as for
+/// [`macro@keys`]. A struct around another method, `struct Mine(Other)`, has that method's keys.
 #[proc_macro_attribute]
 pub fn method(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let input = parse_macro_input!(item as DeriveInput);

@@ -11,6 +11,7 @@ use crate::table::structure;
 pub(crate) fn expand(arguments: TokenStream, mut input: DeriveInput) -> Result<TokenStream> {
     let (mut id, mut title): (Option<LitStr>, Option<LitStr>) = (None, None);
     let (mut reference, mut equation): (Option<LitStr>, Option<LitStr>) = (None, None);
+    let mut helps: Option<LitStr> = None;
     let (mut identity, mut check): (Option<Expr>, Option<Expr>) = (None, None);
     let parser = meta::parser(|meta| {
         match () {
@@ -18,9 +19,10 @@ pub(crate) fn expand(arguments: TokenStream, mut input: DeriveInput) -> Result<T
             () if meta.path.is_ident("title") => title = Some(meta.value()?.parse()?),
             () if meta.path.is_ident("reference") => reference = Some(meta.value()?.parse()?),
             () if meta.path.is_ident("equation") => equation = Some(meta.value()?.parse()?),
+            () if meta.path.is_ident("helps") => helps = Some(meta.value()?.parse()?),
             () if meta.path.is_ident("identity") => identity = Some(meta.value()?.parse()?),
             () if meta.path.is_ident("check") => check = Some(meta.value()?.parse()?),
-            () => return Err(meta.error("expected id, title, reference, equation, identity or check")),
+            () => return Err(meta.error("expected id, title, reference, equation, helps, identity or check")),
         }
         Ok(())
     });
@@ -28,6 +30,7 @@ pub(crate) fn expand(arguments: TokenStream, mut input: DeriveInput) -> Result<T
     let missing = |what: &str| Error::new_spanned(&input.ident, format!("a method needs {what} = \"...\""));
     let (id, reference) = (id.ok_or_else(|| missing("id"))?, reference.ok_or_else(|| missing("reference"))?);
     let (title, equation) = (title.ok_or_else(|| missing("title"))?, equation.ok_or_else(|| missing("equation"))?);
+    let helps = helps.ok_or_else(|| missing("helps"))?;
     let summary = about(&input.attrs);
     let Data::Struct(data) = input.data.clone() else {
         return Err(Error::new_spanned(&input.ident, "a method is a struct of hyper-parameters"));
@@ -60,7 +63,7 @@ pub(crate) fn expand(arguments: TokenStream, mut input: DeriveInput) -> Result<T
         }
         impl crate::registry::Hyper for #item {
             const ENTRY: crate::registry::Entry =
-                crate::registry::Entry::new::<Self>(#id, #title, #summary, #reference, #equation, #identity);
+                crate::registry::Entry::new::<Self>(#id, #title, #summary, #reference, #equation, #helps, #identity);
             fn is_off(&self) -> bool {
                 #is_off
             }

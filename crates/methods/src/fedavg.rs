@@ -21,6 +21,8 @@ use fedelity_keys::method;
     title = "FedAvg",
     reference = "McMahan et al., AISTATS 2017, arXiv:1602.05629",
     equation = "w = sum_k n_k / n * w_k",
+    helps = "Where clients hold similar data, little beats it. The more their labels differ, the more it loses: on \
+             CIFAR-10 with 100 clients, 62.5 % at Dirichlet 0.5, 46.5 % at 0.1 and 28.2 % at 0.05 (FedNTD, Table 1).",
     identity = Always
 )]
 pub struct FedAvg {}

@@ -33,6 +33,8 @@ const CLASS_ALPHA: &str = "class-alpha";
     title = "FedCAD",
     reference = "He et al., FL-AAAI 2022, eqs. 5 and 6",
     equation = "L = (1 - alpha_y) CE + alpha_y KL(p^g || p),  alpha_y = beta + (gamma - beta) E_{x|y}[p^g_y]",
+    helps = "On CIFAR-10 with ten clients, 73.1 % against FedAvg's 71.3 % at Dirichlet 0.5, and 63.8 % against 61.7 \
+             % at 0.1 (FedCAD, Table 2). The server must hold labelled samples of every class.",
     check = ordered
 )]
 pub struct FedCad {

@@ -37,7 +37,9 @@ const WEIGHTED: &str = "fisher-weights";
     id = "fedcurv",
     title = "FedCurv",
     reference = "Shoham et al., NeurIPS 2019 workshop, arXiv:1910.07796",
-    equation = "CE + lambda * sum_{j != i} (w - w_j)^T diag(F_j) (w - w_j)"
+    equation = "CE + lambda * sum_{j != i} (w - w_j)^T diag(F_j) (w - w_j)",
+    helps = "With very skewed labels: 33.6 % against FedAvg's 28.2 % on CIFAR-10 at Dirichlet 0.05 with 100 clients. \
+             With less skew it is below FedAvg: 44.3 % against 46.5 % at 0.1 (FedNTD, Table 1)."
 )]
 pub struct FedCurv {
     /// Strength of the pull towards the other clients' weights.

@@ -34,7 +34,9 @@ const CLIP: f32 = 5.0;
     id = "feddf",
     title = "FedDF",
     reference = "Lin et al., NeurIPS 2020, arXiv:2006.07242, Algorithm 1",
-    equation = "w <- w - eta * grad KL(softmax(mean_k z_k(x)) || softmax(z(x))), from w = sum_k n_k / n * w_k"
+    equation = "w <- w - eta * grad KL(softmax(mean_k z_k(x)) || softmax(z(x))), from w = sum_k n_k / n * w_k",
+    helps = "Where the server holds unlabelled samples like those of the clients: what the local models agree on \
+             there corrects the mean of their weights. The papers quoted for the other methods do not measure it."
 )]
 pub struct FedDf {
     /// Maximum number of distillation steps on the server per round.

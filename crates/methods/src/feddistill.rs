@@ -33,7 +33,10 @@ use crate::NumberOr;
     title = "FedDistill",
     reference = "Song et al., arXiv:2404.09210, eqs. 3 to 10",
     equation = "L = CE + beta_L GD(y_gg || y_ll) + beta_E CE(y_lg, y) + beta_FC GD(y_gg || y_gl),  \
-                GD = alpha_t TC + alpha_r RC + alpha_f FC"
+                GD = alpha_t TC + alpha_r RC + alpha_f FC",
+    helps = "With skewed labels and few clients per round: on CIFAR-10 with 100 clients, 47.8 % against FedAvg's \
+             35.4 % and FedNTD's 47.1 % at Dirichlet 0.1; at 0.5, 58.9 % against 55.6 % and 57.0 % (FedDistill, \
+             Table II)."
 )]
 pub struct FedDistill {
     /// Weight of the true class against all others.

@@ -42,7 +42,9 @@ const REPORT: &str = "client-";
     id = "feddistill-plus",
     title = "FedDistill+",
     reference = "Seo et al., 2020, arXiv:2011.02367, with averaged weights as in arXiv:2107.00051",
-    equation = "L = CE + c * KL(softmax(G[y]) || softmax(z)), G[y] = mean logits of the other clients on class y"
+    equation = "L = CE + c * KL(softmax(G[y]) || softmax(z)), G[y] = mean logits of the other clients on class y",
+    helps = "With moderate skew, a little: 75.9 % against FedAvg's 75.2 % on CIFAR-10 at Dirichlet 0.5 with ResNet-8 \
+             and 20 clients. At 0.1 it is below FedAvg: 67.2 % against 69.2 % (FedGKD, Table 3)."
 )]
 pub struct FedDistillPlus {
     /// Factor on the divergence from the others' mean logits for the class.

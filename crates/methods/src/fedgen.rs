@@ -54,7 +54,9 @@ const TRAINING: Purpose = Purpose::Method(2);
     id = "fedgen",
     title = "FedGen",
     reference = "Zhu et al., ICML 2021, arXiv:2105.10056",
-    equation = "L = CE + alpha * CE(h(G(y')), y') + beta * KL(softmax(h(G(y))) || softmax(z)), alpha and beta * decay^t"
+    equation = "L = CE + alpha * CE(h(G(y')), y') + beta * KL(softmax(h(G(y))) || softmax(z)), alpha and beta * decay^t",
+    helps = "Rarely in the comparison of FedGKD, Table 3: on CIFAR-10 at Dirichlet 0.1 it equals FedAvg (69.2 %), on \
+             CIFAR-100 it is below (33.1 % against 34.9 %), and on Tiny-ImageNet above (32.8 % against 29.0 %)."
 )]
 pub struct FedGen {
     /// Initial factor on the cross-entropy of generated features.

@@ -30,7 +30,10 @@ use crate::history::{older, remember};
     id = "fedgkd",
     title = "FedGKD",
     reference = "Yao et al., 2021, arXiv:2107.00051, eq. 4",
-    equation = "L = CE + gamma/2 * KL(h(w_bar) || h(w)), w_bar = mean of the last M global models"
+    equation = "L = CE + gamma/2 * KL(h(w_bar) || h(w)), w_bar = mean of the last M global models",
+    helps = "On CIFAR-10 with ResNet-8 and 20 clients, 72.3 % against FedAvg's 69.2 % at Dirichlet 0.1, and 79.1 % \
+             against 77.3 % at 1, best rounds (FedGKD, Table 3). Also on texts: 43.2 % against 40.4 % on SST-5 with \
+             DistilBERT (Table 4)."
 )]
 pub struct FedGkd {
     /// Twice the factor on the distance from the teacher.

@@ -19,6 +19,9 @@ use crate::FedGkd;
     title = "FedGKD+",
     reference = "Yao et al., 2021, arXiv:2107.00051, eq. 4 and section 5",
     equation = "L = CE + gamma/2 * KL(h(w_bar) || h(w)), w_bar = mean of the last M global models",
+    helps = "On CIFAR-10 with ResNet-8 and 20 clients, 73.1 % against FedGKD's 72.3 % and FedAvg's 69.2 % at \
+             Dirichlet 0.1. On CIFAR-100 it is below FedAvg at every skew tried: 33.4 % against 34.9 % at 0.1 \
+             (FedGKD, Table 3).",
     identity = KeysAtZero
 )]
 pub struct FedGkdPlus(pub FedGkd);

@@ -28,7 +28,10 @@ use crate::history::{older, remember};
     id = "fedgkd-vote",
     title = "FedGKD-VOTE",
     reference = "Yao et al., 2021, arXiv:2107.00051, eq. 5",
-    equation = "L = CE + sum_m gamma_m/2 * KL(h(w_(t-m+1)) || h(w)), gamma_m/2 = lambda * softmax(-L_m / beta)"
+    equation = "L = CE + sum_m gamma_m/2 * KL(h(w_(t-m+1)) || h(w)), gamma_m/2 = lambda * softmax(-L_m / beta)",
+    helps = "With strong skew a little more than FedGKD: 73.0 % against its 72.3 % and FedAvg's 69.2 % on CIFAR-10 \
+             at Dirichlet 0.1 with ResNet-8 and 20 clients. At 1 it is no better: 78.9 % against 79.1 % (FedGKD, \
+             Table 3)."
 )]
 pub struct FedGkdVote {
     /// The sum of the factors on the divergences.

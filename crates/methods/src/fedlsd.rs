@@ -24,7 +24,9 @@ use crate::distil::mixed;
     id = "fedlsd",
     title = "FedLSD",
     reference = "He et al., FL-AAAI 2022, eq. 4; Lee et al., arXiv:2106.03097v1",
-    equation = "L = (1 - alpha) CE + alpha KL(p^g || p), softmax at temperature tau"
+    equation = "L = (1 - alpha) CE + alpha KL(p^g || p), softmax at temperature tau",
+    helps = "With moderate skew: 72.6 % against FedAvg's 71.3 % on CIFAR-10 at Dirichlet 0.5 with ten clients. At \
+             0.1 it does not: 61.5 % against 61.7 % (FedCAD, Table 2)."
 )]
 pub struct FedLsd {
     /// The teacher's share of the loss.

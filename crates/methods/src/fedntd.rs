@@ -21,7 +21,10 @@ use fedelity_nn::loss::Kl;
     id = "fedntd",
     title = "FedNTD",
     reference = "Lee et al., NeurIPS 2022, arXiv:2106.03097, eqs. 10 and 11",
-    equation = "L = CE + beta tau^2 KL(q~^g || q~), softmax at temperature tau over the not-true classes"
+    equation = "L = CE + beta tau^2 KL(q~^g || q~), softmax at temperature tau over the not-true classes",
+    helps = "With skewed labels and few clients per round: on CIFAR-10 with 100 clients, 54.4 % against FedAvg's \
+             46.5 % at Dirichlet 0.1, and 66.1 % against 62.5 % at 0.5 (FedNTD, Table 1). With ten clients that all \
+             take part, 71.0 % against 70.5 % at 0.5 (FedSSD, Table 1)."
 )]
 pub struct FedNtd {
     /// Weight of the not-true distillation.

@@ -23,7 +23,10 @@ use crate::trainable;
     id = "fedprox",
     title = "FedProx",
     reference = "Li et al., MLSys 2020, arXiv:1812.06127",
-    equation = "CE + mu/2 * ||w - w^t||^2"
+    equation = "CE + mu/2 * ||w - w^t||^2",
+    helps = "With very skewed labels: 37.2 % against FedAvg's 28.2 % on CIFAR-10 at Dirichlet 0.05 with 100 clients, \
+             but 47.7 % against 46.5 % at 0.1 (FedNTD, Table 1). A large mu holds training back: with mu = 0.1, 44.4 \
+             % against 55.6 % at Dirichlet 0.5 (FedDistill, Table II)."
 )]
 pub struct FedProx {
     /// Strength of the pull towards the global weights.

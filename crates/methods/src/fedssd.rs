@@ -33,7 +33,10 @@ const THRESHOLD: f32 = 0.1;
     id = "fedssd",
     title = "FedSSD",
     reference = "He et al., IEEE Transactions on Big Data, arXiv:2504.14694, eqs. 2 to 6",
-    equation = "L = CE + sum_k M_k (z_k - z^g_k)^2,  M_k = M_max [M_class[k] (1 - sqrt(1 - p^g_y)) - 0.1]^+"
+    equation = "L = CE + sum_k M_k (z_k - z^g_k)^2,  M_k = M_max [M_class[k] (1 - sqrt(1 - p^g_y)) - 0.1]^+",
+    helps = "On CIFAR-10 with ten clients, 73.4 % against FedAvg's 70.5 % at Dirichlet 0.5, 53.4 % against 49.6 % \
+             with two labels per client, and 62.8 % against 62.2 % at Dirichlet 0.1 (FedSSD, Table 2). The server \
+             must hold labelled samples of every class."
 )]
 pub struct FedSsd {
     /// Scale of the weights; the largest possible weight is 0.9 times this.

@@ -25,7 +25,9 @@ const PREVIOUS: &str = "previous";
     id = "moon",
     title = "MOON",
     reference = "Li, He, Song, CVPR 2021, arXiv:2103.16257",
-    equation = "CE - mu * log(e^(sim(z, z_glob)/tau) / (e^(sim(z, z_glob)/tau) + e^(sim(z, z_prev)/tau)))"
+    equation = "CE - mu * log(e^(sim(z, z_glob)/tau) / (e^(sim(z, z_glob)/tau) + e^(sim(z, z_prev)/tau)))",
+    helps = "On CIFAR-10 with ResNet-8 and 20 clients, 71.1 % against FedAvg's 69.2 % at Dirichlet 0.1. On CIFAR-100 \
+             it is below FedAvg at every skew tried: 31.9 % against 34.9 % at 0.1 (FedGKD, Table 3)."
 )]
 pub struct Moon {
     /// Weight of the contrastive term.

@@ -59,6 +59,8 @@ pub struct Entry {
     /// Where it was published.
     pub reference: &'static str,
     pub equation: &'static str,
+    /// When it helps, according to which paper.
+    pub helps: &'static str,
     pub identity: Identity,
     pub schema: &'static Schema,
     build: fn(&Table, &str, &mut dyn Context) -> Result<Built, KeyError>,
@@ -81,6 +83,7 @@ impl Entry {
         summary: &'static str,
         reference: &'static str,
         equation: &'static str,
+        helps: &'static str,
         identity: Identity,
     ) -> Self {
         let build = |given: &Table, at: &str, context: &mut dyn Context| {
@@ -89,7 +92,7 @@ impl Entry {
             Ok(Built { method, keys })
         };
         let hooks = |given: &Table| Ok(Arc::new(read::<M>(given, "method", &mut ())?.0) as Arc<dyn Method>);
-        Self { id, title, summary, reference, equation, identity, schema: M::SCHEMA, build, hooks }
+        Self { id, title, summary, reference, equation, helps, identity, schema: M::SCHEMA, build, hooks }
     }
 
     /// Builds the method from the keys of a table whose dotted path is `at`; missing keys get their defaults.

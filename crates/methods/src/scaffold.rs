@@ -36,6 +36,9 @@ const CHANGE: &str = "control-change";
     title = "SCAFFOLD",
     reference = "Karimireddy et al., ICML 2020, arXiv:1910.06378",
     equation = "y <- y - eta * (g_i(y) - c_i + c)",
+    helps = "With moderate skew: 66.2 % against FedAvg's 62.5 % on CIFAR-10 at Dirichlet 0.5 with 100 clients. With \
+             strong skew it does harm: 23.1 % against 46.5 % at 0.1, and 10 %, as guessing gives, at 0.05 (FedNTD, \
+             Table 1).",
     identity = FirstRound
 )]
 pub struct Scaffold {}

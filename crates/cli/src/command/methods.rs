@@ -1,7 +1,7 @@
 //! `fedelity methods`.
 
 use anyhow::{Result, anyhow};
-use fedelity_experiment::Trial;
+use fedelity_experiment::{Travel, Trial};
 use fedelity_fl::Needs;
 use fedelity_keys::{AtZero, Key, nearest};
 use fedelity_methods::registry::{self, Built, Entry};
@@ -40,9 +40,9 @@ pub(crate) struct Methods {
 }
 
 /// The default model on the default data: small enough to run all methods in a moment.
-const MODEL: &str = "simple-cnn";
-const INPUT: InputShape = InputShape::Image { channels: 1, height: 28, width: 28 };
-const CLASSES: usize = 10;
+pub(super) const MODEL: &str = "simple-cnn";
+pub(super) const INPUT: InputShape = InputShape::Image { channels: 1, height: 28, width: 28 };
+pub(super) const CLASSES: usize = 10;
 
 impl Methods {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
@@ -76,7 +76,7 @@ fn find(name: &str) -> Result<&'static Entry> {
 }
 
 /// The method with all keys at their defaults.
-fn defaults(entry: &Entry) -> Result<Built> {
+pub(super) fn defaults(entry: &Entry) -> Result<Built> {
     Ok(entry.build(&toml::Table::new(), "method", &mut ())?)
 }
 
@@ -133,23 +133,10 @@ fn explain(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
     printer.line("")?;
     let fact = |label: &str, text: &str| paragraph(12, label, text);
     fact("Published", entry.reference)?;
+    fact("Helps", entry.helps)?;
     fact("Needs", &in_words(&needs))?;
-    let sends = match travel.leaves.len() {
-        0 => "only the client's weights".to_string(),
-        _ => format!("the client's weights and {}, nothing else", travel.leaves.join(", ")),
-    };
-    fact("Sends", &sends)?;
-    fact(
-        "Traffic",
-        &format!(
-            "{:.2} times FedAvg's: {} numbers down and {} up for a model of {} weights with {CLASSES} classes{}",
-            travel.relative(),
-            thousands(travel.down as usize),
-            thousands(travel.up as usize),
-            thousands(travel.weights as usize),
-            if needs.projection { " and a projection head" } else { "" }
-        ),
-    )?;
+    fact("Sends", &sends(&travel))?;
+    fact("Traffic", &traffic(&travel, &needs))?;
     if entry.schema.keys.is_empty() {
         return fact("Keys", "none");
     }
@@ -178,6 +165,7 @@ fn as_json(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
         "summary": entry.summary,
         "reference": entry.reference,
         "equation": entry.equation,
+        "helps": entry.helps,
         "defaults": built.keys,
         "server-data": server_data(&needs),
         "client-memory": needs.client_memory,
@@ -196,8 +184,28 @@ fn as_json(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
     }))
 }
 
+/// What leaves a client.
+pub(super) fn sends(travel: &Travel) -> String {
+    match travel.leaves.len() {
+        0 => "only the client's weights".to_string(),
+        _ => format!("the client's weights and {}, nothing else", travel.leaves.join(", ")),
+    }
+}
+
+/// The numbers that travel.
+pub(super) fn traffic(travel: &Travel, needs: &Needs) -> String {
+    format!(
+        "{:.2} times FedAvg's: {} numbers down and {} up for a model of {} weights with {CLASSES} classes{}",
+        travel.relative(),
+        thousands(travel.down as usize),
+        thousands(travel.up as usize),
+        thousands(travel.weights as usize),
+        if needs.projection { " and a projection head" } else { "" }
+    )
+}
+
 /// What a key does at 0, unless 0 is rejected or meaningless.
-fn at_zero(entry: &Entry, key: &Key) -> Option<String> {
+pub(super) fn at_zero(entry: &Entry, key: &Key) -> Option<String> {
     match key.at_zero() {
         AtZero::FedAvg => {
             let others: Vec<&str> = entry.coefficients().into_iter().filter(|other| *other != key.name).collect();
@@ -213,7 +221,7 @@ fn at_zero(entry: &Entry, key: &Key) -> Option<String> {
 }
 
 /// A count of numbers, in multiples of the model.
-fn models(numbers: u64, weights: u64) -> String {
+pub(super) fn models(numbers: u64, weights: u64) -> String {
     let models = numbers as f64 / weights as f64;
     if models < 0.005 { "<0.01".to_string() } else { format!("{models:.2}") }
 }
@@ -225,7 +233,7 @@ fn server_data(needs: &Needs) -> Vec<&'static str> {
 }
 
 /// What a method needs, in words.
-fn in_words(needs: &Needs) -> String {
+pub(super) fn in_words(needs: &Needs) -> String {
     let mut words: Vec<String> = [
         (needs.auxiliary, "labelled samples on the server (server.auxiliary)"),
         (needs.validation, "validation samples on the server (server.validation)"),

@@ -15,6 +15,7 @@ mod model_file;
 mod models;
 mod partition;
 mod predict;
+mod reference;
 mod report;
 mod resume;
 mod run;
@@ -54,6 +55,7 @@ pub(crate) enum Command {
     Bench(bench::Bench),
     Completions(completions::Completions),
     Man(man::Manual),
+    Reference(reference::ReferencePages),
 }
 
 impl Command {
@@ -81,6 +83,7 @@ impl Command {
             Self::Bench(command) => command.run(printer),
             Self::Completions(command) => command.run(printer),
             Self::Man(command) => command.run(printer),
+            Self::Reference(command) => command.run(printer),
         }
     }
 }

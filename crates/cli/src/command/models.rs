@@ -56,19 +56,19 @@ pub(crate) struct Models {
 
 /// The inputs that are assumed for models of images and of texts.
 #[derive(Clone, Copy)]
-struct Assumed {
-    image: InputShape,
-    text: InputShape,
-    classes: usize,
+pub(super) struct Assumed {
+    pub(super) image: InputShape,
+    pub(super) text: InputShape,
+    pub(super) classes: usize,
 }
 
 impl Models {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
-        let assumed = self.assumed()?;
+        let assumed = Assumed::of(&self.data, self.input.as_deref(), self.classes)?;
         if let Some(name) = &self.name {
             let found = zoo::MODELS.iter().find(|model| model.name == name);
             let model = found.ok_or_else(|| unknown(name))?;
-            let (arch, built) = self.build(model.name, assumed)?;
+            let (arch, built) = build(model.name, self.projection, assumed)?;
             self.explain(printer, model, &arch, &built)?;
             return Ok(ExitStatus::Done);
         }
@@ -79,7 +79,7 @@ impl Models {
             ("multiply-adds", Align::Right),
         ]);
         for model in zoo::MODELS {
-            let built = self.build(model.name, assumed);
+            let built = build(model.name, self.projection, assumed);
             if self.json {
                 let (sizes, reason) = match &built {
                     Ok((_, built)) => (Some(built), None),
@@ -113,29 +113,6 @@ impl Models {
         Ok(ExitStatus::Done)
     }
 
-    fn assumed(&self) -> Result<Assumed> {
-        let entry = find(&self.data)?;
-        let image = match &self.input {
-            Some(text) => sides(text)?,
-            None => {
-                // For texts, image models are shown with the default data.
-                let shape = entry.shape.image().or(SetName::FashionMnistMini.entry().shape.image());
-                let Some(ImageShape { channels, height, width }) = shape else {
-                    bail!("--data {}: its samples are not images; name a size with --input", self.data);
-                };
-                InputShape::Image { channels, height, width }
-            }
-        };
-        let mut document = Document::default();
-        document.put(&["model", "name"], "lstm".into(), "NAME")?;
-        let keys = Settings::read(&document)?.config.model;
-        let (vocabulary, max_length) = (keys.vocabulary.unwrap_or_default(), keys.max_length.unwrap_or_default());
-        match self.classes.unwrap_or(entry.classes) {
-            n @ (0 | 65_536..) => bail!("--classes {n}: expected a whole number from 1 to 65535"),
-            classes => Ok(Assumed { image, text: InputShape::Tokens { vocabulary, max_length }, classes }),
-        }
-    }
-
     fn list(&self, printer: &Printer, table: &Table, assumed: Assumed) -> Result<()> {
         for model in zoo::MODELS {
             labelled(printer, model.name, model.summary)?;
@@ -151,13 +128,6 @@ impl Models {
             shown(assumed.text)
         );
         wrap(&text, terminal::width().min(100)).iter().try_for_each(|line| printer.line(line))
-    }
-
-    fn build(&self, name: &str, assumed: Assumed) -> Result<(Architecture, Model)> {
-        let spec = ModelSpec::new(name, self.projection);
-        let arch = zoo::build(&spec, assumed.input_of(name), assumed.classes)?;
-        let model = Model::compile(&arch, resources()?.engine)?;
-        Ok((arch, model))
     }
 
     fn explain(&self, printer: &Printer, model: &ZooModel, arch: &Architecture, built: &Model) -> Result<()> {
@@ -201,16 +171,8 @@ impl Models {
             table.row([layer.name.clone(), what, layer.output.clone(), numbers]);
         }
         printer.drawn(table.lines(printer))?;
-        let (all, trained) = (built.layout().len(), built.layout().trainable_len());
-        let fixed =
-            if all > trained { format!(" and {} running statistics", thousands(all - trained)) } else { String::new() };
         printer.line("")?;
-        printer.line(format!(
-            "{} weights{fixed}, {}, {} multiply-adds per input",
-            thousands(trained),
-            bytes(4 * all as u64),
-            thousands(built.multiply_adds())
-        ))
+        printer.line(sizes(built))
     }
 }
 
@@ -224,12 +186,57 @@ pub(super) fn labelled(printer: &Printer, name: &str, text: &str) -> Result<()> 
 }
 
 impl Assumed {
+    /// The inputs and classes of a data set, or those given.
+    pub(super) fn of(data: &str, input: Option<&str>, classes: Option<usize>) -> Result<Self> {
+        let entry = find(data)?;
+        let image = match input {
+            Some(text) => sides(text)?,
+            None => {
+                // For texts, image models are shown with the default data.
+                let shape = entry.shape.image().or(SetName::FashionMnistMini.entry().shape.image());
+                let Some(ImageShape { channels, height, width }) = shape else {
+                    bail!("--data {data}: its samples are not images; name a size with --input");
+                };
+                InputShape::Image { channels, height, width }
+            }
+        };
+        let mut document = Document::default();
+        document.put(&["model", "name"], "lstm".into(), "NAME")?;
+        let keys = Settings::read(&document)?.config.model;
+        let (vocabulary, max_length) = (keys.vocabulary.unwrap_or_default(), keys.max_length.unwrap_or_default());
+        match classes.unwrap_or(entry.classes) {
+            n @ (0 | 65_536..) => bail!("--classes {n}: expected a whole number from 1 to 65535"),
+            classes => Ok(Self { image, text: InputShape::Tokens { vocabulary, max_length }, classes }),
+        }
+    }
+
     fn input_of(&self, name: &str) -> InputShape {
         if zoo::reads_text(name) { self.text } else { self.image }
     }
 }
 
-fn shown(input: InputShape) -> String {
+/// A model of the zoo for the assumed inputs.
+pub(super) fn build(name: &str, projection: bool, assumed: Assumed) -> Result<(Architecture, Model)> {
+    let spec = ModelSpec::new(name, projection);
+    let arch = zoo::build(&spec, assumed.input_of(name), assumed.classes)?;
+    let model = Model::compile(&arch, resources()?.engine)?;
+    Ok((arch, model))
+}
+
+/// The size of a model, in words.
+pub(super) fn sizes(built: &Model) -> String {
+    let (all, trained) = (built.layout().len(), built.layout().trainable_len());
+    let fixed =
+        if all > trained { format!(" and {} running statistics", thousands(all - trained)) } else { String::new() };
+    format!(
+        "{} weights{fixed}, {}, {} multiply-adds per input",
+        thousands(trained),
+        bytes(4 * all as u64),
+        thousands(built.multiply_adds())
+    )
+}
+
+pub(super) fn shown(input: InputShape) -> String {
     match input {
         InputShape::Image { channels, height, width } => format!("{channels}x{height}x{width}"),
         InputShape::Tokens { vocabulary, max_length } => {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 #[cfg(unix)]
+mod book;
+#[cfg(unix)]
 #[path = "../../../report/tests/it/browser.rs"]
 mod browser;
 mod cli;

@@ -104,7 +104,7 @@ fn the_list_and_every_explanation_fit_a_terminal() {
         assert!(list.out.lines().any(|line| line.starts_with(name)), "{name}");
         let answer = place.call(&["methods", name]);
         assert_eq!(answer.code, 0, "{}", answer.err);
-        for text in ["Published", "Needs", "Traffic", "Keys"] {
+        for text in ["Published", "Helps", "Needs", "Traffic", "Keys"] {
             assert!(answer.out.contains(text), "{name} {text}: {}", answer.out);
         }
         assert!(answer.out.lines().all(|line| line.chars().count() <= 80), "{}", answer.out);

@@ -12,11 +12,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use fedelity_keys::{Keys, Schema};
 use fedelity_record::{RoundRecord, RunFolder, Status, Summary};
 use fedelity_report::LoadedRun;
 
 use file::SweepFile;
 pub use job::Job;
+use job::SweepKeys;
 use stamp::{SweepSources, SweepStamp};
 pub use tune::Chosen;
 
@@ -74,6 +76,9 @@ pub trait SweepObserver: Sync {
 }
 
 impl Sweep {
+    /// The keys of a sweep file.
+    pub const KEYS: &'static Schema = SweepKeys::SCHEMA;
+
     /// Reads a sweep file and checks the configuration of every run. `prepare` makes final changes to each, such as
     /// those from the command line.
     pub fn read(file: &Path, output: &Path, prepare: impl Fn(&mut Document) -> Result<()>) -> Result<Self> {

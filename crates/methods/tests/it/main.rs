@@ -12,3 +12,4 @@ mod scene;
 mod self_distillation;
 mod server_teachers;
 mod trajectories;
+mod tutorial;

@@ -7,13 +7,18 @@ use crate::federation::{
     AUXILIARY, CLIENTS, EVERYBODY, Holds, LACKING, TestRun, batch_norm_model, smooth_model, training,
 };
 use crate::golden::SplitMix;
+use crate::tutorial::Mine;
 use fedelity_fl::{Broadcast, Coordinator, Extra, Method, Payload, Presence, ServerState, Training};
 use fedelity_keys::toml::{Table, Value};
 use fedelity_keys::{AtZero, Key, KeyError, ValueType};
-use fedelity_methods::{
-    Adaptive, Built, Composed, Entry, FedAvg, Identity, Rule, ServerOptimizer, build, entries, find,
-};
+use fedelity_methods::{Adaptive, Built, Composed, FedAvg, Rule, ServerOptimizer, build, find};
+pub(crate) use fedelity_methods::{Entry, Hyper, Identity};
 use fedelity_nn::{InputShape, Model, ModelSpec, Params, zoo};
+
+/// All methods, and the one that the documentation adds.
+fn entries() -> Vec<Entry> {
+    fedelity_methods::entries().iter().copied().chain([Mine::ENTRY]).collect()
+}
 
 fn built(entry: &Entry, settings: &Table) -> Result<Built, KeyError> {
     entry.build(settings, "method", &mut ())
@@ -48,7 +53,7 @@ fn off(entry: &Entry) -> Table {
 fn every_method_equals_fedavg_exactly_where_declared() {
     for model in [smooth_model(), batch_norm_model()] {
         let plain = fedavg(model.clone()).rounds(3);
-        for entry in entries() {
+        for entry in &entries() {
             let id = entry.id;
             let on = run(default(entry), model.clone()).rounds(3);
             assert!(on.losses.iter().all(|loss| loss.is_finite()), "{id}");
@@ -98,7 +103,7 @@ fn is_fedavg(id: &str, method: Arc<dyn Method>, plain: &TestRun) {
 
 #[test]
 fn the_teacher_cache_changes_no_bit_of_any_method() {
-    for entry in entries() {
+    for entry in &entries() {
         let run = |teacher_cache| {
             let method = default(entry);
             let (holds, training) = (Holds::needed_by(&*method), Training { teacher_cache, ..training() });
@@ -113,7 +118,7 @@ fn the_teacher_cache_changes_no_bit_of_any_method() {
 #[test]
 fn what_travels_is_what_was_declared() {
     let model = batch_norm_model();
-    for entry in entries() {
+    for entry in &entries() {
         for settings in std::iter::once(Table::new()).chain(variants(entry)) {
             let method = method(entry, &settings);
             let (down, up) = (method.receives(&model), method.sends(&model));
@@ -180,7 +185,7 @@ fn declarations_are_what_the_papers_say() {
 #[test]
 fn an_abandoned_round_leaves_no_trace() {
     let median = |method| Composed::around(method, Rule::Median, ServerOptimizer::FedAvgM { lr: 0.5, momentum: 0.9 });
-    for entry in entries() {
+    for entry in &entries() {
         for method in [default(entry), median(default(entry))] {
             let mut interrupted = run(method.clone(), batch_norm_model());
             for _ in 0..4 {
@@ -293,7 +298,7 @@ fn norm(values: &[f64]) -> f64 {
 #[test]
 fn every_gradient_is_the_derivative_of_its_loss_through_a_whole_network() {
     let model = smooth_model();
-    for entry in entries() {
+    for entry in &entries() {
         let coefficients = entry.coefficients();
         let mut last: Option<(Table, TestRun, Broadcast)> = None;
         for (settings, whole) in settings(entry) {
@@ -361,7 +366,7 @@ fn extreme(model: &Model, params: &[f32], factor: f32) -> Params {
 #[test]
 fn logits_beyond_80_and_absent_classes_give_finite_losses_and_gradients() {
     let (model, finite) = (smooth_model(), |values: &[f32]| values.iter().all(|value| value.is_finite()));
-    for entry in entries() {
+    for entry in &entries() {
         let methods: Vec<_> = settings(entry).into_iter().map(|(settings, _)| method(entry, &settings)).collect();
         for auxiliary in [AUXILIARY, LACKING] {
             let holds = Holds { auxiliary, ..Holds::ALL };
@@ -408,7 +413,7 @@ fn every_method_works_with_every_rule_and_server_optimizer() {
         (Rule::Krum { byzantine: 1, keep: 1 }, ServerOptimizer::None),
         (Rule::Krum { byzantine: 1, keep: 3 }, ServerOptimizer::FedYogi(Adaptive::default())),
     ];
-    for entry in entries() {
+    for entry in &entries() {
         let plain = run(default(entry), batch_norm_model()).rounds(3).coordinator.open(EVERYBODY).unwrap().payload;
         for (rule, optimizer) in rules {
             let mut found = run(Composed::around(default(entry), rule, optimizer), batch_norm_model());
@@ -428,10 +433,12 @@ fn every_method_works_with_every_rule_and_server_optimizer() {
 
 #[test]
 fn every_entry_is_described() {
-    for entry in entries() {
-        assert_eq!((find(entry.id).unwrap().id, default(entry).name()), (entry.id, entry.id));
+    for entry in &entries() {
+        let found = find(entry.id).map(|found| found.id);
+        assert_eq!(found, (entry.id != Mine::ENTRY.id).then_some(entry.id));
+        assert_eq!(default(entry).name(), entry.id);
         assert_eq!(entry.needs(), default(entry).needs());
-        for text in [entry.summary, entry.reference, entry.equation] {
+        for text in [entry.summary, entry.reference, entry.equation, entry.helps] {
             assert!(!text.is_empty() && !text.contains('\n'), "{}", entry.id);
         }
         let coefficients = !entry.coefficients().is_empty();
@@ -453,8 +460,8 @@ fn at_zero(entry: &Entry, key: &Key) {
 
 #[test]
 fn errors_name_the_key() {
-    for entry in entries() {
-        let error = build(entry.id, &"stray = 1".parse().unwrap()).unwrap_err().to_string();
+    for entry in &entries() {
+        let error = built(entry, &"stray = 1".parse().unwrap()).unwrap_err().to_string();
         assert!(error.starts_with("unknown key 'method.stray'"), "{error}");
         for key in entry.schema.keys {
             let wrong = Table::from_iter([(key.name.to_string(), Value::Array(vec![]))]);
