@@ -116,7 +116,7 @@ impl MlflowStore {
         }
         // The numbers of MLflow's RunStatus.
         let (status, end) = match run.status {
-            Some(Status::Finished) => (3, end.to_string()),
+            Some(Status::Finished | Status::StoppedEarly { .. }) => (3, end.to_string()),
             Some(Status::Diverged { .. }) => (4, end.to_string()),
             Some(Status::Interrupted) => (5, end.to_string()),
             None => (1, "null".to_string()),
