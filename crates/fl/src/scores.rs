@@ -165,8 +165,8 @@ mod tests {
 
     /// 40 samples of two classes with scores in steps of 1/8, so that there are ties.
     fn scored() -> Vec<(f32, bool)> {
-        let score = |i: u32| (i * 7 % 11) as f32 / 8.0 + if i % 3 == 0 { 0.5 } else { 0.0 };
-        (0..40).map(|i| (score(i), i % 3 == 0)).collect()
+        let score = |i: u32| (i * 7 % 11) as f32 / 8.0 + if i.is_multiple_of(3) { 0.5 } else { 0.0 };
+        (0..40).map(|i| (score(i), i.is_multiple_of(3))).collect()
     }
 
     /// Compared with scikit-learn 1 (`roc_auc_score`, `accuracy_score`, `recall_score`, `f1_score`), with intervals from

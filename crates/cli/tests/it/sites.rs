@@ -9,7 +9,7 @@ use serde_json::Value;
 fn rows(site: usize, n: usize, order: &[&str], separator: &str) -> String {
     let mut text = order.join(separator) + "\n";
     for i in 0..n {
-        let (age, smoker) = (20 + (i * 37 + site * 11) % 60, (i + site) % 3 == 0);
+        let (age, smoker) = (20 + (i * 37 + site * 11) % 60, (i + site).is_multiple_of(3));
         let noise = (i * 7919 + site * 31) % 13;
         let ill = age + noise + if smoker { 15 } else { 0 } > 58 + 4 * site;
         let fields = order.iter().map(|name| match *name {
