@@ -184,7 +184,7 @@ pub(crate) fn run(
 /// What a worker does next.
 enum Claim {
     /// The client finished before the round was resumed.
-    Kept(Finished),
+    Kept(Box<Finished>),
     /// The client trains, with its memory and a buffer for its weights.
     Train { memory: Payload, buffer: Params },
 }
@@ -204,7 +204,7 @@ impl<'a> Shared<'a> {
             let samples = clients.train.at(&experiment.partition.clients[id]);
             let start = Instant::now();
             let done = match claim {
-                Claim::Kept(done) => Ok(done),
+                Claim::Kept(done) => Ok(*done),
                 Claim::Train { memory, buffer } => {
                     let task = experiment.federation.task(id, samples, clients.broadcast, &memory);
                     client(trainer, &task, buffer).inspect(|done| clients.keeper.finished(done, start.elapsed()))
@@ -236,7 +236,7 @@ impl<'a> Shared<'a> {
                 fold.claimed += 1;
                 let id = clients.schedule[position];
                 if let Some(done) = fold.kept.remove(&id) {
-                    return Some((position, Claim::Kept(done)));
+                    return Some((position, Claim::Kept(Box::new(done))));
                 }
                 let memory = fold.memories.get(&id).cloned().unwrap_or_default();
                 return Some((position, Claim::Train { memory, buffer: fold.spare.pop().unwrap_or_default() }));

@@ -233,7 +233,7 @@ proptest! {
         let (z, t): (Vec<f32>, Vec<f32>) = pairs.into_iter().unzip();
         let out = labels(12 / classes, classes);
         let how = Kl { tau, tau_squared, exclude: leave_out.then_some(&out), ..Kl::default() };
-        let of = |z: &[f32], t: &[f32]| kl(z, t, classes, &how, &mut vec![0.0; 12]);
+        let of = |z: &[f32], t: &[f32]| kl(z, t, classes, &how, &mut [0.0; 12]);
         // Terms are up to 1e3 and are summed in f64.
         prop_assert!(of(&z, &t) >= -1e-9, "{}", of(&z, &t));
         prop_assert!(of(&z, &z).abs() <= 1e-9, "{}", of(&z, &z));

@@ -11,6 +11,7 @@ use fedelity_nn::loss;
 /// Stay near the logits of the global model.
 #[method(
     id = "mine",
+    title = "Mine",
     reference = "unpublished",
     equation = "L = CE + lambda * 1/K sum_k (z_k - z^g_k)^2",
     helps = "Not measured yet."
