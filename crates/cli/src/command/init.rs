@@ -105,8 +105,14 @@ fn template(file: &Path, document: &Document, values: &Table) -> Result<String> 
     for placed in all.iter().filter(|placed| names.contains(&*placed.path)) {
         out.key(placed, &placed.path, values.get(&placed.path));
     }
+    let nothing = Table::new();
     for key in Config::SCHEMA.keys {
-        let Some(Value::Table(section)) = values.get(key.name) else { continue };
+        let section = match (values.get(key.name), &key.value) {
+            (Some(Value::Table(section)), _) => section,
+            // None of its keys has a value.
+            (None, ValueType::Table(_)) => &nothing,
+            _ => continue,
+        };
         if methods.iter().any(|method| method.name == key.name) {
             out.method(key, section)?;
             continue;

@@ -89,7 +89,7 @@ impl Heatmap<'_> {
             return Vec::new();
         }
         // A name is not broken at its spaces.
-        let whole = |(i, name): (usize, &String)| format!("{i} {name}").replace(' ', "\u{1}");
+        let whole = |(i, name): (usize, &String)| format!("{i} {name}").replace(' ', "\u{e000}");
         let names: Vec<String> = self.classes.iter().enumerate().map(whole).collect();
         let mut lines = wrap(&names.join(", "), self.width.saturating_sub(START.len()).max(20));
         if lines.len() > KEY_LINES {
@@ -97,7 +97,7 @@ impl Heatmap<'_> {
             lines.push("...; fedelity data show lists them".to_string());
         }
         let start = |at: usize| if at == 0 { START.to_string() } else { " ".repeat(START.len()) };
-        lines.iter().enumerate().map(|(at, line)| start(at) + &line.replace('\u{1}', " ")).collect()
+        lines.iter().enumerate().map(|(at, line)| start(at) + &line.replace('\u{e000}', " ")).collect()
     }
 
     fn heading(

@@ -42,24 +42,32 @@ fn every_field_of_the_records_is_documented() {
     ];
     let all = |values: Vec<Value>| values.iter().flat_map(fields).collect::<BTreeSet<_>>();
     let notice = all(notices.into_iter().map(|notice| json!(RoundNotice { round: 1, notice })).collect());
-    let status = all(vec![json!(Status::Finished), json!(Status::Diverged { round: 1, client: None })]);
+    let status = all(vec![
+        json!(Status::Finished),
+        json!(Status::StoppedEarly { best: 1, patience: 1 }),
+        json!(Status::Diverged { round: 1, client: None }),
+    ]);
+    // What only some runs have.
+    let with = |found: &Value, more: &[&str]| -> BTreeSet<String> {
+        fields(found).into_iter().chain(more.iter().map(ToString::to_string)).collect()
+    };
 
-    let mut round = fields(last);
-    round.insert("notices".to_string());
+    let round = with(last, &["client-accuracy", "validation", "kept", "early-stop", "notices"]);
     let page = BookPage::read("docs/record.md");
     let check = |heading: &str, found: BTreeSet<String>| {
         assert_eq!(listed(&page, heading), found, "docs/record.md, {heading}: left is the page, right the record");
     };
-    check("## The header", fields(header));
+    check("## The header", with(header, &["client-names", "positive", "validation-samples"]));
     check("### `local-evaluation`", fields(&header["local-evaluation"]));
     check("## A round", round);
     check("### `local`", fields(&last["local"]));
-    check("### `local.clients`", fields(&last["local"]["clients"][0]));
+    check("### `local.clients`", with(&last["local"]["clients"][0], &["own"]));
     check("### `local.focus`", fields(&last["local"]["focus"]));
     check("### `drift` and `local.accuracy`", fields(&last["drift"]));
+    check("### `weights`", fields(&last["weights"]));
     check("### `seconds`", fields(&last["seconds"]));
     check("### `notices`", notice);
-    check("## The summary", fields(&summary));
+    check("## The summary", with(&summary, &["best-model"]));
     check("### `status`", status);
     check("### `best`", fields(&summary["best"]));
     check("## Who holds what", fields(&parse(&text("holdings.json"))));

@@ -42,9 +42,11 @@ pages! {
     partitions: "docs/partitions.md",
     record: "docs/record.md",
     report: "docs/report.md",
+    resume: "docs/resume.md",
     saved_models: "docs/saved-models.md",
     sweeps: "docs/sweeps.md",
     text: "docs/text.md",
+    trackers: "docs/trackers.md",
     training_speed: "docs/training-speed.md",
     troubleshooting: "docs/troubleshooting.md",
 }
