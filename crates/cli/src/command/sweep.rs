@@ -12,6 +12,7 @@ use indicatif::MultiProgress;
 use serde_json::json;
 
 use super::compare;
+use crate::command::methods::paper_name;
 use crate::engine::resources;
 use crate::interrupt::Interrupt;
 use crate::overrides::place_data;
@@ -300,7 +301,7 @@ fn table(printer: &Printer, folders: &[PathBuf]) -> Result<Vec<String>> {
     if there.is_empty() {
         return Ok(Vec::new());
     }
-    let study = Results::new(LoadedRuns::load(&there)?);
+    let study = Results::new(LoadedRuns::load(&there)?).named(paper_name);
     for out in &study.left_out {
         printer.warn(format_args!("{}: {}", out.path.display(), out.what));
     }

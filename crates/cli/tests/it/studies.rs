@@ -284,7 +284,7 @@ fn unfinished_runs_are_marked_everywhere() {
     let answer = place.call(&["compare", "three"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     let said = answer.out.replace('\n', " ");
-    assert!(said.contains("* fedntd, seed 2: no end recorded, last round 1 of 3"), "{}", answer.out);
+    assert!(said.contains("* FedNTD, seed 2: no end recorded, last round 1 of 3"), "{}", answer.out);
     assert!(answer.err.contains("--include unfinished"), "{}", answer.err);
     let of = |arguments: &[&str]| -> Value {
         serde_json::from_str(&place.call(&[&["compare", "three", "--json"], arguments].concat()).out).unwrap()

@@ -94,7 +94,9 @@ fn names_do_not_become_paths() {
     }
     assert_eq!(files(place.0.path()), ["below", "page.html", "run"]);
     assert_eq!(files(&place.path("below")), ["figures", "model.onnx", "rounds.csv"]);
-    assert!(files(&place.path("below/figures")).iter().all(|name| name.ends_with(".svg") || name.ends_with(".png")));
+    let known =
+        |name: &String| ["svg", "png", "pdf", "txt", "tex"].iter().any(|end| name.ends_with(&format!(".{end}")));
+    assert!(files(&place.path("below/figures")).iter().all(known));
 }
 
 #[test]

@@ -197,7 +197,8 @@ fn small_holdings_can_be_seen(browser: &mut Browser) {
         assert_eq!(cells[0], serde_json::json!(["transparent", false]), "{cells}");
         let colour = |at: usize| cells[at][0].as_str().unwrap().to_string();
         assert_eq!(cells[1][1], true, "its number is shown");
-        assert!(colour(1).starts_with('#') && colour(1) != colour(2) && colour(1) != colour(3), "{cells}");
+        // One sample of 5,000 has a colour, and the numbers tell it from two.
+        assert!(colour(1).starts_with('#') && colour(3).starts_with('#') && colour(1) != colour(2), "{cells}");
         // The scale says so.
         let said = browser
             .value("fedelity.option('holdings').graphic[0].elements.map((one) => one.style.text).filter(Boolean)");
