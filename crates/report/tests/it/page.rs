@@ -277,20 +277,20 @@ fn a_live_page_leaves_its_reader_alone(browser: &mut Browser) {
         browser.until(&format!("{text} !== {now}"));
     };
     // What is open stays open, the keyboard focus stays, and a selected figure stays selected, in the same elements.
-    browser.value("document.querySelector('section:last-child details').open = true");
+    browser.value("document.querySelector('#reproduce details').open = true");
     browser.value("document.querySelector('#methods button').focus()");
     browser.value(
         "(() => { const s = document.querySelector('#card-accuracy select'); s.selectedIndex = 1; s.onchange({ target: s }); \
          window.kept = [s, document.querySelector('#card-confusion .chart')]; })()",
     );
     next(browser);
-    assert_eq!(browser.value("document.querySelectorAll('section:last-child details')[0].open"), true);
+    assert_eq!(browser.value("document.querySelectorAll('#reproduce details')[0].open"), true);
     assert_eq!(browser.value("document.activeElement === document.querySelector('#methods button')"), true);
     assert_eq!(browser.value("kept.every((node) => node.isConnected) && kept[0].selectedIndex"), 1);
     browser.value("kept[0].focus()");
     next(browser);
     assert_eq!(browser.value("document.activeElement === kept[0]"), true);
-    browser.value("document.querySelector('section:last-child summary').focus()");
+    browser.value("document.querySelector('#reproduce summary').focus()");
     next(browser);
     assert_eq!(browser.value("document.activeElement.tagName"), "SUMMARY");
     // Maps disappear while they are being painted.

@@ -138,7 +138,7 @@ pub(crate) fn header(made: Made, method: &str, seed: u64) -> Header {
 pub(crate) fn run(path: &Path, made: Made, header: &Header, method: usize) -> PathBuf {
     let folder = RunFolder::create(path).unwrap();
     let config = "rounds = 1\nseeds = [1]\n[clients]\nepochs = 5\nbatch = 32\n[optimizer]\nkind = \"sgd\"\nlr = 0.02\n";
-    folder.write_config(config).unwrap();
+    folder.write_config(&format!("{config}[method]\nname = {:?}\n", header.method)).unwrap();
     let counts = (0..20)
         .map(|client| (0..made.classes as u64).map(|class| (noise(client * 50 + class) * 60.0) as u64).collect())
         .collect();
