@@ -214,6 +214,11 @@ impl Split {
         (self.part(second, false), self.part(second, true))
     }
 
+    /// The samples that are marked, in order.
+    pub fn marked(&self, marks: &[bool]) -> Self {
+        self.part(marks, true)
+    }
+
     /// The samples for which `of` is `want`, in order.
     fn part(&self, of: &[bool], want: bool) -> Self {
         fn pick<T: Clone>(all: &[T], width: usize, of: &[bool], want: bool) -> Vec<T> {

@@ -291,7 +291,9 @@ impl Run<'_> {
                 folder.resume_rounds(&header, rounds.len())?
             }
             None => {
-                let header = Header { local_evaluation: Some(simulation.local_evaluation()), ..self.header() };
+                let attackers = simulation.attackers().into_iter().map(|client| client as u64).collect();
+                let local_evaluation = Some(simulation.local_evaluation());
+                let header = Header { local_evaluation, attackers, ..self.header() };
                 folder.start_rounds(&header)?
             }
         };

@@ -5,9 +5,14 @@ use std::sync::Arc;
 
 use fedelity_nn::Params;
 
-use crate::payload::all_finite;
+use crate::payload::{all_finite, largest_magnitude};
 use crate::rng::{Purpose, stream};
+use crate::wire::Wire;
 use crate::{Extra, Federation, FlError, Gather, Held, Payload, Received, Rejection, Result, Server, Trainer, Upload};
+
+/// The largest weight of an upload may be this many times that of the global model, or of 1. A larger one would leave nothing of
+/// the others in a mean of f32 numbers.
+const ENORMOUS: u32 = 1_000_000;
 
 /// What the server sends to every client of a round.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +50,8 @@ pub struct Coordinator {
     kept: ServerState,
     /// The clients of the open round, and whether their uploads are in.
     clients: Option<BTreeMap<usize, bool>>,
+    /// The largest weight that is accepted.
+    most: f32,
     spoiled: bool,
     gather: Gather,
     scratch: Payload,
@@ -71,6 +78,7 @@ impl Coordinator {
         Ok(Self {
             kept,
             clients: None,
+            most: f32::MAX,
             spoiled: false,
             gather: Gather::default(),
             scratch: Payload::new(),
@@ -116,6 +124,7 @@ impl Coordinator {
         let method = self.federation.method.clone();
         let payload = method.prepare(&mut self.server().0)?;
         self.clients = Some(expected);
+        self.most = ENORMOUS as f32 * self.largest(&self.kept.global).max(1.0);
         Ok(Broadcast { round: self.kept.round, global: self.kept.global.clone(), payload })
     }
 
@@ -125,7 +134,7 @@ impl Coordinator {
     /// Memory that is no longer needed is returned for the next upload. After an error the round can only be abandoned.
     pub fn accept(&mut self, upload: Upload) -> Result<Result<Option<Params>, Rejection>> {
         self.expect("accepting an upload", true)?;
-        if let Err(rejection) = self.check(&upload) {
+        if let Err(rejection) = self.examine(&upload) {
             return Ok(Err(rejection));
         }
         let weight = self.federation.weighting.weight(upload.examples);
@@ -143,6 +152,14 @@ impl Coordinator {
             return Ok(Ok(None));
         }
         Ok(Ok(Some(received.upload.params)))
+    }
+
+    /// [`accept`](Self::accept) for an upload in its [wire form](crate::wire).
+    pub fn accept_bytes(&mut self, bytes: &[u8]) -> Result<Result<Option<Params>, Rejection>> {
+        match Upload::from_bytes(bytes) {
+            Ok(upload) => self.accept(upload),
+            Err(reason) => self.expect("accepting an upload", true).map(|()| Err(Rejection::Unreadable { reason })),
+        }
     }
 
     /// [`accept`](Self::accept) for trusted clients: a rejection is an error.
@@ -175,8 +192,8 @@ impl Coordinator {
         (self.clients, self.spoiled) = (None, false);
     }
 
-    /// Why an upload does not belong in the open round, if it does not.
-    fn check(&self, upload: &Upload) -> Result<(), Rejection> {
+    /// Why an upload does not belong in the open round, if it does not. [`accept`](Self::accept) asks it first.
+    pub fn examine(&self, upload: &Upload) -> Result<(), Rejection> {
         let (client, expected) = (upload.client, self.kept.round);
         if upload.round != expected {
             return Err(Rejection::Round { expected: expected + 1, found: upload.round.saturating_add(1) });
@@ -198,13 +215,30 @@ impl Coordinator {
         if !upload.terms.iter().all(|(_, mean)| mean.is_finite()) {
             return Err(broken("loss"));
         }
-        if !all_finite(&upload.params) {
+        let largest = self.largest(&upload.params);
+        if !(largest.is_finite() && all_finite(&upload.params)) {
             return Err(broken("weights"));
+        }
+        if largest > self.most {
+            return Err(Rejection::Enormous { times: ENORMOUS });
+        }
+        let variances = self.federation.model.layout().tensors().iter().filter(|tensor| tensor.is_variance());
+        for tensor in variances {
+            if upload.params[tensor.range()].iter().any(|value| *value < 0.0) {
+                return Err(Rejection::Variance { name: tensor.name.clone() });
+            }
         }
         match upload.extra.iter().find(|(_, values)| !all_finite(values)) {
             Some((name, _)) => Err(broken(&format!("array '{name}'"))),
             None => Ok(()),
         }
+    }
+
+    /// The largest magnitude among weights that are trained.
+    fn largest(&self, params: &[f32]) -> f32 {
+        let parts = self.federation.model.layout().trainable().iter();
+        // Unlike a comparison of numbers, this one puts NaN last.
+        parts.map(|range| largest_magnitude(&params[range.clone()])).max_by(f32::total_cmp).unwrap_or(0.0)
     }
 
     fn expect(&self, what: &'static str, open: bool) -> Result<()> {

@@ -43,6 +43,12 @@ pub enum FlError {
     /// A teacher from the broadcast or the client's memory is not a valid model.
     #[error("round {round}, client {client}: teacher {teacher} cannot be used: {reason}")]
     Teacher { round: usize, client: usize, teacher: usize, reason: Rejection },
+    /// Too few uploads could be used, however often the round was repeated.
+    #[error(
+        "round {round}: only {accepted} of at least {needed} uploads were accepted, although the round was repeated \
+         with other clients {repeats} times"
+    )]
+    Quorum { round: usize, accepted: usize, needed: usize, repeats: usize },
     /// A round was opened with unknown or duplicate clients.
     #[error("round {round}: expected different clients, each below {clients}")]
     Clients { round: usize, clients: usize },
@@ -64,7 +70,9 @@ impl FlError {
     pub fn divergence(&self) -> Option<(usize, Option<usize>)> {
         match *self {
             Self::Diverged { round, client, .. }
-            | Self::Rejected { round, client, reason: Rejection::NotFinite { .. } } => Some((round, Some(client))),
+            | Self::Rejected { round, client, reason: Rejection::NotFinite { .. } | Rejection::Enormous { .. } } => {
+                Some((round, Some(client)))
+            }
             Self::ServerDiverged { round, .. } | Self::GlobalDiverged { round } => Some((round, None)),
             Self::Rejected { .. }
             | Self::Setting { .. }
@@ -75,6 +83,7 @@ impl FlError {
             | Self::Method { .. }
             | Self::Broadcast { .. }
             | Self::Teacher { .. }
+            | Self::Quorum { .. }
             | Self::Clients { .. }
             | Self::NothingGathered { .. }
             | Self::Order { .. } => None,

@@ -50,7 +50,7 @@ pub use payload::Payload;
 pub use rejection::Rejection;
 pub use rng::{Purpose, stream};
 pub use round::{ClientMemory, Memories, keep, round};
-pub use sample::sample_clients;
+pub use sample::{sample_clients, sample_others};
 pub use samples::{Samples, Scaling};
 pub use schedule::longest_first;
 pub use scores::{ClassCounts, Rate, auc, wilson};

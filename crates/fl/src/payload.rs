@@ -89,9 +89,25 @@ pub(crate) fn all_finite(values: &[f32]) -> bool {
     values.chunks(256).all(|part| part.iter().map(|value| value * 0.0).sum::<f32>() == 0.0)
 }
 
+/// The largest magnitude of some numbers: infinite or NaN if one of them is.
+pub(crate) fn largest_magnitude(values: &[f32]) -> f32 {
+    // Without their sign, the bits of numbers are ordered like the numbers, and NaN is the largest.
+    f32::from_bits(values.iter().fold(0, |largest, value| largest.max(value.to_bits() & !(1 << 31))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn magnitudes_put_what_is_not_finite_last() {
+        assert_eq!(
+            (largest_magnitude(&[1.0, -3.5, 2.0]), largest_magnitude(&[]), largest_magnitude(&[-0.0])),
+            (3.5, 0.0, 0.0)
+        );
+        assert_eq!(largest_magnitude(&[1.0, f32::NEG_INFINITY, 2.0]), f32::INFINITY);
+        assert!(largest_magnitude(&[f32::INFINITY, -f32::NAN, 2.0]).is_nan());
+    }
 
     #[test]
     fn arrays_by_name() {

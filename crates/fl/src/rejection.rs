@@ -1,9 +1,14 @@
 //! Why a server rejects an upload.
 
+use crate::wire::WireError;
+
 /// Why an upload or a broadcast is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
+    /// Its bytes are not an upload.
+    #[error("it cannot be read: {reason}")]
+    Unreadable { reason: WireError },
     /// The client was not selected.
     #[error("client {client} does not take part in this round")]
     Stranger { client: usize },
@@ -31,4 +36,10 @@ pub enum Rejection {
     /// A number is infinite or NaN.
     #[error("the numbers of its {what} are not all finite")]
     NotFinite { what: String },
+    /// A variance is negative.
+    #[error("its '{name}' has a negative number, which a variance cannot have")]
+    Variance { name: String },
+    /// A weight is so large that adding it up would leave nothing of the others.
+    #[error("its largest weight is more than {times} times that of the global model")]
+    Enormous { times: u32 },
 }

@@ -31,6 +31,8 @@ pub enum Purpose {
     Method(u32),
     /// Which samples a client computes gradients on after its training.
     Gradients,
+    /// Faults that are injected on purpose; the number tells their uses apart.
+    Faults(u32),
 }
 
 impl Purpose {
@@ -46,6 +48,7 @@ impl Purpose {
             Self::ServerData => (7, 0),
             Self::Method(part) => (8, part),
             Self::Gradients => (9, 0),
+            Self::Faults(part) => (11, part),
             Self::Observe => (64, 0),
         }
     }
@@ -88,6 +91,8 @@ mod tests {
             Purpose::Method(0),
             Purpose::Method(1),
             Purpose::Gradients,
+            Purpose::Faults(0),
+            Purpose::Faults(1),
         ];
         let mut seen = std::collections::BTreeSet::new();
         let mut streams = 0;

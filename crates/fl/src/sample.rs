@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::rng::{Purpose, below, stream};
+use crate::rng::{Purpose, below, shuffle, stream};
 
 /// `per_round` of `clients` clients without replacement, in ascending order.
 ///
@@ -21,6 +21,26 @@ pub fn sample_clients(seed: u64, round: usize, clients: usize, per_round: usize)
         }
     }
     chosen.into_iter().collect()
+}
+
+/// The clients of a round that is repeated, in ascending order: other ones than those tried before, as long as there are
+/// enough, and then any. `attempt` is 1 for the first repetition.
+pub fn sample_others(
+    seed: u64,
+    round: usize,
+    attempt: usize,
+    clients: usize,
+    per_round: usize,
+    tried: &BTreeSet<usize>,
+) -> Vec<usize> {
+    let mut pool: Vec<usize> = (0..clients).filter(|client| !tried.contains(client)).collect();
+    if pool.len() < per_round {
+        pool = (0..clients).collect();
+    }
+    shuffle(&mut stream(seed, Purpose::Sampling, round as u64, 0, attempt as u64), &mut pool);
+    pool.truncate(per_round);
+    pool.sort_unstable();
+    pool
 }
 
 #[cfg(test)]
@@ -47,5 +67,19 @@ mod tests {
         assert_eq!(sample_clients(1, 2, 3, 3), [0, 1, 2]);
         assert_eq!(sample_clients(1, 2, 3, 9), [0, 1, 2]);
         assert!(sample_clients(1, 2, 3, 0).is_empty());
+    }
+
+    #[test]
+    fn a_repeated_round_takes_others_while_there_are_any() {
+        let first = sample_clients(1, 2, 10, 4);
+        let mut tried: BTreeSet<usize> = first.iter().copied().collect();
+        let second = sample_others(1, 2, 1, 10, 4, &tried);
+        assert!(second.len() == 4 && second.is_sorted() && second.iter().all(|client| !tried.contains(client)));
+        assert_eq!(second, sample_others(1, 2, 1, 10, 4, &tried));
+        tried.extend(second);
+        // Two are left, which is too few.
+        let third = sample_others(1, 2, 2, 10, 4, &tried);
+        assert!(third.len() == 4 && third.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(sample_others(1, 2, 1, 3, 3, &(0..3).collect()), [0, 1, 2]);
     }
 }

@@ -72,6 +72,12 @@ impl Tensor {
     pub fn range(&self) -> Range<usize> {
         self.offset..self.offset + self.len
     }
+
+    /// Whether it is a running variance, which is never negative.
+    #[must_use]
+    pub fn is_variance(&self) -> bool {
+        !self.trainable && self.name.ends_with(".running_var")
+    }
 }
 
 /// Names, shapes and offsets of a model's tensors.

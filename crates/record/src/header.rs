@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::incident::is_zero;
 use crate::local::LocalEvaluation;
 use crate::notice::client_name;
 
@@ -63,6 +64,9 @@ pub struct Header {
     /// Samples of the validation part; 0 if there is none.
     #[serde(skip_serializing_if = "is_zero")]
     pub validation_samples: u64,
+    /// The clients that attack, because the configuration says so; empty if none do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub attackers: Vec<u64>,
     /// What local models are measured on. Older records lack it.
     pub local_evaluation: Option<LocalEvaluation>,
     /// SHA-256 of the assignment of samples to clients, as hex. Older records lack it.
@@ -103,8 +107,4 @@ impl Header {
         };
         pairs.into_iter().find(|(_, then, now)| then != now).or_else(settings)
     }
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }

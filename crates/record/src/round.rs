@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::incident::{Incident, is_zero};
 use crate::local::{LocalRecord, Spread};
 use crate::notice::Notice;
 use crate::scores::Scores;
@@ -87,6 +88,16 @@ pub struct RoundRecord {
     pub seconds: Seconds,
     /// The clients of the round, in ascending order.
     pub clients: Vec<u64>,
+    /// Clients of the round whose uploads were lost, late or refused, and late uploads of the round before. Absent if there
+    /// are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub incidents: Vec<Incident>,
+    /// How many uploads counted; absent if all did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<u64>,
+    /// How often the round was repeated with other clients, because too few uploads counted; absent if it was not.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repeats: u64,
     /// The global weights after the round. Older records lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<WeightHashes>,

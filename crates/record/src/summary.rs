@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::header::Stamp;
+use crate::incident::IncidentCounts;
 use crate::notice::{Notice, RoundNotice};
 use crate::round::{ChosenBy, EarlyStop, RoundRecord, Seconds};
 
@@ -34,6 +35,9 @@ pub struct Summary {
     pub traffic: Option<f64>,
     /// Time spent, over all rounds.
     pub seconds: Seconds,
+    /// How many uploads did not count, and why; absent if all did.
+    #[serde(default, skip_serializing_if = "IncidentCounts::is_none")]
+    pub incidents: IncidentCounts,
     /// The round since which the global model is collapsed, if it is at the end.
     #[serde(default)]
     pub collapse: Option<u64>,
@@ -116,6 +120,7 @@ impl Summary {
         self.seconds.aggregate += round.seconds.aggregate;
         self.seconds.evaluate += round.seconds.evaluate;
         self.seconds.observe += round.seconds.observe;
+        self.incidents.add(&round.incidents, round.repeats);
         for notice in &round.notices {
             self.noticed += 1;
             if self.notices.len() < NOTICES {

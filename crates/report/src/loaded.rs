@@ -252,6 +252,7 @@ fn contradictions(claimed: &Summary, derived: &Summary, whole: bool, planned: u6
         check("seconds", same, spent.to_string(), recorded.to_string());
         let (said, noticed) = ((a.collapse, a.noticed), (b.collapse, b.noticed));
         check("notices", said == noticed, a.noticed.to_string(), b.noticed.to_string());
+        check("incidents", a.incidents == b.incidents, a.incidents.describe(), b.incidents.describe());
     }
     let line = |(what, claimed, derived): (&str, String, String)| {
         format!(

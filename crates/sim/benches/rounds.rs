@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fedelity_data::{Dataset, ImageShape, Normalisation, Partition, Shape, Split};
 use fedelity_fl::{Federation, Method, Named, ServerData, Training, Weighting};
 use fedelity_nn::{Architecture, InputShape, Layer, Model, ModelSpec, Node, cpu, zoo};
-use fedelity_sim::{Experiment, Metrics, Observation, Simulation};
+use fedelity_sim::{Experiment, Faults, Metrics, Observation, Simulation};
 
 #[derive(Debug)]
 struct BenchMethod;
@@ -54,6 +54,8 @@ fn experiment(model: &str, clients: usize, samples: usize, training: Training, r
         evaluate_every: rounds,
         threads: 1,
         observation: Observation { metrics: Metrics::Fast, ..Observation::default() },
+        faults: Faults::default(),
+        quorum: 0.5,
     }
 }
 

@@ -4,7 +4,7 @@ use fedelity_data::{Dataset, ImageShape, Partition, Shape};
 use fedelity_fl::{Federation, FlError};
 use fedelity_nn::InputShape;
 
-use crate::Observation;
+use crate::{Faults, Observation};
 
 /// An experiment to simulate. [`Simulation::new`](crate::Simulation::new) checks it.
 #[derive(Clone, Debug)]
@@ -24,6 +24,10 @@ pub struct Experiment {
     pub threads: usize,
     /// What is measured beyond the accuracy of the global model. It does not change training.
     pub observation: Observation,
+    /// What goes wrong on purpose.
+    pub faults: Faults,
+    /// The share of a round's clients whose uploads must count; otherwise the round is repeated with other clients.
+    pub quorum: f64,
 }
 
 impl Experiment {
@@ -36,6 +40,10 @@ impl Experiment {
         range("rounds", self.rounds, 1, usize::MAX)?;
         range("evaluation.every", self.evaluate_every, 1, usize::MAX)?;
         range("threads", self.threads, 1, usize::MAX)?;
+        if !(0.0..=1.0).contains(&self.quorum) {
+            let (value, allowed) = (self.quorum.to_string(), "from 0 to 1".to_string());
+            return Err(FlError::Setting { key: "server.quorum", value, allowed });
+        }
         if let Some(client) = self.observation.client {
             range("evaluation.client", client, 0, clients - 1)?;
         }
@@ -84,6 +92,12 @@ impl Experiment {
         };
         fits.map_err(|allowed| FlError::Setting { key: "augmentation", value: "on".to_string(), allowed })
     }
+}
+
+/// How many of a round's clients must have uploads that count.
+pub fn needed(quorum: f64, clients: usize) -> usize {
+    // The tolerance is for shares such as 0.7 of 10, which may be a little more than 7.
+    ((quorum * clients as f64 - 1e-9).ceil() as usize).clamp(1, clients.max(1))
 }
 
 fn range(key: &'static str, value: usize, least: usize, most: usize) -> Result<(), FlError> {

@@ -7,6 +7,7 @@
 mod client_book;
 mod evaluate;
 mod experiment;
+mod faults;
 mod keeper;
 mod lookout;
 mod observe;
@@ -16,7 +17,8 @@ mod sites;
 mod workers;
 
 pub use evaluate::evaluate;
-pub use experiment::Experiment;
+pub use experiment::{Experiment, needed};
+pub use faults::{Attack, Faults};
 pub use keeper::Keeper;
 pub use observe::{Metrics, Observation, observed_samples};
 pub use score::scores;

@@ -1,5 +1,6 @@
 //! The simulation, round by round.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use fedelity_data::label_counts;
@@ -7,16 +8,23 @@ use fedelity_fl::metrics::{Forgetting, class_accuracy_cosine};
 use fedelity_fl::observe::{Diversity, Portrait, alignment, confusion};
 use fedelity_fl::{
     Coordinator, Evaluation, Finished, FlError, Memories, Payload, Samples, Scaling, ServerState, Trainer, keep,
-    longest_first, sample_clients,
+    longest_first, sample_clients, sample_others,
 };
 use fedelity_nn::Params;
-use fedelity_record::{ClientsReport, LocalEvaluation, RoundRecord, Seconds, Spread, ValidationRecord, WeightHashes};
+use fedelity_record::{
+    ClientsReport, Incident, IncidentKind, LocalEvaluation, RoundRecord, Seconds, Spread, ValidationRecord,
+    WeightHashes,
+};
 
 use crate::client_book::{ClientBook, Known};
+use crate::faults::{self, FaultPlan};
 use crate::lookout::{ClientSigns, GlobalSigns, Lookout};
 use crate::observe::{self, Baseline, ObservationPlan, Observed};
 use crate::workers::{self, Clients, Folding};
-use crate::{Experiment, Keeper, evaluate};
+use crate::{Experiment, Keeper, evaluate, needed};
+
+/// How often a round is repeated with other clients before the run is given up.
+const REPEATS: usize = 20;
 
 /// A federation in one process.
 #[derive(Debug)]
@@ -39,6 +47,10 @@ pub struct Simulation {
     classes: Option<Vec<Option<f64>>>,
     /// Features of the closely examined client.
     local_features: Option<Vec<f32>>,
+    /// What goes wrong on purpose, if anything does.
+    faults: Option<FaultPlan>,
+    /// Clients whose uploads of the last round are still on their way.
+    late: Vec<usize>,
 }
 
 /// What a simulation carries over between rounds, beside the records of its rounds.
@@ -87,6 +99,8 @@ impl Simulation {
             known: None,
             classes: None,
             local_features: None,
+            faults: (!experiment.faults.is_none()).then(|| FaultPlan::new(&experiment)),
+            late: Vec::new(),
             experiment,
         })
     }
@@ -105,6 +119,7 @@ impl Simulation {
             resumed.lookout.recall(record);
             resumed.book.local.recall(record);
         }
+        resumed.late = records.last().map_or(Vec::new(), |last| late(&last.incidents, last.repeats));
         Ok(resumed)
     }
 
@@ -123,10 +138,14 @@ impl Simulation {
         let experiment = &self.experiment;
         let number = self.coordinator.rounds();
         let sizes = &experiment.partition.clients;
-        let clients = sample_clients(experiment.federation.seed, number, sizes.len(), experiment.per_round);
-        let schedule = longest_first(&clients, |client| sizes[client].len());
-        let broadcast = self.coordinator.open(&clients)?;
-        let opened = start.elapsed();
+        let before = self.late.clone();
+        let weights = self.coordinator.global().len();
+        let fits = |done: &Finished| done.upload.round == number && done.upload.params.len() == weights;
+        let kept = kept.into_iter().filter(fits);
+        let mut kept: BTreeMap<usize, Finished> = kept.map(|done| (done.upload.client, done)).collect();
+        let (mut attempt, mut tried, mut incidents) = (0, BTreeSet::new(), Vec::new());
+        let (mut bytes_down, mut bytes_up) = (0, 0);
+        let mut opened = looked;
 
         let scaling = &self.scaling;
         let train = Samples { split: &experiment.data.train, indices: &[], scaling };
@@ -138,19 +157,54 @@ impl Simulation {
             sites: self.book.sites.as_ref(),
             positive: experiment.observation.positive,
         });
-        let (schedule, observed) = (&schedule[..], observed.as_ref());
-        let all = Clients { experiment, broadcast: &broadcast, train, schedule, observed, keeper };
-        let folding = Folding {
-            coordinator: &mut self.coordinator,
-            memories: &self.memories,
-            spare: &mut self.spare,
-            diversity: &mut self.diversity,
-        };
-        let fits = |done: &Finished| done.upload.round == number && done.upload.params.len() == broadcast.global.len();
-        let kept = kept.into_iter().filter(fits).map(|done| (done.upload.client, done)).collect();
-        let Some(mut tally) = workers::run(&all, &mut self.trainers, folding, kept)? else {
+        let observed = observed.as_ref();
+        let (clients, broadcast, mut tally) = loop {
+            let (seed, per_round) = (experiment.federation.seed, experiment.per_round);
+            let clients = match attempt {
+                0 => sample_clients(seed, number, sizes.len(), per_round),
+                _ => sample_others(seed, number, attempt, sizes.len(), per_round, &tried),
+            };
+            let schedule = &longest_first(&clients, |client| sizes[client].len())[..];
+            let broadcast = self.coordinator.open(&clients)?;
+            if attempt == 0 {
+                opened = start.elapsed();
+            }
+            for client in std::mem::take(&mut self.late) {
+                // Those that were late for an attempt and are drawn again send what they have.
+                let of = number - usize::from(attempt == 0);
+                let known = attempt > 0 && clients.contains(&client);
+                if !known && let Err(reason) = self.coordinator.accept(faults::stale(of, client))? {
+                    let (kind, reason) = (IncidentKind::Refused, reason.to_string());
+                    incidents.push(Incident { client: client as u64, kind, reason, repeat: attempt as u64 });
+                }
+            }
+            let faults = self.faults.as_ref();
+            let all = Clients { experiment, broadcast: &broadcast, train, schedule, observed, keeper, faults, attempt };
+            let folding = Folding {
+                coordinator: &mut self.coordinator,
+                memories: &self.memories,
+                spare: &mut self.spare,
+                diversity: &mut self.diversity,
+            };
+            let Some(mut tally) = workers::run(&all, &mut self.trainers, folding, &mut kept)? else {
+                self.coordinator.abandon();
+                self.late = before;
+                return Ok(None);
+            };
+            bytes_down += broadcast.bytes() * tally.reached as u64;
+            bytes_up += tally.bytes_up;
+            incidents.append(&mut tally.incidents);
+            self.late = late(&incidents, attempt as u64);
+            let (accepted, needed) = (tally.accepted, needed(experiment.quorum, clients.len()));
+            if accepted >= needed {
+                break (clients, broadcast, tally);
+            }
             self.coordinator.abandon();
-            return Ok(None);
+            tried.extend(clients);
+            if attempt == REPEATS {
+                return Err(FlError::Quorum { round: number + 1, accepted, needed, repeats: REPEATS });
+            }
+            attempt += 1;
         };
         let trained = start.elapsed();
         let signs: Vec<ClientSigns> = tally.seen.iter().map(ClientSigns::from).collect();
@@ -192,7 +246,6 @@ impl Simulation {
             evaluate: (ended - closed).as_secs_f64(),
             observe: observed + looked.as_secs_f64(),
         };
-        let bytes_down = broadcast.bytes() * clients.len() as u64;
         let weights_both_ways = 2 * 4 * broadcast.global.len() * clients.len();
         let finite = |value: &f64| value.is_finite();
         let terms = tally.terms.iter().filter(|(_, mean)| finite(mean));
@@ -219,10 +272,13 @@ impl Simulation {
             trained_samples: tally.terms.samples(),
             teacher_samples: tally.teacher_passes,
             bytes_down,
-            bytes_up: tally.bytes_up,
-            traffic: Some((bytes_down + tally.bytes_up) as f64 / weights_both_ways as f64),
+            bytes_up,
+            traffic: Some((bytes_down + bytes_up) as f64 / weights_both_ways as f64),
             seconds,
             clients: clients.iter().map(|&client| client as u64).collect(),
+            accepted: (tally.accepted < clients.len()).then_some(tally.accepted as u64),
+            incidents,
+            repeats: attempt as u64,
             weights: Some(self.hashes()),
             notices,
         };
@@ -342,6 +398,11 @@ impl Simulation {
         self.coordinator.global()
     }
 
+    /// The clients that attack, in ascending order.
+    pub fn attackers(&self) -> Vec<usize> {
+        self.faults.as_ref().map_or(Vec::new(), FaultPlan::attackers)
+    }
+
     /// Whether all rounds have been run.
     pub fn done(&self) -> bool {
         self.coordinator.rounds() >= self.experiment.rounds
@@ -374,6 +435,12 @@ impl Simulation {
     pub fn state(&self) -> &Payload {
         self.coordinator.state()
     }
+}
+
+/// The clients that were late for an attempt.
+fn late(incidents: &[Incident], attempt: u64) -> Vec<usize> {
+    let late = incidents.iter().filter(|one| one.kind == IncidentKind::Late && one.repeat == attempt);
+    late.map(|one| one.client as usize).collect()
 }
 
 /// The cosine of class accuracies, over the classes present in both.

@@ -12,9 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fedelity_fl::observe::Diversity;
-use fedelity_fl::{Broadcast, Coordinator, Finished, FlError, Memories, Payload, Samples, TermMeans, Trainer, client};
+use fedelity_fl::{
+    Broadcast, Coordinator, Finished, FlError, Memories, Payload, Rejection, Samples, TermMeans, Trainer, client,
+};
 use fedelity_nn::Params;
+use fedelity_record::{Incident, IncidentKind};
 
+use crate::faults::{Fault, FaultPlan, Sent};
 use crate::observe::{Observed, Seen, look};
 use crate::{Experiment, Keeper};
 
@@ -27,6 +31,12 @@ const WAITING_MOST: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) terms: TermMeans,
+    /// Clients whose uploads counted.
+    pub(crate) accepted: usize,
+    /// Clients that received the broadcast.
+    pub(crate) reached: usize,
+    /// What went wrong, in folding order.
+    pub(crate) incidents: Vec<Incident>,
     pub(crate) bytes_up: u64,
     pub(crate) folding: Duration,
     /// What clients will remember, in folding order, once the round is closed.
@@ -51,6 +61,57 @@ pub(crate) struct Clients<'a> {
     /// What local models are compared with, if they are evaluated in this round.
     pub(crate) observed: Option<&'a Observed<'a>>,
     pub(crate) keeper: &'a dyn Keeper,
+    /// What goes wrong on purpose. Without it, an upload that the server refuses is an error.
+    pub(crate) faults: Option<&'a FaultPlan>,
+    /// How often the round has been repeated.
+    pub(crate) attempt: usize,
+}
+
+impl<'a> Clients<'a> {
+    /// The samples that a client trains on.
+    fn samples(&self, id: usize) -> Samples<'a> {
+        let own = self.train.at(&self.experiment.partition.clients[id]);
+        self.faults.map_or(own, |plan| plan.samples(id, own, self.train.scaling))
+    }
+
+    fn fault(&self, id: usize) -> Option<Fault> {
+        let samples = self.experiment.partition.clients[id].len();
+        self.faults.and_then(|plan| plan.fault(self.broadcast.round, self.attempt, id, samples))
+    }
+
+    /// What a finished client sends, after a look at its model.
+    fn send(&self, trainer: &mut Trainer, mut done: Finished, samples: Samples<'_>) -> Arrival {
+        let (global, fault) = (&self.broadcast.global[..], self.fault(done.upload.client));
+        if let Some(plan) = self.faults {
+            plan.forge(global, &mut done.upload);
+        }
+        let whole = fault.is_none_or(|fault| fault == Fault::Twice);
+        let seen = whole.then(|| look(trainer, global, &done, samples, self.observed));
+        let Finished { upload, memory, teacher_passes } = done;
+        let bytes = upload.bytes();
+        let sent = match self.faults {
+            Some(plan) => plan.damage(fault, self.attempt, global, upload),
+            None => Sent::Upload(upload),
+        };
+        Arrival::Sent(Box::new(Delivery { sent, bytes, memory, teacher_passes, seen }))
+    }
+}
+
+/// What becomes of a client.
+enum Arrival {
+    /// Nothing arrives.
+    Nothing(IncidentKind, String),
+    Sent(Box<Delivery>),
+}
+
+/// What a client sends, and what is known about it.
+struct Delivery {
+    sent: Sent,
+    bytes: u64,
+    memory: Payload,
+    teacher_passes: u64,
+    /// Nothing if the upload was damaged on its way.
+    seen: Option<Seen>,
 }
 
 /// State shared by workers.
@@ -58,12 +119,15 @@ struct Fold<'a> {
     coordinator: &'a mut Coordinator,
     memories: &'a Memories,
     /// Clients that finished before the round was resumed.
-    kept: BTreeMap<usize, Finished>,
+    kept: &'a mut BTreeMap<usize, Finished>,
+    faulty: bool,
+    attempt: u64,
     spare: &'a mut Vec<Params>,
     broadcast: &'a Broadcast,
     trainable: &'a [Range<usize>],
     diversity: &'a mut Diversity,
-    waiting: BTreeMap<usize, Result<(Finished, Seen), FlError>>,
+    /// By position, with the client.
+    waiting: BTreeMap<usize, (usize, Result<Arrival, FlError>)>,
     claimed: usize,
     folded: usize,
     stopped: bool,
@@ -73,16 +137,16 @@ struct Fold<'a> {
 
 impl Fold<'_> {
     /// Accepts a finished client and folds all that are next.
-    fn put(&mut self, position: usize, client: usize, done: Result<(Finished, Seen), FlError>) {
+    fn put(&mut self, position: usize, client: usize, done: Result<Arrival, FlError>) {
         // All earlier positions are already claimed, so the first error will be known without starting another client.
         self.stopped |= done.is_err();
         debug_assert!(position >= self.folded, "client {client} is folded twice");
-        self.waiting.insert(position, done);
+        self.waiting.insert(position, (client, done));
         while self.failed.is_none() {
-            let Some(done) = self.waiting.remove(&self.folded) else {
+            let Some((client, done)) = self.waiting.remove(&self.folded) else {
                 break;
             };
-            if let Err(error) = done.and_then(|done| self.fold(done)) {
+            if let Err(error) = done.and_then(|done| self.fold(client, done)) {
                 self.failed = Some(error);
                 self.stopped = true;
             }
@@ -91,20 +155,68 @@ impl Fold<'_> {
     }
 
     /// Folds in one client. Its memory is stored at the end of the round: the upload may still be left out.
-    fn fold(&mut self, (done, seen): (Finished, Seen)) -> Result<(), FlError> {
+    fn fold(&mut self, client: usize, arrival: Arrival) -> Result<(), FlError> {
         let start = Instant::now();
-        let Finished { upload, memory, teacher_passes } = done;
-        self.diversity.add(&self.broadcast.global, &upload.params, self.trainable, seen.drift);
-        self.tally.seen.push(seen);
+        match arrival {
+            Arrival::Nothing(kind, reason) => {
+                self.tally.reached += usize::from(kind != IncidentKind::DroppedBefore);
+                self.note(client, kind, reason);
+            }
+            Arrival::Sent(delivery) => {
+                self.tally.reached += 1;
+                self.deliver(client, *delivery)?;
+            }
+        }
+        self.tally.folding += start.elapsed();
+        Ok(())
+    }
+
+    fn deliver(&mut self, client: usize, delivery: Delivery) -> Result<(), FlError> {
+        let Delivery { sent, bytes, memory, teacher_passes, seen } = delivery;
+        self.tally.bytes_up += bytes;
         self.tally.teacher_passes += teacher_passes;
-        let (client, bytes) = (upload.client, upload.bytes());
+        let (upload, again) = match sent {
+            Sent::Upload(upload) => (upload, None),
+            Sent::Twice(upload) => (upload.clone(), Some(upload)),
+            Sent::Bytes(bytes) => {
+                let verdict = self.coordinator.accept_bytes(&bytes)?;
+                return self.settle(client, verdict.map(|_| ()));
+            }
+        };
+        if self.faulty
+            && let Err(reason) = self.coordinator.examine(&upload)
+        {
+            return self.settle(client, Err(reason));
+        }
+        if let Some(seen) = seen {
+            self.diversity.add(&self.broadcast.global, &upload.params, self.trainable, seen.drift);
+            self.tally.seen.push(seen);
+        }
         self.tally.terms.merge(&upload.terms);
         let spare = self.coordinator.fold(upload)?;
         self.spare.extend(spare);
         self.tally.memories.push((client, memory));
-        self.tally.bytes_up += bytes;
-        self.tally.folding += start.elapsed();
+        self.tally.accepted += 1;
+        match again {
+            Some(again) => {
+                self.tally.bytes_up += bytes;
+                let verdict = self.coordinator.accept(again)?;
+                self.settle(client, verdict.map(|_| ()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Notes an upload that the server refused.
+    fn settle(&mut self, client: usize, verdict: Result<(), Rejection>) -> Result<(), FlError> {
+        if let Err(reason) = verdict {
+            self.note(client, IncidentKind::Refused, reason.to_string());
+        }
         Ok(())
+    }
+
+    fn note(&mut self, client: usize, kind: IncidentKind, reason: String) {
+        self.tally.incidents.push(Incident { client: client as u64, kind, reason, repeat: self.attempt });
     }
 }
 
@@ -133,7 +245,7 @@ pub(crate) fn run(
     clients: &Clients<'_>,
     trainers: &mut [Trainer],
     folding: Folding<'_>,
-    kept: BTreeMap<usize, Finished>,
+    kept: &mut BTreeMap<usize, Finished>,
 ) -> Result<Option<Tally>, FlError> {
     let Folding { coordinator, memories, spare, diversity } = folding;
     let threads = trainers.len().min(clients.schedule.len()).max(1);
@@ -149,6 +261,8 @@ pub(crate) fn run(
             coordinator,
             memories,
             kept,
+            faulty: clients.faults.is_some(),
+            attempt: clients.attempt as u64,
             spare,
             broadcast: clients.broadcast,
             trainable: clients.experiment.federation.model.layout().trainable(),
@@ -183,6 +297,8 @@ pub(crate) fn run(
 
 /// What a worker does next.
 enum Claim {
+    /// The client sends nothing in time, so it need not train.
+    Silent(IncidentKind),
     /// The client finished before the round was resumed.
     Kept(Box<Finished>),
     /// The client trains, with its memory and a buffer for its weights.
@@ -201,9 +317,16 @@ impl<'a> Shared<'a> {
         let (experiment, schedule) = (clients.experiment, clients.schedule);
         while let Some((position, claim)) = self.claim(clients) {
             let id = schedule[position];
-            let samples = clients.train.at(&experiment.partition.clients[id]);
+            let samples = clients.samples(id);
             let start = Instant::now();
             let done = match claim {
+                Claim::Silent(kind) => {
+                    let mut fold = self.lock();
+                    fold.put(position, id, Ok(Arrival::Nothing(kind, String::new())));
+                    drop(fold);
+                    self.wake.notify_all();
+                    continue;
+                }
                 Claim::Kept(done) => Ok(*done),
                 Claim::Train { memory, buffer } => {
                     let task = experiment.federation.task(id, samples, clients.broadcast, &memory);
@@ -211,10 +334,13 @@ impl<'a> Shared<'a> {
                 }
             };
             let trained = start.elapsed();
-            let done = done.map(|done| {
-                let seen = look(trainer, &clients.broadcast.global, &done, samples, clients.observed);
-                (done, seen)
-            });
+            let done = match done {
+                Ok(done) => Ok(clients.send(trainer, done, samples)),
+                Err(error) if clients.faults.is_some() && error.is_divergence() => {
+                    Ok(Arrival::Nothing(IncidentKind::Failed, error.to_string()))
+                }
+                Err(error) => Err(error),
+            };
             let mut fold = self.lock();
             fold.tally.busy += trained;
             fold.tally.looking += start.elapsed() - trained;
@@ -235,6 +361,9 @@ impl<'a> Shared<'a> {
             if position < fold.folded + self.window {
                 fold.claimed += 1;
                 let id = clients.schedule[position];
+                if let Some(kind) = clients.fault(id).and_then(Fault::silence) {
+                    return Some((position, Claim::Silent(kind)));
+                }
                 if let Some(done) = fold.kept.remove(&id) {
                     return Some((position, Claim::Kept(Box::new(done))));
                 }

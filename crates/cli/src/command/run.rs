@@ -281,6 +281,10 @@ impl Observer for RunViewer<'_> {
             let text = format!("{}, seed {}: {reason}{advice}", run.label, run.seed);
             self.progress.pause(|| self.printer.error(&text));
         }
+        if !outcome.summary.incidents.is_none() {
+            let text = format!("{}, seed {}: {}", run.label, run.seed, outcome.summary.incidents.describe());
+            self.progress.pause(|| self.printer.say(&text));
+        }
         if let Ending::StoppedEarly { best, .. } = outcome.summary.status {
             let (label, seed, round) = (run.label, run.seed, outcome.summary.rounds);
             let why = format!("the validation accuracy has not improved since round {best}");

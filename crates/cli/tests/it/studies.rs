@@ -272,6 +272,38 @@ fn a_collapse_is_said_and_recorded() {
     assert!(answer.code == 0 && !answer.out.contains('†') && !answer.err.contains("warning: "), "{}", answer.err);
 }
 
+#[test]
+fn faults_are_said_recorded_and_reported() {
+    let place = Place::new();
+    let sets = |sets: &[&'static str]| sets.iter().flat_map(|set| ["--set", set]).collect::<Vec<_>>();
+    let faults =
+        ["rounds=4", "faults.drop-before=0.2", "faults.truncated=0.2", "faults.attack=scale", "server.quorum=0.1"];
+    let run = place.tiny(&[&["--output", "a"][..], &sets(&faults)].concat());
+    assert_eq!(run.code, 0, "{}", run.err);
+    let counts: Value = serde_json::from_slice(&place.read("a/summary.json")).unwrap();
+    let (dropped, refused) = (&counts["incidents"]["dropped"], &counts["incidents"]["refused"]);
+    assert!(dropped.as_u64() > Some(0) && refused.as_u64() > Some(0), "{counts}");
+    let said = run.err + &run.out;
+    assert!(said.contains(&format!("{dropped} client")) && said.contains(&format!("{refused} upload")), "{said}");
+    let rounds = String::from_utf8(place.read("a/rounds.jsonl")).unwrap();
+    assert!(rounds.contains("it cannot be read: ") && rounds.contains("\"attackers\":["), "{rounds}");
+    let report = place.call(&["report", "a"]);
+    assert_eq!(report.code, 0, "{}", report.err);
+    assert!(String::from_utf8_lossy(&place.read("a/report.html")).contains("dropped out"));
+    let verified = place.call(&["verify", "a"]);
+    assert_eq!(verified.code, 0, "{}", verified.err);
+    // Nobody is left.
+    let none = place.tiny(&[&["--output", "b"][..], &sets(&["faults.drop-during=1.0"])].concat());
+    assert_eq!(none.code, 1, "{}", none.err);
+    assert!(none.err.contains("round 1: only 0 of at least "), "{}", none.err);
+    assert!(none.err.contains("repeated with other clients"), "{}", none.err);
+    let krum = sets(&["server.rule=krum", "server.quorum=0.1", "faults.late=0.1"]);
+    place.refuses(
+        &[&["check"][..], &krum].concat(),
+        &["server.quorum = 0.1: 1 uploads may close a round, but the rule 'krum' with byzantine = 1 needs at least 5"],
+    );
+}
+
 /// A run that was stopped early, and a summary that claims too much.
 #[test]
 fn unfinished_runs_are_marked_everywhere() {

@@ -7,7 +7,7 @@ use fedelity_fl::Weighting;
 use fedelity_keys::{Choice, KeyError, ValueType, keys, toml};
 use fedelity_methods::{Rule, ServerOptimizer};
 use fedelity_nn::{Stem, zoo};
-use fedelity_sim::Metrics;
+use fedelity_sim::{Faults, Metrics};
 
 use super::DataKeys;
 
@@ -42,6 +42,8 @@ pub struct Config {
     pub evaluation: EvaluationKeys,
     /// When a run ends before its last round.
     pub stop: StopKeys,
+    /// What goes wrong on purpose: clients that drop out, are late, send damaged uploads, or attack.
+    pub faults: Faults,
 }
 
 #[keys]
@@ -212,6 +214,10 @@ pub struct ServerKeys {
     /// Training samples that the server holds without their labels, such as 1000 for FedDF.
     #[key(default = 0)]
     pub unlabelled: usize,
+    /// Share of a round's clients whose uploads must arrive and be accepted. Otherwise, the round is repeated with other
+    /// clients. It matters with `[faults]`: without them, all uploads arrive.
+    #[key(default = 0.5, min = 0, max = 1)]
+    pub quorum: f64,
     #[key(flatten)]
     pub optimizer: ServerOptimizer,
     #[key(flatten)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fedelity_data::{Dataset, ImageShape, Normalisation, Partition, Shape, Split};
 use fedelity_fl::{Federation, Payload, ServerData, Training, Weighting};
 use fedelity_nn::{InputShape, Model, ModelSpec, cpu, zoo};
-use fedelity_sim::{Experiment, Observation, Simulation};
+use fedelity_sim::{Experiment, Faults, Observation, Simulation};
 
 const CLIENTS: usize = 10_000;
 const ROUNDS: usize = 10;
@@ -52,6 +52,8 @@ fn ten_thousand_clients_need_memory_only_for_those_that_took_part() {
         evaluate_every: ROUNDS,
         threads: 2,
         observation: Observation::default(),
+        faults: Faults::default(),
+        quorum: 0.5,
     })
     .unwrap();
     let before = resident();

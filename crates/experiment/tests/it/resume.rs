@@ -49,11 +49,13 @@ fn every_method_resumes_within_every_round() {
     let dir = tempfile::tempdir().unwrap();
     write_table(dir.path());
     let methods = fedelity_methods::entries().iter().map(|entry| (entry.id, &[][..]));
-    let servers: [(&str, &[&str]); 4] = [
+    let servers: [(&str, &[&str]); 6] = [
         ("fedavg", &["server.optimizer=fedadam"]),
         ("fedavg", &["server.optimizer=fedyogi"]),
         ("scaffold", &["server.optimizer=fedavgm"]),
         ("fedntd", &["server.rule=median"]),
+        ("scaffold", &["faults.twice=0.5", "faults.attack=sign-flip"]),
+        ("moon", &["faults.non-finite=0.3", "faults.attack=label-flip", "server.quorum=0.3"]),
     ];
     for (method, sets) in methods.chain(servers) {
         let study = study(dir.path(), method, sets);

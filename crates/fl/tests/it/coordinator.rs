@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fedelity_fl::wire::Wire;
 use fedelity_fl::{
     Broadcast, Coordinator, Extra, Federation, Finished, FlError, Gather, Local, Memories, Method, Named, Outbox,
     Payload, Received, Rejection, Result, Samples, Server, ServerData, ServerState, Teacher, Trained, Trainer,
@@ -119,6 +120,8 @@ fn every_rejection_has_its_reason_and_leaves_no_trace() {
             change(&|upload| upload.params[weights - 1] = f32::NEG_INFINITY),
             Rejection::NotFinite { what: "weights".into() },
         ),
+        (change(&|upload| upload.params[0] = -f32::NAN), Rejection::NotFinite { what: "weights".into() }),
+        (change(&|upload| upload.params[0] = -3e7), Rejection::Enormous { times: 1_000_000 }),
     ];
     drop(coordinator);
     let closed = |bad: &[(Upload, Rejection)]| {
@@ -142,6 +145,37 @@ fn every_rejection_has_its_reason_and_leaves_no_trace() {
     let words: Vec<String> = bad.iter().map(|(_, reason)| reason.to_string()).collect();
     assert_eq!(words[0], "it belongs to round 2, but round 1 is open");
     assert_eq!(words[13], "the numbers of its array 'maybe' are not all finite");
+}
+
+#[test]
+fn a_negative_variance_is_refused() {
+    let federation = Federation { model: model("batch"), ..federation() };
+    let layout = federation.model.layout().clone();
+    let variance = layout.tensors().iter().find(|tensor| tensor.is_variance()).unwrap();
+    let mut coordinator = Coordinator::new(federation).unwrap();
+    let broadcast = coordinator.open(&[1, 2]).unwrap();
+    let Finished { upload, .. } = train(coordinator.federation(), &broadcast, 1, &Payload::new()).unwrap();
+    let mut bad = upload.clone();
+    bad.params[variance.offset + variance.len - 1] = -1e-6;
+    let refused = coordinator.accept(bad).unwrap().unwrap_err();
+    assert_eq!(refused.to_string(), "its 'norm.running_var' has a negative number, which a variance cannot have");
+    coordinator.accept(upload).unwrap().unwrap();
+}
+
+#[test]
+fn bytes_are_uploads_or_refused() {
+    let (mut coordinator, good) = open();
+    let before = coordinator.kept().clone();
+    let bytes = good.to_bytes();
+    for cut in [0, 3, 8, bytes.len() / 2, bytes.len() - 1] {
+        let refused = coordinator.accept_bytes(&bytes[..cut]).unwrap().unwrap_err();
+        assert!(refused.to_string().starts_with("it cannot be read: "), "{refused}");
+    }
+    assert_eq!(coordinator.kept(), &before);
+    coordinator.accept_bytes(&bytes).unwrap().unwrap();
+    assert_eq!(coordinator.accept_bytes(&bytes).unwrap(), Err(Rejection::Twice { client: 1 }));
+    coordinator.abandon();
+    assert!(matches!(coordinator.accept_bytes(&[]), Err(FlError::Order { .. })));
 }
 
 #[test]

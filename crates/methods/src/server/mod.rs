@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn identical_uploads_come_back() {
-        let vector = vec![0.1, -3.7e-12, 1e30, -0.0, 7.25, -1e-40];
+        let vector = vec![0.1, -3.7e-12, 1e6, -0.0, 7.25, -1e-40];
         let rules = [Rule::Median, Rule::TrimmedMean { trim: 0.25 }, Rule::Krum { byzantine: 1, keep: 2 }];
         for rule in rules {
             let uploads = (0..6).map(|_| trial::upload(3, vector.clone(), Payload::new()));
@@ -292,8 +292,9 @@ mod tests {
         trial::serve_shared(method, &[0.5; 6], Payload::new(), uploads).global().0.clone()
     }
 
-    fn finite() -> impl Strategy<Value = f32> {
-        any::<u32>().prop_map(f32::from_bits).prop_filter("finite", |value| value.is_finite())
+    /// Any number that the server does not refuse.
+    fn sane() -> impl Strategy<Value = f32> {
+        any::<u32>().prop_map(f32::from_bits).prop_filter("not enormous", |value| value.abs() <= 1e6)
     }
 
     proptest! {
@@ -322,7 +323,7 @@ mod tests {
 
         #[test]
         fn equal_models_come_back_bit_for_bit(
-            vector in prop::collection::vec(finite(), 6),
+            vector in prop::collection::vec(sane(), 6),
             sizes in prop::collection::vec(1usize..1000, 5..10),
         ) {
             let uploads: Vec<_> = sizes.iter().map(|&size| (size, vector.clone())).collect();

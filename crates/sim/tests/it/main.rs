@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod faults;
 mod rounds;
 mod sites;

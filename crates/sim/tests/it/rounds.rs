@@ -11,7 +11,7 @@ use fedelity_fl::{
 };
 use fedelity_nn::{Architecture, InputShape, Layer, Model, Node, OptimizerKind, Params, cpu, loss};
 use fedelity_record::{Measure, Notice};
-use fedelity_sim::{Experiment, Metrics, Observation, Simulation};
+use fedelity_sim::{Experiment, Faults, Metrics, Observation, Simulation};
 
 const CLIENTS: usize = 12;
 
@@ -85,6 +85,8 @@ pub(crate) fn experiment(method: impl Method + 'static) -> Experiment {
         evaluate_every: 1,
         threads: 1,
         observation: Observation::default(),
+        faults: Faults::default(),
+        quorum: 0.5,
     }
 }
 
@@ -206,7 +208,7 @@ impl Method for Runaway {
         if local.round == self.round {
             let _ = self.client.compare_exchange(usize::MAX, local.client, Ordering::Relaxed, Ordering::Relaxed);
             if self.client.load(Ordering::Relaxed) == local.client {
-                grad.iter_mut().for_each(|g| *g *= 3_000.0);
+                grad.iter_mut().for_each(|g| *g *= 300.0);
             }
         }
         Ok(Terms::default())

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use fedelity_record::{Measure, Notice, RoundNotice, Status};
+use fedelity_record::{Incident, IncidentKind, Measure, Notice, RoundNotice, Status};
 use serde_json::{Value, json};
 
 use super::page::BookPage;
@@ -52,12 +52,15 @@ fn every_field_of_the_records_is_documented() {
         fields(found).into_iter().chain(more.iter().map(ToString::to_string)).collect()
     };
 
-    let round = with(last, &["client-accuracy", "validation", "kept", "early-stop", "notices"]);
+    let round = with(
+        last,
+        &["client-accuracy", "validation", "kept", "early-stop", "notices", "incidents", "accepted", "repeats"],
+    );
     let page = BookPage::read("docs/record.md");
     let check = |heading: &str, found: BTreeSet<String>| {
         assert_eq!(listed(&page, heading), found, "docs/record.md, {heading}: left is the page, right the record");
     };
-    check("## The header", with(header, &["client-names", "positive", "validation-samples"]));
+    check("## The header", with(header, &["client-names", "positive", "validation-samples", "attackers"]));
     check("### `local-evaluation`", fields(&header["local-evaluation"]));
     check("## A round", round);
     check("### `local`", fields(&last["local"]));
@@ -67,7 +70,9 @@ fn every_field_of_the_records_is_documented() {
     check("### `weights`", fields(&last["weights"]));
     check("### `seconds`", fields(&last["seconds"]));
     check("### `notices`", notice);
-    check("## The summary", with(&summary, &["best-model"]));
+    let incident = Incident { client: 1, kind: IncidentKind::Refused, reason: "why".to_string(), repeat: 1 };
+    check("### `incidents`", fields(&json!(incident)));
+    check("## The summary", with(&summary, &["best-model", "incidents"]));
     check("### `status`", status);
     check("### `best`", fields(&summary["best"]));
     check("## Who holds what", fields(&parse(&text("holdings.json"))));
