@@ -30,7 +30,7 @@ pub enum WireError {
     Version { found: u16 },
     #[error("the message is of kind {found}, expected {expected} ({what})")]
     Kind { what: &'static str, expected: u16, found: u16 },
-    #[error("the message ends too early: {what} takes {needed} bytes, but {left} are left")]
+    #[error("the message ends too early: {needed} bytes expected for {what}, but {left} are left")]
     Short { what: &'static str, needed: u64, left: usize },
     #[error("{found} {what} are more than the {most} allowed")]
     TooMany { what: &'static str, found: u64, most: usize },

@@ -9,7 +9,7 @@ use fedelity_data::{Dataset, ImageShape, Kind, Normalisation, Shape, Split, cata
 use fedelity_experiment::{Document, Study};
 use fedelity_fl::{Federation, ServerData, Training, Weighting};
 use fedelity_nn::{InputShape, Model, ModelSpec, zoo};
-use fedelity_sim::{Experiment, Metrics, Observation, Simulation};
+use fedelity_sim::{Experiment, Faults, Metrics, Observation, Simulation};
 use serde::Serialize;
 use toml::Table;
 
@@ -178,6 +178,8 @@ impl BenchRun<'_> {
             evaluate_every: rounds,
             threads,
             observation: Observation { metrics: Metrics::Fast, ..Observation::default() },
+            faults: Faults::default(),
+            quorum: 0.5,
         })?;
         Ok((simulation, parameters))
     }
