@@ -300,7 +300,7 @@ impl FaultPlan {
             },
             Some(Fault::NonFinite) => {
                 let broken = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][rng::below(&mut rng, 3) as usize];
-                upload.params.0.get_mut(place).map(|value| *value = broken);
+                upload.params.0.iter_mut().skip(place).take(1).for_each(|value| *value = broken);
             }
             Some(Fault::Enormous) => self.stretch(global, &mut upload.params, ENORMOUS),
             None | Some(Fault::DropBefore | Fault::DropDuring | Fault::DropAfter | Fault::Late) => {}

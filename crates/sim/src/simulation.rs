@@ -1,6 +1,7 @@
 //! The simulation, round by round.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod attempts;
+
 use std::time::Instant;
 
 use fedelity_data::label_counts;
@@ -8,23 +9,17 @@ use fedelity_fl::metrics::{Forgetting, class_accuracy_cosine};
 use fedelity_fl::observe::{Diversity, Portrait, alignment, confusion};
 use fedelity_fl::{
     Coordinator, Evaluation, Finished, FlError, Memories, Payload, Samples, Scaling, ServerState, Trainer, keep,
-    longest_first, sample_clients, sample_others,
 };
 use fedelity_nn::Params;
-use fedelity_record::{
-    ClientsReport, Incident, IncidentKind, LocalEvaluation, RoundRecord, Seconds, Spread, ValidationRecord,
-    WeightHashes,
-};
+use fedelity_record::{ClientsReport, LocalEvaluation, RoundRecord, Seconds, Spread, ValidationRecord, WeightHashes};
+
+use attempts::Gathered;
 
 use crate::client_book::{ClientBook, Known};
-use crate::faults::{self, FaultPlan};
-use crate::lookout::{ClientSigns, GlobalSigns, Lookout};
-use crate::observe::{self, Baseline, ObservationPlan, Observed};
-use crate::workers::{self, Clients, Folding};
-use crate::{Experiment, Keeper, evaluate, needed};
-
-/// How often a round is repeated with other clients before the run is given up.
-const REPEATS: usize = 20;
+use crate::faults::FaultPlan;
+use crate::lookout::{GlobalSigns, Lookout};
+use crate::observe::{self, Baseline, ObservationPlan};
+use crate::{Experiment, Keeper, evaluate};
 
 /// A federation in one process.
 #[derive(Debug)]
@@ -119,7 +114,7 @@ impl Simulation {
             resumed.lookout.recall(record);
             resumed.book.local.recall(record);
         }
-        resumed.late = records.last().map_or(Vec::new(), |last| late(&last.incidents, last.repeats));
+        resumed.late = records.last().map_or(Vec::new(), |last| attempts::late(&last.incidents, last.repeats));
         Ok(resumed)
     }
 
@@ -135,81 +130,11 @@ impl Simulation {
         let start = Instant::now();
         let baseline = self.baseline();
         let looked = start.elapsed();
-        let experiment = &self.experiment;
         let number = self.coordinator.rounds();
-        let sizes = &experiment.partition.clients;
-        let before = self.late.clone();
-        let weights = self.coordinator.global().len();
-        let fits = |done: &Finished| done.upload.round == number && done.upload.params.len() == weights;
-        let kept = kept.into_iter().filter(fits);
-        let mut kept: BTreeMap<usize, Finished> = kept.map(|done| (done.upload.client, done)).collect();
-        let (mut attempt, mut tried, mut incidents) = (0, BTreeSet::new(), Vec::new());
-        let (mut bytes_down, mut bytes_up) = (0, 0);
-        let mut opened = looked;
-
-        let scaling = &self.scaling;
-        let train = Samples { split: &experiment.data.train, indices: &[], scaling };
-        let test = Samples { split: &experiment.data.test, indices: &self.test, scaling };
-        let observed = baseline.as_ref().map(|baseline| Observed {
-            plan: &self.plan,
-            test,
-            baseline,
-            sites: self.book.sites.as_ref(),
-            positive: experiment.observation.positive,
-        });
-        let observed = observed.as_ref();
-        let (clients, broadcast, mut tally) = loop {
-            let (seed, per_round) = (experiment.federation.seed, experiment.per_round);
-            let clients = match attempt {
-                0 => sample_clients(seed, number, sizes.len(), per_round),
-                _ => sample_others(seed, number, attempt, sizes.len(), per_round, &tried),
-            };
-            let schedule = &longest_first(&clients, |client| sizes[client].len())[..];
-            let broadcast = self.coordinator.open(&clients)?;
-            if attempt == 0 {
-                opened = start.elapsed();
-            }
-            for client in std::mem::take(&mut self.late) {
-                // Those that were late for an attempt and are drawn again send what they have.
-                let of = number - usize::from(attempt == 0);
-                let known = attempt > 0 && clients.contains(&client);
-                if !known && let Err(reason) = self.coordinator.accept(faults::stale(of, client))? {
-                    let (kind, reason) = (IncidentKind::Refused, reason.to_string());
-                    incidents.push(Incident { client: client as u64, kind, reason, repeat: attempt as u64 });
-                }
-            }
-            let faults = self.faults.as_ref();
-            let all = Clients { experiment, broadcast: &broadcast, train, schedule, observed, keeper, faults, attempt };
-            let folding = Folding {
-                coordinator: &mut self.coordinator,
-                memories: &self.memories,
-                spare: &mut self.spare,
-                diversity: &mut self.diversity,
-            };
-            let Some(mut tally) = workers::run(&all, &mut self.trainers, folding, &mut kept)? else {
-                self.coordinator.abandon();
-                self.late = before;
-                return Ok(None);
-            };
-            bytes_down += broadcast.bytes() * tally.reached as u64;
-            bytes_up += tally.bytes_up;
-            incidents.append(&mut tally.incidents);
-            self.late = late(&incidents, attempt as u64);
-            let (accepted, needed) = (tally.accepted, needed(experiment.quorum, clients.len()));
-            if accepted >= needed {
-                break (clients, broadcast, tally);
-            }
-            self.coordinator.abandon();
-            tried.extend(clients);
-            if attempt == REPEATS {
-                return Err(FlError::Quorum { round: number + 1, accepted, needed, repeats: REPEATS });
-            }
-            attempt += 1;
-        };
+        let Some(gathered) = self.gather(start, kept, keeper, baseline.as_ref())? else { return Ok(None) };
         let trained = start.elapsed();
-        let signs: Vec<ClientSigns> = tally.seen.iter().map(ClientSigns::from).collect();
-        let drifts: Vec<f64> = tally.seen.iter().map(|seen| seen.drift).collect();
-        let (local, features) = observe::together(std::mem::take(&mut tally.seen), observed);
+        let Gathered { clients, broadcast, tally, incidents, repeats, bytes_down, bytes_up, .. } = gathered;
+        let Gathered { opened, signs, drifts, local, features, .. } = gathered;
         let before = baseline.and_then(|baseline| baseline.layers);
         self.local_features = features.or(self.local_features.take());
 
@@ -278,7 +203,7 @@ impl Simulation {
             clients: clients.iter().map(|&client| client as u64).collect(),
             accepted: (tally.accepted < clients.len()).then_some(tally.accepted as u64),
             incidents,
-            repeats: attempt as u64,
+            repeats: repeats as u64,
             weights: Some(self.hashes()),
             notices,
         };
@@ -435,12 +360,6 @@ impl Simulation {
     pub fn state(&self) -> &Payload {
         self.coordinator.state()
     }
-}
-
-/// The clients that were late for an attempt.
-fn late(incidents: &[Incident], attempt: u64) -> Vec<usize> {
-    let late = incidents.iter().filter(|one| one.kind == IncidentKind::Late && one.repeat == attempt);
-    late.map(|one| one.client as usize).collect()
 }
 
 /// The cosine of class accuracies, over the classes present in both.
