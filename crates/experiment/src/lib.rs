@@ -12,6 +12,7 @@ mod config;
 mod error;
 mod estimate;
 mod features;
+mod halves;
 mod machine;
 mod progress;
 mod rehearsal;
@@ -33,6 +34,7 @@ pub use config::{
 };
 pub use error::{ExperimentError, Result};
 pub use estimate::{Estimate, estimate};
+pub use halves::{Agreement, Client, ExchangeError, RoundEnd, Server};
 pub use rehearsal::{Rehearsal, rehearse};
 pub use resources::{Loaded, Resources};
 pub use run::{FrontError, Observer, Outcome, Run};

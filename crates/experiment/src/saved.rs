@@ -131,53 +131,59 @@ impl Saved {
 
     /// The samples to test on in the model's format, with its labels, and remarks if names cannot be matched.
     pub fn fit_to(&self, data: &NewData) -> Result<(Split, Vec<String>)> {
-        let (card, dataset, mut split) = (&self.card, &data.dataset, data.samples());
-        let (mut remarks, path) = (Vec::new(), &self.path);
-        let wrong = |message: String| Err(ExperimentError::path(path, message));
-        if split.is_empty() {
-            return Err(ExperimentError::Config(format!("{}: there are no samples to test on", dataset.name)));
-        }
-        match (card.input, dataset.shape, &mut split.inputs) {
-            (Input::Image { channels, height, width }, Shape::Image(shape), _)
-                if (channels, height, width) == (shape.channels, shape.height, shape.width) => {}
-            // The numbers have been read by the model's columns.
-            (Input::Numbers { width }, Shape::Numbers(found), _) if width == found && card.table.is_some() => {}
-            (Input::Numbers { width }, Shape::Numbers(found), Inputs::Floats(values)) if width == found => {
-                let remark = "the model file does not name its columns: they are taken in the order of the data";
-                remarks.push(remark.to_string());
-                // The numbers were standardised with their own training rows; the model needs the scale it was trained
-                // with.
-                for row in values.chunks_exact_mut(width) {
-                    for (i, value) in row.iter_mut().enumerate() {
-                        let raw = *value * dataset.normalisation.std[i] + dataset.normalisation.mean[i];
-                        *value = (raw - card.mean[i]) / card.std[i];
-                    }
+        fit_samples(&self.card, &self.path, data)
+    }
+}
+
+/// Samples in the format of a model, with its labels, and remarks if names cannot be matched. Errors are about `path`, where the
+/// card is from.
+pub(crate) fn fit_samples(card: &Card, path: &Path, data: &NewData) -> Result<(Split, Vec<String>)> {
+    let (dataset, mut split) = (&data.dataset, data.samples());
+    let mut remarks = Vec::new();
+    let wrong = |message: String| Err(ExperimentError::path(path, message));
+    if split.is_empty() {
+        return Err(ExperimentError::Config(format!("{}: there are no samples to test on", dataset.name)));
+    }
+    match (card.input, dataset.shape, &mut split.inputs) {
+        (Input::Image { channels, height, width }, Shape::Image(shape), _)
+            if (channels, height, width) == (shape.channels, shape.height, shape.width) => {}
+        // The numbers have been read by the model's columns.
+        (Input::Numbers { width }, Shape::Numbers(found), _) if width == found && card.table.is_some() => {}
+        (Input::Numbers { width }, Shape::Numbers(found), Inputs::Floats(values)) if width == found => {
+            let remark = "the model file does not name its columns: they are taken in the order of the data";
+            remarks.push(remark.to_string());
+            // The numbers were standardised with their own training rows; the model needs the scale it was trained
+            // with.
+            for row in values.chunks_exact_mut(width) {
+                for (i, value) in row.iter_mut().enumerate() {
+                    let raw = *value * dataset.normalisation.std[i] + dataset.normalisation.mean[i];
+                    *value = (raw - card.mean[i]) / card.std[i];
                 }
             }
-            (Input::Tokens { .. }, Shape::Text, _) => TextReader::of(card, &self.path)?.tokenise(&mut split)?,
-            (input, shape, _) => {
-                return wrong(format!("the model reads {input}, but {} has {shape}", dataset.name));
-            }
         }
-        let place = |name: &String| card.classes.iter().position(|known| known == name).map(|place| place as u16);
-        let places: Option<Vec<u16>> = dataset.classes.iter().map(place).collect();
-        let (data, model) = (some(&dataset.classes), some(&card.classes));
-        match places {
-            Some(places) => {
-                split.labels.iter_mut().for_each(|label| *label = places[usize::from(*label)]);
-                Ok((split, remarks))
-            }
-            None if dataset.classes.len() == card.classes.len() => {
-                remarks.push(format!("the class names of the data ({data}) differ from the model's ({model})"));
-                Ok((split, remarks))
-            }
-            None => wrong(format!(
-                "the model has {} classes ({model}), but {} has {} ({data})",
-                card.classes.len(),
-                dataset.name,
-                dataset.classes.len(),
-            )),
+        (Input::Tokens { .. }, Shape::Text, _) => TextReader::of(card, path)?.tokenise(&mut split)?,
+        (input, shape, _) => {
+            return wrong(format!("the model reads {input}, but {} has {shape}", dataset.name));
         }
+    }
+    let place = |name: &String| card.classes.iter().position(|known| known == name).map(|place| place as u16);
+    let places: Option<Vec<u16>> = dataset.classes.iter().map(place).collect();
+    let (data, model) = (some(&dataset.classes), some(&card.classes));
+    match places {
+        Some(places) => {
+            split.labels.iter_mut().for_each(|label| *label = places[usize::from(*label)]);
+            Ok((split, remarks))
+        }
+        None if dataset.classes.len() == card.classes.len() => {
+            remarks.push(format!("the class names of the data ({data}) differ from the model's ({model})"));
+            Ok((split, remarks))
+        }
+        None => wrong(format!(
+            "the model has {} classes ({model}), but {} has {} ({data})",
+            card.classes.len(),
+            dataset.name,
+            dataset.classes.len(),
+        )),
     }
 }
 

@@ -167,7 +167,10 @@ fn make(
         Kind::LabelsPerClient { labels: held } => labels_per_client::make(labels, count, held, stream)?,
         Kind::Natural => natural::make(keys.unwrap_or(&NaturalKeys::default()), clients, stream)?,
     };
-    made.clients.iter_mut().for_each(|client| stream.shuffle(client));
+    // A site that reads its own samples has them in the order of the data.
+    if *kind != Kind::Natural {
+        made.clients.iter_mut().for_each(|client| stream.shuffle(client));
+    }
     Ok(made)
 }
 

@@ -5,6 +5,7 @@
 mod bits;
 mod config;
 mod example;
+mod halves;
 mod memory;
 mod optional;
 mod resume;

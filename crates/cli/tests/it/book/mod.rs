@@ -31,6 +31,7 @@ pages! {
     augmentation: "docs/augmentation.md",
     choose_method: "docs/choose-method.md",
     compare: "docs/compare.md",
+    faults: "docs/faults.md",
     first_steps: "docs/first-steps.md",
     introduction: "docs/introduction.md",
     new_method: "docs/new-method.md",

@@ -1,0 +1,229 @@
+//! Server and clients as separate programs: the bits of a simulation, whatever arrives first, is lost or restarts.
+
+use std::fs;
+use std::path::Path;
+
+use fedelity_data::{Inputs, Split};
+use fedelity_experiment::{Agreement, Client, Document, ExchangeError, Resources, RoundEnd, Server, Study};
+use fedelity_fl::{Coordinator, Memories, Samples, Scaling, Trainer, client, longest_first, round};
+use fedelity_nn::Params;
+use fedelity_sim::Simulation;
+
+use crate::bits::{server, write_table};
+
+const STUDY: &str = "rounds = 3\n[data]\nname = \"csv\"\ntrain = \"small.csv\"\n[partition]\nclients = 4\n\
+                     [clients]\nper-round = 3\nepochs = 1\nbatch = 20\n[model]\nname = \"mlp\"\nprojection = true\n";
+
+fn document(folder: &Path, method: &str, sets: &[&str]) -> Document {
+    let mut document = Document::parse("study.toml".to_string(), folder.to_path_buf(), STUDY).unwrap();
+    document.set(&format!("method.name={method}")).unwrap();
+    server(method).iter().chain(sets).for_each(|set| document.set(set).unwrap());
+    document
+}
+
+fn study(document: &Document) -> Study {
+    Study::load_with(document, &Resources::default()).unwrap()
+}
+
+/// The samples of one client alone, in its order.
+fn own(study: &Study, id: usize) -> Split {
+    let (train, indices) = (&study.pool.dataset.train, &study.pool.partition.clients[id]);
+    let width = |len: usize| len / train.len();
+    let pick = |all: &[f32]| -> Vec<f32> {
+        let width = width(all.len());
+        indices.iter().flat_map(|&i| all[i as usize * width..(i as usize + 1) * width].to_vec()).collect()
+    };
+    let inputs = match &train.inputs {
+        Inputs::Floats(all) => Inputs::Floats(pick(all)),
+        Inputs::Bytes(all) => {
+            let width = width(all.len());
+            let image = |&i: &u32| all[i as usize * width..(i as usize + 1) * width].to_vec();
+            Inputs::Bytes(indices.iter().flat_map(image).collect())
+        }
+        Inputs::Texts(_) | Inputs::Tokens(_) => panic!("no texts here"),
+    };
+    Split { inputs, labels: indices.iter().map(|&i| train.labels[i as usize]).collect(), keys: None }
+}
+
+/// Runs rounds with a server that is rebuilt before each of them, clients that restart after each, and uploads that arrive in
+/// reverse. Returns the hash of the weights after each round.
+fn federate(document: &Document, rounds: usize, make: impl Fn(&Agreement, usize) -> Client) -> Vec<String> {
+    let mut saved = Server::new(study(document)).unwrap().save();
+    let mut memories: Vec<Option<Vec<u8>>> = vec![None; 4];
+    let mut hashes = Vec::new();
+    for _ in 0..rounds {
+        let mut server = Server::restore(study(document), &saved).unwrap();
+        let agreement = Agreement::from_json(&server.agreement().to_json()).unwrap();
+        assert_eq!(agreement.digest(), server.agreement().digest());
+        let clients = server.open().unwrap();
+        let mut uploads = Vec::new();
+        for &id in &clients {
+            let mut client = make(&agreement, id);
+            if let Some(memory) = &memories[id] {
+                client.remember(memory).unwrap();
+            }
+            uploads.push((id, client.train(&server.message(id).unwrap()).unwrap()));
+            memories[id] = Some(client.memory());
+        }
+        for (id, upload) in uploads.iter().rev() {
+            server.accept(*id, upload).unwrap();
+        }
+        assert_eq!(server.missing(), Vec::<usize>::new());
+        assert!(matches!(server.close().unwrap(), RoundEnd::Closed { .. }));
+        hashes.push(server.weights().hash());
+        saved = server.save();
+    }
+    hashes
+}
+
+fn simulate(document: &Document, rounds: usize) -> Vec<String> {
+    let study = study(document);
+    let mut simulation = Simulation::new(study.experiment(&study.settings.methods[0], 1, 1)).unwrap();
+    (0..rounds).map(|_| simulation.step().map(|_| simulation.global().hash()).unwrap()).collect()
+}
+
+#[test]
+fn every_method_gives_the_bits_of_a_simulation() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    let resources = Resources::default();
+    let methods = fedelity_methods::entries().iter().map(|entry| (entry.id, &[][..]));
+    let more: [(&str, &[&str]); 2] = [("fedavg", &["server.optimizer=fedadam"]), ("scaffold", &["server.rule=median"])];
+    for (method, sets) in methods.chain(more) {
+        let document = document(dir.path(), method, sets);
+        let (study, expected) = (study(&document), simulate(&document, 3));
+        let of_partition = |agreement: &Agreement, id| Client::of_partition(&study, agreement, id).unwrap();
+        assert_eq!(federate(&document, 3, of_partition), expected, "{method} {sets:?}");
+        let alone = |agreement: &Agreement, id| Client::of_samples(agreement, id, own(&study, id), &resources).unwrap();
+        assert_eq!(federate(&document, 3, alone), expected, "{method} {sets:?}, alone");
+    }
+}
+
+#[test]
+fn augmented_images_are_the_same_at_a_site() {
+    let text = "rounds = 2\n[data]\naugmentation = { crop = 2, flip = true }\n[partition]\nclients = 4\nkind = \"iid\"\n\
+                [clients]\nper-round = 3\nepochs = 1\n[model]\nname = \"logistic\"\n";
+    let document = Document::parse("study.toml".to_string(), ".".into(), text).unwrap();
+    let (study, resources) = (study(&document), Resources::default());
+    let alone = |agreement: &Agreement, id| Client::of_samples(agreement, id, own(&study, id), &resources).unwrap();
+    assert_eq!(federate(&document, 2, alone), simulate(&document, 2));
+}
+
+/// Each site has one file, with its columns in another order, and reads it under the agreement.
+#[test]
+fn sites_read_their_own_tables_under_the_agreement() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    let text = fs::read_to_string(dir.path().join("small.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    let (head, rows) = rows.split_first().unwrap();
+    let write = |name: &str, rows: &[Vec<&str>], order: &[usize]| {
+        let line = |row: &Vec<&str>| order.iter().map(|&at| row[at]).collect::<Vec<_>>().join(",");
+        let lines: Vec<String> = std::iter::once(head).chain(rows).map(line).collect();
+        fs::write(dir.path().join(name), lines.join("\n") + "\n").unwrap();
+    };
+    let (plain, other) = ([0, 1, 2, 3, 4, 5], [5, 3, 1, 0, 4, 2]);
+    fs::create_dir(dir.path().join("sites")).unwrap();
+    let parts = [("a", 0..50), ("b", 50..130), ("c", 130..200)];
+    for (site, part) in &parts {
+        write(&format!("sites/{site}.csv"), &rows[part.clone()], &plain);
+        write(&format!("{site}.csv"), &rows[part.clone()], &other);
+    }
+    write("test.csv", &rows[200..], &plain);
+    let text = "rounds = 3\n[data]\nname = \"csv\"\ntrain = \"sites\"\ntest = \"test.csv\"\n[partition]\nkind = \"natural\"\n\
+                [clients]\nper-round = 2\nepochs = 2\n[model]\nname = \"mlp\"\n[method]\nname = \"scaffold\"\n";
+    let document = Document::parse("study.toml".to_string(), dir.path().to_path_buf(), text).unwrap();
+    let resources = Resources::default();
+    let site = |name: &str| {
+        let data = format!("[data]\nname = \"csv\"\ntrain = \"{name}.csv\"\n");
+        Document::parse("site.toml".to_string(), dir.path().to_path_buf(), &data).unwrap()
+    };
+    let of_site =
+        |agreement: &Agreement, id: usize| Client::of_site(agreement, id, &site(parts[id].0), &resources).unwrap();
+    assert_eq!(federate(&document, 3, of_site), simulate(&document, 3));
+
+    let agreement = Server::new(study(&document)).unwrap().agreement().clone();
+    // A class that the site lacks is no error, one that nobody knows is.
+    let one: Vec<Vec<&str>> = rows.iter().filter(|row| row[5] == "1").take(12).cloned().collect();
+    write("one.csv", &one, &other);
+    assert_eq!(Client::of_site(&agreement, 2, &site("one"), &resources).unwrap().samples(), 12);
+    let mut strange = one.clone();
+    strange[3][5] = "9";
+    write("strange.csv", &strange, &plain);
+    let refused = Client::of_site(&agreement, 2, &site("strange"), &resources).unwrap_err().to_string();
+    assert!(refused.contains('9'), "{refused}");
+    write("fewer.csv", &one, &[0, 1, 2, 4, 5]);
+    let refused = Client::of_site(&agreement, 2, &site("fewer"), &resources).unwrap_err().to_string();
+    assert!(refused.contains("'d'"), "{refused}");
+    let refused = Client::of_site(&agreement, 9, &site("one"), &resources).unwrap_err().to_string();
+    assert_eq!(refused, "client 9: the agreement has clients 0 to 2; give this node one of them");
+}
+
+#[test]
+fn lost_uploads_and_restarts_do_not_part_the_two_sides() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    let document = document(dir.path(), "scaffold", &["server.quorum=0.6", "clients.per-round=4"]);
+    let study = study(&document);
+    let mut server = Server::new(self::study(&document)).unwrap();
+    let agreement = server.agreement().clone();
+    let mut clients: Vec<Client> = (0..4).map(|id| Client::of_partition(&study, &agreement, id).unwrap()).collect();
+    // A server that only ever meets the clients whose uploads count.
+    let (federation, scaling) =
+        (study.federation(&study.settings.methods[0], 1), Scaling::from(&study.pool.dataset.normalisation));
+    let mut calm = Coordinator::new(federation.clone()).unwrap();
+    let (mut trainer, mut memories) = (Trainer::new(federation.model.clone()), Memories::new());
+    let mut expect = |clients: &[usize]| {
+        let parts = &study.pool.partition.clients;
+        let order = longest_first(clients, |client| parts[client].len());
+        round(&mut calm, &mut memories, &order, |federation, broadcast, id, memory| {
+            let samples = Samples { split: &study.pool.dataset.train, indices: &parts[id], scaling: &scaling };
+            client(&mut trainer, &federation.task(id, samples, broadcast, memory), Params::default())
+        })
+        .unwrap();
+        calm.global().hash()
+    };
+    let mut run = |server: &mut Server, lost: &[usize]| {
+        let chosen = server.open().unwrap();
+        for id in chosen {
+            let upload = clients[id].train(&server.message(id).unwrap()).unwrap();
+            if !lost.contains(&id) {
+                server.accept(id, &upload).unwrap();
+                assert!(matches!(server.accept(id, &upload), Err(ExchangeError::Refused(_))));
+            }
+        }
+        server.close().unwrap()
+    };
+    assert_eq!(run(&mut server, &[2]), RoundEnd::Closed { counted: vec![0, 1, 3], left_out: vec![] });
+    let before = server.weights().hash();
+    assert_eq!(before, expect(&[0, 1, 3]));
+    assert_eq!(run(&mut server, &[0, 1]), RoundEnd::Repeated { arrived: 2, needed: 3 });
+    assert_eq!((server.weights().hash(), server.rounds()), (before, 1));
+    assert_eq!(run(&mut server, &[]), RoundEnd::Closed { counted: vec![0, 1, 2, 3], left_out: vec![] });
+    assert_eq!(server.weights().hash(), expect(&[0, 1, 2, 3]));
+    // A client that lost its memory is told so, and what it would send is not made up.
+    server.open().unwrap();
+    let message = server.message(1).unwrap();
+    let mut fresh = Client::of_partition(&study, &agreement, 1).unwrap();
+    let error = fresh.train(&message).unwrap_err().to_string();
+    assert!(error.contains("accepted an upload of client 1 in round 2, but the client remembers nothing"), "{error}");
+    fresh.remember(&clients[1].memory()).unwrap();
+    let upload = fresh.train(&message).unwrap();
+    assert!(fresh.remember(&clients[2].memory()).is_err());
+    // What does not belong is refused, and leaves nothing behind.
+    let other = self::document(dir.path(), "scaffold", &["optimizer.lr=0.5"]);
+    let stranger = Server::new(self::study(&other)).unwrap();
+    assert!(matches!(Server::restore(self::study(&other), &server.save()), Err(ExchangeError::Agreement)));
+    assert!(matches!(Client::of_partition(&study, stranger.agreement(), 1), Err(_)));
+    assert!(matches!(server.accept(2, &upload), Err(ExchangeError::Sender { sender: 2, named: 1 })));
+    for cut in 0..upload.len().min(200) {
+        assert!(server.accept(1, &upload[..cut]).is_err(), "{cut}");
+    }
+    let mut foreign = upload.clone();
+    foreign[10] ^= 1;
+    assert!(matches!(server.accept(1, &foreign), Err(ExchangeError::Agreement)));
+    server.accept(1, &upload).unwrap();
+    assert_eq!(server.missing(), [0, 2, 3]);
+    server.abandon();
+    assert!(server.accept(1, &upload).is_err());
+}
