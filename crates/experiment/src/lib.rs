@@ -13,6 +13,7 @@ mod error;
 mod estimate;
 mod features;
 mod machine;
+mod privacy;
 mod progress;
 mod rehearsal;
 mod resources;
@@ -29,10 +30,11 @@ pub use assemble::{Pool, Study, model_file, table_form};
 pub use checkpoint::Checkpoints;
 pub use config::{
     BestRound, Change, ClientChoice, ClientKeys, Config, DataKeys, Document, EvaluationKeys, MethodChoice, ModelKeys,
-    OptimizerKeys, Origin, PartitionKeys, ServerKeys, Settings, StepRule, StopKeys,
+    OptimizerKeys, Origin, PartitionKeys, PrivacyKeys, ServerKeys, Settings, StepRule, StopKeys,
 };
 pub use error::{ExperimentError, Result};
 pub use estimate::{Estimate, estimate};
+pub use privacy::PrivacyPlan;
 pub use rehearsal::{Rehearsal, rehearse};
 pub use resources::{Loaded, Resources};
 pub use run::{FrontError, Observer, Outcome, Run};

@@ -4,7 +4,7 @@
 //! 64-bit stream number is the epoch, so different uses never share a stream and no state is passed around.
 
 pub use fedelity_data::shuffle::{below, shuffle};
-use rand_chacha::ChaCha8Rng;
+pub use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 /// What random numbers are used for.
@@ -31,6 +31,8 @@ pub enum Purpose {
     Method(u32),
     /// Which samples a client computes gradients on after its training.
     Gradients,
+    /// Noise that hides single clients.
+    Privacy,
 }
 
 impl Purpose {
@@ -46,6 +48,7 @@ impl Purpose {
             Self::ServerData => (7, 0),
             Self::Method(part) => (8, part),
             Self::Gradients => (9, 0),
+            Self::Privacy => (12, 0),
             Self::Observe => (64, 0),
         }
     }
@@ -88,6 +91,7 @@ mod tests {
             Purpose::Method(0),
             Purpose::Method(1),
             Purpose::Gradients,
+            Purpose::Privacy,
         ];
         let mut seen = std::collections::BTreeSet::new();
         let mut streams = 0;

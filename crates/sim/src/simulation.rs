@@ -10,7 +10,9 @@ use fedelity_fl::{
     longest_first, sample_clients,
 };
 use fedelity_nn::Params;
-use fedelity_record::{ClientsReport, LocalEvaluation, RoundRecord, Seconds, Spread, ValidationRecord, WeightHashes};
+use fedelity_record::{
+    ClientsReport, LocalEvaluation, ProtectionRecord, RoundRecord, Seconds, Spread, ValidationRecord, WeightHashes,
+};
 
 use crate::client_book::{ClientBook, Known};
 use crate::lookout::{ClientSigns, GlobalSigns, Lookout};
@@ -159,6 +161,7 @@ impl Simulation {
         let before = baseline.and_then(|baseline| baseline.layers);
         self.local_features = features.or(self.local_features.take());
 
+        let clipped = self.coordinator.clipped().map(|clipped| clipped as u64);
         let refused = self.coordinator.close()?;
         keep(&mut self.memories, &refused, tally.memories);
         let closed = start.elapsed();
@@ -225,6 +228,7 @@ impl Simulation {
             clients: clients.iter().map(|&client| client as u64).collect(),
             weights: Some(self.hashes()),
             notices,
+            protection: clipped.map(|_| ProtectionRecord { clipped, privacy: None }),
         };
         self.lookout.recall(&record);
         self.book.local.recall(&record);

@@ -7,5 +7,6 @@ mod config;
 mod example;
 mod memory;
 mod optional;
+mod privacy;
 mod resume;
 mod sweep;

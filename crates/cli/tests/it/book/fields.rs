@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use fedelity_record::{Measure, Notice, RoundNotice, Status};
+use fedelity_record::{Leaves, Measure, Notice, PrivacySpent, ProtectionRecord, RoundNotice, Status};
 use serde_json::{Value, json};
 
 use super::page::BookPage;
@@ -52,13 +52,15 @@ fn every_field_of_the_records_is_documented() {
         fields(found).into_iter().chain(more.iter().map(ToString::to_string)).collect()
     };
 
-    let round = with(last, &["client-accuracy", "validation", "kept", "early-stop", "notices"]);
+    let round = with(last, &["client-accuracy", "validation", "kept", "early-stop", "notices", "protection"]);
     let page = BookPage::read("docs/record.md");
     let check = |heading: &str, found: BTreeSet<String>| {
         assert_eq!(listed(&page, heading), found, "docs/record.md, {heading}: left is the page, right the record");
     };
     check("## The header", with(header, &["client-names", "positive", "validation-samples"]));
     check("### `local-evaluation`", fields(&header["local-evaluation"]));
+    assert_eq!(header["leaves"]["counts-and-loss"], true);
+    check("### `leaves`", fields(&json!(Leaves { clip: Some(1.0), noise: Some(1.0), ..Leaves::default() })));
     check("## A round", round);
     check("### `local`", fields(&last["local"]));
     check("### `local.clients`", with(&last["local"]["clients"][0], &["own"]));
@@ -66,8 +68,10 @@ fn every_field_of_the_records_is_documented() {
     check("### `drift` and `local.accuracy`", fields(&last["drift"]));
     check("### `weights`", fields(&last["weights"]));
     check("### `seconds`", fields(&last["seconds"]));
+    let privacy = Some(PrivacySpent { epsilon: 1.0, delta: 1e-5 });
+    check("### `protection`", fields(&json!(ProtectionRecord { clipped: Some(1), privacy })));
     check("### `notices`", notice);
-    check("## The summary", with(&summary, &["best-model"]));
+    check("## The summary", with(&summary, &["best-model", "privacy"]));
     check("### `status`", status);
     check("### `best`", fields(&summary["best"]));
     check("## Who holds what", fields(&parse(&text("holdings.json"))));
