@@ -91,8 +91,8 @@ impl PrivacyPlan {
     /// What the bound is about, in words.
     pub fn describe(&self) -> &'static str {
         match self.at {
-            NoiseAt::Server => "what the global models tell about all data of one client; the server is trusted",
-            NoiseAt::Client => "what all that leaves a client tells about its data, the server included",
+            NoiseAt::Server => "for all data of any one client, if the server is trusted",
+            NoiseAt::Client => "for all data of any one client, even against the server",
         }
     }
 }

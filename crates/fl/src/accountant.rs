@@ -10,24 +10,23 @@
 //! 2020, arXiv:1905.09982, Theorem 21; Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy", NeurIPS
 //! 2020, arXiv:2004.00010, Proposition 12.)
 //!
-//! Two kinds of sampling, each with the neighbours that its theorem is about:
+//! There are two kinds of sampling, each with the neighbours that its theorem is about.
 //!
-//! - [`Accountant::fixed_size`]: m of n clients without replacement, as [`sample_clients`](crate::sample_clients) draws
-//!   them; the data of one client are replaced by any others. That moves the sum by up to 2 C, so the noise is z / 2
-//!   times the sensitivity. Wang, Balle, Kasiviswanathan, "Subsampled Rényi Differential Privacy and Analytical Moments
-//!   Accountant", AISTATS 2019, arXiv:1808.00087: with gamma = m / n, e(j) = j / (2 sigma^2), sigma = z / 2,
+//! [`Accountant::fixed_size`]: m of n clients without replacement, as [`sample_clients`](crate::sample_clients) draws
+//! them; the data of one client are replaced by any others. That moves the sum by up to 2 C, so sigma = z / 2 is the
+//! noise over the sensitivity. Wang, Balle, Kasiviswanathan, "Subsampled Rényi Differential Privacy and Analytical
+//! Moments Accountant", AISTATS 2019, arXiv:1808.00087: (alpha - 1) rdp(alpha) <= ln(1 + sum_{j = 2..alpha} t_j),
 //!
-//!     (alpha - 1) rdp(alpha) <= ln(1 + gamma^2 C(alpha, 2) min(4 (exp(e(2)) - 1), 2 exp(e(2)))
-//!                                    + sum_{j = 3..alpha} gamma^j C(alpha, j) min(4 sqrt(B(j_even) B(j_even')), 2 exp((j - 1) e(j))))
+//!   t_j = (m / n)^j binomial(alpha, j) min(4 sqrt(B(a) B(b)), 2 exp(j (j - 1) / (2 sigma^2)))
 //!
-//!   where j_even and j_even' are j rounded down and up to an even number and B(l) = E[(p(x) / q(x) - 1)^l] for
-//!   Gaussians p and q one sensitivity apart; fractional orders are interpolated (Corollary 10). A sample is no worse
-//!   than everyone, so rdp(alpha) <= e(alpha), too.
+//! where a and b are j rounded down and up to an even number and B(l) = E[(p(x) / q(x) - 1)^l] over q, for Gaussians p
+//! and q one sensitivity apart. Fractional orders are interpolated (Corollary 10). A sample is no worse than everyone, so
+//! rdp(alpha) <= alpha / (2 sigma^2), too.
 //!
-//! - [`Accountant::poisson`]: each client takes part with probability q, independently; one client is added or removed,
-//!   which moves the sum by up to C. Mironov, Talwar, Zhang, "Rényi Differential Privacy of the Sampled Gaussian
-//!   Mechanism", 2019, arXiv:1908.10530: (alpha - 1) rdp(alpha) = ln E[(1 - q + q p(x) / q_0(x))^alpha]. TensorFlow Privacy
-//!   and Opacus assume this.
+//! [`Accountant::poisson`]: each client takes part with probability r, independently; one client is added or removed,
+//! which moves the sum by up to C, so sigma = z. Mironov, Talwar, Zhang, "Rényi Differential Privacy of the Sampled
+//! Gaussian Mechanism", 2019, arXiv:1908.10530: (alpha - 1) rdp(alpha) = ln E[(1 - r + r p(x) / q(x))^alpha] over q.
+//! TensorFlow Privacy and Opacus assume this.
 //!
 //! Expectations are integrals of positive analytic functions that vanish at both ends, for which the trapezoidal rule
 //! converges faster than any power of its step. No series is truncated and nothing large cancels.
@@ -105,7 +104,6 @@ impl Accountant {
 
 /// (alpha - 1) times the bound on rdp(alpha), for a whole order.
 fn log_fixed_size(sigma: f64, rate: f64, order: usize, moments: &[f64]) -> f64 {
-    // (j - 1) e(j)
     let plain = |j: usize| (j * (j - 1)) as f64 / (2.0 * sigma * sigma);
     let even = |l: usize| moments.get((l / 2).wrapping_sub(1)).copied().unwrap_or(f64::INFINITY);
     let (mut sum, mut choose) = (f64::NEG_INFINITY, log(order as f64));
@@ -117,8 +115,8 @@ fn log_fixed_size(sigma: f64, rate: f64, order: usize, moments: &[f64]) -> f64 {
     log_add(0.0, sum)
 }
 
-/// ln B(l) for an even l, or infinity where 2 exp((l - 1) e(l)) is the smaller bound anyway: there, p(x) / q(x) is so large
-/// where it matters that subtracting 1 changes nothing.
+/// ln B(l) for an even l, or infinity where the other bound is the smaller one anyway: there, p(x) / q(x) is so large where
+/// it matters that subtracting 1 changes nothing.
 fn log_moment(sigma: f64, l: usize) -> f64 {
     let power = l as f64;
     if power > 10.0 * sigma * sigma {
@@ -136,7 +134,7 @@ fn log_poisson(sigma: f64, rate: f64, order: f64) -> Option<f64> {
     if (high + TAIL) / step > POINTS {
         return None;
     }
-    // The mean of (1 + u)^alpha - 1 - alpha u, u = q (p / q_0 - 1): u has mean 0, and without it, nothing is lost where the
+    // The mean of (1 + u)^alpha - 1 - alpha u, u = r (p / q - 1): u has mean 0, and without it, nothing is lost where the
     // mean is close to 1.
     let excess = log_mean_exp(-TAIL, high, step, |x| {
         let t = (x - 0.5 / sigma) / sigma;

@@ -30,6 +30,8 @@ impl Leaves {
         let arrays: Vec<&str> = self.arrays.keys().map(String::as_str).collect();
         let mut weights = "the client's weights".to_string();
         if let Some((norm, noise)) = self.clip.zip(self.noise) {
+            // Products of what was configured, without the digits of their rounding.
+            let noise = format!("{noise:.5e}").parse().unwrap_or(noise);
             weights += &format!(" (update of norm at most {norm}, noise of standard deviation {noise})");
         }
         what_leaves(&weights, &arrays, self.counts_and_loss)
@@ -38,11 +40,10 @@ impl Leaves {
 
 /// What leaves a client, in words.
 pub fn what_leaves(weights: &str, arrays: &[&str], counts_and_loss: bool) -> String {
-    let counts = counts_and_loss.then_some("its numbers of samples and steps and its mean loss");
-    let parts: Vec<&str> = std::iter::once(weights).chain(arrays.iter().copied()).chain(counts).collect();
-    match &parts[..] {
-        [.., _, _] => format!("{} and {}, nothing else", parts[..parts.len() - 1].join(", "), parts[parts.len() - 1]),
-        _ => format!("{weights}, nothing else"),
+    let more = if counts_and_loss { &["its numbers of samples and steps", "its mean loss"][..] } else { &[] };
+    match [arrays, more].concat().split_last() {
+        Some((last, rest)) => format!("{}, and {last}; nothing else", [&[weights], rest].concat().join(", ")),
+        None => format!("{weights}; nothing else"),
     }
 }
 
@@ -82,15 +83,15 @@ mod tests {
     #[test]
     fn in_words() {
         let plain = Leaves { weights: 10, counts_and_loss: true, ..Leaves::default() };
-        let counts = "its numbers of samples and steps and its mean loss, nothing else";
-        assert_eq!(plain.describe(), format!("the client's weights and {counts}"));
+        let counts = "its numbers of samples and steps, and its mean loss; nothing else";
+        assert_eq!(plain.describe(), format!("the client's weights, {counts}"));
         let arrays = BTreeMap::from([("control-change".to_string(), 7)]);
         let more = Leaves { arrays, ..plain.clone() };
-        assert_eq!(more.describe(), format!("the client's weights, control-change and {counts}"));
-        let noisy = Leaves { counts_and_loss: false, clip: Some(0.5), noise: Some(1.0), ..plain };
+        assert_eq!(more.describe(), format!("the client's weights, control-change, {counts}"));
+        let noisy = Leaves { counts_and_loss: false, clip: Some(0.3), noise: Some(0.3 * 3.0), ..plain };
         assert_eq!(
             noisy.describe(),
-            "the client's weights (update of norm at most 0.5, noise of standard deviation 1), nothing else"
+            "the client's weights (update of norm at most 0.3, noise of standard deviation 0.9); nothing else"
         );
         assert_eq!(PrivacySpent { epsilon: 2.1349, delta: 1e-5 }.describe(), "epsilon 2.13 at delta 1e-5");
         assert_eq!(PrivacySpent { epsilon: 213.49, delta: 0.01 }.describe(), "epsilon 213.5 at delta 1e-2");

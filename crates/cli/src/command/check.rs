@@ -249,9 +249,10 @@ fn privacy(study: &Study) -> Vec<String> {
         let Some((plan, spent)) = planned(study, method) else { continue };
         let of = if methods.len() == 1 { String::new() } else { format!("{}: ", method.name) };
         let (spent, about) = (spent.describe(), plan.describe());
-        lines.push(format!("Privacy     {of}{spent} after {}: {about}", plural(rounds, "round")));
+        lines.push(format!("Privacy     {of}{spent} after {}, {about}", plural(rounds, "round")));
         if let Some(epsilon) = plan.as_if_poisson(rounds) {
-            let like = "under the assumptions of TensorFlow Privacy and Opacus, which do not hold here: only to compare";
+            let like =
+                "under the assumptions of TensorFlow Privacy and Opacus, which do not hold here: only to compare";
             lines.push(format!("            epsilon {epsilon:.2} {like}"));
         }
     }

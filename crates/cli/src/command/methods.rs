@@ -24,9 +24,9 @@ Examples:
   fedelity methods --json     one object per method, with the numbers sent and kept
 
 The columns of the table, from left to right: samples that the server must hold; what a client keeps between
-rounds, in models; what it sends besides its weights, counts and loss; extra forward passes per step; bytes in both
-directions relative to FedAvg. Traffic is measured with default keys on the default model, with a
-projection head if the method was published with one.";
+rounds, in models; what it sends besides its weights, its numbers of samples and steps and its mean
+loss; extra forward passes per step; bytes in both directions relative to FedAvg. Traffic is measured
+with default keys on the default model, with a projection head if the method was published with one.";
 
 /// List the methods, or explain one
 #[derive(Debug, clap::Args)]

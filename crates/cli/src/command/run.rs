@@ -338,17 +338,18 @@ fn title(study: &Study, threads: usize) -> String {
     );
     let most = settings.methods.iter().filter_map(|method| planned(study, method));
     if let Some((plan, spent)) = most.max_by(|(_, a), (_, b)| a.epsilon.total_cmp(&b.epsilon)) {
-        text += &format!("\nPrivacy: {} at the end: {}", spent.describe(), plan.describe());
+        let rounds = plural(settings.config.rounds, "round");
+        text += &format!("\nPrivacy: {} after {rounds}, {}", spent.describe(), plan.describe());
     }
     text
 }
 
 /// What the runs reveal about one client at most, if there is noise.
 fn privacy(ended: &Results) -> Option<String> {
-    let spent = ended.runs().filter_map(|run| run.summary.privacy);
-    let most = spent.max_by(|a, b| a.epsilon.total_cmp(&b.epsilon))?;
-    let each = if ended.runs().nth(1).is_some() { "at most, in each run by itself" } else { "in all" };
-    Some(format!("Privacy: {} {each}", most.describe()))
+    let spent = ended.runs().filter_map(|run| Some((run.summary.privacy?, run.summary.rounds)));
+    let (most, rounds) = spent.max_by(|(a, _), (b, _)| a.epsilon.total_cmp(&b.epsilon))?;
+    let each = if ended.runs().nth(1).is_some() { " at most, in each run by itself" } else { "" };
+    Some(format!("Privacy: {} after {}{each}", most.describe(), plural(rounds as usize, "round")))
 }
 
 /// Which models were kept beside the last ones, and how they were chosen.

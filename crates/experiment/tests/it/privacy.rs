@@ -108,7 +108,7 @@ fn without_noise_and_within_the_limit_no_bit_changes() {
     let (same, rounds, _) = run(&plain, &dir.path().join("plain"), 2);
     assert_eq!(same, model);
     assert!(rounds.iter().all(|round| round.protection.is_none()));
-    let narrow = study(dir.path(), &[]);
+    let narrow = study(dir.path(), &["server.clip-update=0.001"]);
     let (other, rounds, _) = run(&narrow, &dir.path().join("narrow"), 2);
     assert!(other != model && rounds.iter().all(|round| round.protection.unwrap().clipped == Some(3)));
 }
@@ -146,10 +146,19 @@ fn what_noise_would_not_hide_is_refused() {
     write_table(dir.path());
     let refused = |sets: &[&str]| Study::load(&document(dir.path(), sets)).err().unwrap().to_string();
     for (sets, message) in [
-        (&["clients.weighting=size"][..], "--set: privacy.noise: needs clients.weighting = \"uniform\": weighted by size"),
-        (&["server.rule=median"], "privacy.noise: not with server.rule = \"median\": its guarantee is for the mean; set"),
+        (
+            &["clients.weighting=size"][..],
+            "--set: privacy.noise: needs clients.weighting = \"uniform\": weighted by size",
+        ),
+        (
+            &["server.rule=median"],
+            "privacy.noise: not with server.rule = \"median\": its guarantee is for the mean; set",
+        ),
         (&["method.name=scaffold"], "the method 'scaffold' also sends control-change, which would leave clients"),
-        (&["method.name=feddf", "server.unlabelled=10"], "with privacy.at = \"client\", uploads have it themselves"),
+        (
+            &["method.name=feddf", "server.unlabelled=10"],
+            "set privacy.at = \"client\", so that uploads have it themselves",
+        ),
         (&["method=[{name=\"fedavg\"}, {name=\"fedcurv\"}]"], "the method 'fedcurv' also sends fisher, fisher-weights"),
         (&["server.clip-update=0"], "server.clip-update = 0: expected a finite number above 0"),
         (&["privacy.delta=1"], "privacy.delta = 1: expected"),
@@ -160,7 +169,10 @@ fn what_noise_would_not_hide_is_refused() {
     }
     for set in ["privacy.at=client", "privacy.delta=0.1"] {
         let key = set.split('=').next().unwrap();
-        assert_eq!(refused(&[set]), format!("--set: {key}: only allowed with privacy.noise, such as privacy.noise = 1.0"));
+        assert_eq!(
+            refused(&[set]),
+            format!("--set: {key}: only allowed with privacy.noise, such as privacy.noise = 1.0")
+        );
     }
     let mut without = Document::default();
     without.set(NOISE).unwrap();

@@ -13,11 +13,11 @@ mod rule;
 
 use std::sync::Arc;
 
+use fedelity_fl::rng::{ChaCha8Rng, SERVER};
 use fedelity_fl::{
     Extra, FlError, Gather, Local, Method, Named, Needs, Outbox, Payload, Purpose, Received, Result, Server, Step,
     Teacher, Terms, Trained, Upload, stream,
 };
-use fedelity_fl::rng::{ChaCha8Rng, SERVER};
 use fedelity_nn::{Model, Params};
 
 pub use clip::Clip;

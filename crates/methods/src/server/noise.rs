@@ -41,7 +41,8 @@ pub(super) fn add(layout: &Layout, params: &mut [f32], deviation: f64, rng: &mut
     for range in layout.trainable() {
         for pair in params[range.clone()].chunks_mut(2) {
             let drawn = normal_pair(rng);
-            let noisy = |(value, drawn): (&mut f32, f32)| *value = (f64::from(*value) + deviation * f64::from(drawn)) as f32;
+            let noisy =
+                |(value, drawn): (&mut f32, f32)| *value = (f64::from(*value) + deviation * f64::from(drawn)) as f32;
             pair.iter_mut().zip(drawn).for_each(noisy);
         }
     }
@@ -61,12 +62,15 @@ pub fn refusal(method: &dyn Method, model: &Model, at: NoiseAt) -> Option<String
             names.push("label counts");
         }
         let names = names.join(", ");
-        return Some(format!("the method '{name}' also sends {names}, which would leave clients without noise"));
+        let instead = "choose a method that sends only weights, such as fedavg";
+        return Some(format!(
+            "the method '{name}' also sends {names}, which would leave clients without noise; {instead}"
+        ));
     }
     if at == NoiseAt::Server && needs.each_upload {
         return Some(format!(
-            "the method '{name}' uses single uploads on the server, not only their mean, which alone has noise; with \
-             privacy.at = \"client\", uploads have it themselves"
+            "the method '{name}' uses single uploads on the server, not only their mean, which alone has noise; set \
+             privacy.at = \"client\", so that uploads have it themselves"
         ));
     }
     (layout.trainable_len() < layout.len()).then(|| {
@@ -118,7 +122,8 @@ mod tests {
             assert_eq!(refusal(&FedAvg {}, &plain, at), None);
             assert_eq!(refusal(&Moon::default(), &plain, at), None);
             let text = refused(&Scaffold {}, at);
-            assert_eq!(text, "the method 'scaffold' also sends control-change, which would leave clients without noise");
+            let expected = "the method 'scaffold' also sends control-change, which would leave clients without noise; ";
+            assert!(text.starts_with(expected), "{text}");
             assert!(refused(&FedNova {}, at).contains("effective-steps"));
             assert!(refused(&FedGen::default(), at).contains("label-counts"));
             let text = refusal(&FedAvg {}, &with_statistics, at).unwrap();

@@ -184,7 +184,8 @@ fn declarations_are_what_the_papers_say() {
 
 #[test]
 fn an_abandoned_round_leaves_no_trace() {
-    let median = |method| Composed::around(method, Rule::Median, ServerOptimizer::FedAvgM { lr: 0.5, momentum: 0.9 }, None);
+    let median =
+        |method| Composed::around(method, Rule::Median, ServerOptimizer::FedAvgM { lr: 0.5, momentum: 0.9 }, None);
     for entry in &entries() {
         for method in [default(entry), median(default(entry))] {
             let mut interrupted = run(method.clone(), batch_norm_model());
