@@ -187,7 +187,16 @@ mod tests {
         };
         close(of(60_000.0, 150.0, 1.3, 15.0, 1e-5), 0.7242234026109595, 1e-9);
         close(of(100_000.0, 100.0, 1.0, 30.0, 1e-7), 1.4154988495444845, 1e-9);
-        // Its tutorials on MNIST, by the older conversion rdp + ln(1 / delta) / (alpha - 1): noise, batch, epochs, epsilon.
+        // Opacus 1.6.0, with the same orders: noise, rate, rounds, delta, epsilon.
+        for (noise, rate, rounds, delta, expected) in [
+            (3.0, 0.2, 20, 1e-4, 1.2143588652453485),
+            (0.6, 0.5, 100, 1e-5, 104.01923980367934),
+            (4.0, 0.05, 10_000, 1e-5, 6.26445604343163),
+            (1.1, 256.0 / 60_000.0, 14_062, 1e-5, 2.5965558689607486),
+        ] {
+            close(Accountant::poisson(noise, rate).epsilon(rounds, delta), expected, 1e-8);
+        }
+        // Tutorials of TensorFlow Privacy on MNIST, by the older conversion rdp + ln(1 / delta) / (alpha - 1): noise, batch, epochs, epsilon.
         for (noise, batch, epochs, expected) in
             [(1.3, 250.0, 15.0, 1.18), (1.12, 256.0, 60.0, 2.92), (0.6, 256.0, 30.0, 9.74), (1.2, 256.0, 10.0, 1.20)]
         {
