@@ -14,6 +14,7 @@ mod estimate;
 mod features;
 mod halves;
 mod machine;
+mod privacy;
 mod progress;
 mod rehearsal;
 mod resources;
@@ -30,11 +31,12 @@ pub use assemble::{Pool, Study, model_file, table_form};
 pub use checkpoint::Checkpoints;
 pub use config::{
     BestRound, Change, ClientChoice, ClientKeys, Config, DataKeys, Document, EvaluationKeys, MethodChoice, ModelKeys,
-    OptimizerKeys, Origin, PartitionKeys, ServerKeys, Settings, StepRule, StopKeys,
+    OptimizerKeys, Origin, PartitionKeys, PrivacyKeys, ServerKeys, Settings, StepRule, StopKeys,
 };
 pub use error::{ExperimentError, Result};
 pub use estimate::{Estimate, estimate};
 pub use halves::{Agreement, Client, ExchangeError, RoundEnd, Server};
+pub use privacy::PrivacyPlan;
 pub use rehearsal::{Rehearsal, rehearse};
 pub use resources::{Loaded, Resources};
 pub use run::{FrontError, Observer, Outcome, Run};

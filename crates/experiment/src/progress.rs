@@ -11,6 +11,7 @@ use crate::best::RoundJudge;
 use crate::checkpoint::{self, CheckpointFolder, ClosedRound, Writer};
 use crate::error::Result;
 use crate::features;
+use crate::privacy::PrivacyAccount;
 use crate::run::{Outcome, Run};
 use crate::stop::StopSign;
 
@@ -29,6 +30,8 @@ pub(crate) struct RunProgress {
     pub(crate) finished: Vec<Finished>,
     pub(crate) notes: Vec<String>,
     pub(crate) judge: RoundJudge,
+    /// What the rounds so far reveal, if there is noise.
+    pub(crate) account: Option<PrivacyAccount>,
     pub(crate) stopped_early: bool,
     pub(crate) summary: Summary,
     pub(crate) accuracies: Vec<(u64, f64)>,
@@ -59,6 +62,7 @@ impl RunProgress {
             }
         };
         self.judge.judge(&mut record, &self.simulation);
+        self.account.iter_mut().for_each(|account| account.add(&mut record));
         self.stopped_early = record.early_stop.is_some();
         if let Some(chosen_by) = record.kept {
             let card = run.best_card(record.round, chosen_by);

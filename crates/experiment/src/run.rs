@@ -18,6 +18,7 @@ use crate::best::RoundJudge;
 use crate::checkpoint::{CheckpointFolder, Checkpoints, Identity, Restored, Writer};
 use crate::config::MethodChoice;
 use crate::error::Result;
+use crate::privacy::PrivacyAccount;
 use crate::progress::RunProgress;
 use crate::saved::POSITIVE;
 use crate::stop::StopSign;
@@ -299,9 +300,11 @@ impl Run<'_> {
         };
         let mut summary = Summary::default();
         let mut judge = RoundJudge::new(&study.settings.config);
+        let mut account = study.privacy(self.method).map(PrivacyAccount::new);
         for record in &rounds {
             summary.add(record);
             judge.recall(record);
+            account.iter_mut().for_each(|account| account.recall(record));
         }
         let stopped_early = rounds.last().is_some_and(|last| last.early_stop.is_some());
         let accuracies = accuracies(&rounds);
@@ -312,6 +315,7 @@ impl Run<'_> {
             finished,
             notes,
             judge,
+            account,
             stopped_early,
             summary,
             accuracies,
@@ -357,6 +361,7 @@ impl Run<'_> {
             left_out: pool.skipped.count as u64,
             machine: machine::describe(),
             command: format!("fedelity run {}", names::CONFIG),
+            leaves: Some(self.study.leaves(self.method)),
             ..Header::default()
         }
     }

@@ -76,7 +76,8 @@ pub fn client(trainer: &mut Trainer, task: &Task<'_>, buffer: Params) -> Result<
         method.finish(&mut local, &mut Trained { params: &params, steps: fitted.steps, samples, trainer, rng })?;
 
     let FitReport { steps, terms, teacher_passes } = fitted;
-    let upload = Upload { round, client, examples: samples.len(), steps, terms, params, extra: outbox.upload };
+    let mut upload = Upload { round, client, examples: samples.len(), steps, terms, params, extra: outbox.upload };
+    method.release(&local, &mut upload, &mut stream(seed, Purpose::Privacy, round as u64, client as u64, 0))?;
     Ok(Finished { upload, memory: outbox.memory, teacher_passes })
 }
 

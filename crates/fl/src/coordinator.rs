@@ -138,10 +138,11 @@ impl Coordinator {
             return Ok(Err(rejection));
         }
         let weight = self.federation.weighting.weight(upload.examples);
-        let received = Received { upload, weight };
+        let mut received = Received { upload, weight };
         let method = self.federation.method.clone();
         let (mut server, gather) = self.server();
-        let collected = method.collect(&mut server, gather, &received);
+        let admitted = method.admit(&server, gather, &mut received);
+        let collected = admitted.and_then(|()| method.collect(&mut server, gather, &received));
         self.spoiled = collected.is_err();
         collected?;
         if let Some(clients) = &mut self.clients {
@@ -166,6 +167,11 @@ impl Coordinator {
     pub fn fold(&mut self, upload: Upload) -> Result<Option<Params>> {
         let (round, client) = (self.kept.round + 1, upload.client);
         self.accept(upload)?.map_err(|reason| FlError::Rejected { round, client, reason })
+    }
+
+    /// How many uploads of the open round were scaled down, if there is a limit.
+    pub fn clipped(&self) -> Option<usize> {
+        self.gather.clipped
     }
 
     /// Closes the round: the method computes the new global weights. Returns the clients whose uploads were left out.

@@ -77,6 +77,8 @@ pub struct Gather {
     pub uploads: Vec<Received>,
     /// The clients whose uploads the server leaves out. Their memory stays as it was before the round.
     pub refused: Vec<usize>,
+    /// How many uploads were scaled down to the largest norm of an update, if there is one.
+    pub clipped: Option<usize>,
     means: BTreeMap<&'static str, Mean>,
 }
 
@@ -92,6 +94,7 @@ impl Gather {
         self.means.values_mut().for_each(Mean::clear);
         self.uploads.clear();
         self.refused.clear();
+        self.clipped = None;
     }
 }
 

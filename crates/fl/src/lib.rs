@@ -6,6 +6,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests compare with the platform's functions"))]
 
+mod accountant;
 mod augmented;
 mod client;
 mod coordinator;
@@ -36,6 +37,7 @@ mod train;
 mod upload;
 pub mod wire;
 
+pub use accountant::Accountant;
 pub use client::{ClientObjective, Finished, Task, client};
 pub use coordinator::{Broadcast, Coordinator, ServerState};
 pub use error::{FlError, Result};

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 
 use fedelity_nn::{Model, Params};
 
-use crate::{Extra, Gather, Local, Outbox, Payload, Received, Result, Server, Step, Teacher, Terms, Trained};
+use crate::rng::ChaCha8Rng;
+use crate::{Extra, Gather, Local, Outbox, Payload, Received, Result, Server, Step, Teacher, Terms, Trained, Upload};
 
 /// What a method requires of the federation. Checked before the first round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +88,17 @@ pub trait Method: Named + Debug + Send + Sync {
         Ok(Outbox::default())
     }
 
+    /// Changes what leaves the client, as the very last thing it does. `rng` is for this upload alone.
+    fn release(&self, _local: &Local<'_>, _upload: &mut Upload, _rng: &mut ChaCha8Rng) -> Result<()> {
+        Ok(())
+    }
+
     // On the server, after each upload and after each round.
+
+    /// Changes an upload before anything else sees it.
+    fn admit(&self, _server: &Server<'_>, _gather: &mut Gather, _upload: &mut Received) -> Result<()> {
+        Ok(())
+    }
 
     /// Folds in one upload. Uploads come in a fixed order, regardless of which finished first.
     fn collect(&self, _server: &mut Server<'_>, gather: &mut Gather, upload: &Received) -> Result<()> {

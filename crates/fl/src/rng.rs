@@ -4,7 +4,7 @@
 //! 64-bit stream number is the epoch, so different uses never share a stream and no state is passed around.
 
 pub use fedelity_data::shuffle::{below, shuffle};
-use rand_chacha::ChaCha8Rng;
+pub use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 /// What random numbers are used for.
@@ -33,6 +33,8 @@ pub enum Purpose {
     Gradients,
     /// Faults that are injected on purpose; the number tells their uses apart.
     Faults(u32),
+    /// Noise that hides single clients.
+    Privacy,
 }
 
 impl Purpose {
@@ -49,6 +51,7 @@ impl Purpose {
             Self::Method(part) => (8, part),
             Self::Gradients => (9, 0),
             Self::Faults(part) => (11, part),
+            Self::Privacy => (12, 0),
             Self::Observe => (64, 0),
         }
     }
@@ -93,6 +96,7 @@ mod tests {
             Purpose::Gradients,
             Purpose::Faults(0),
             Purpose::Faults(1),
+            Purpose::Privacy,
         ];
         let mut seen = std::collections::BTreeSet::new();
         let mut streams = 0;

@@ -19,7 +19,7 @@ mod trial;
 
 pub use number_or::NumberOr;
 pub use registry::{Built, Entry, Hyper, Identity, build, entries, find};
-pub use server::{Adaptive, Composed, Rule, ServerOptimizer};
+pub use server::{Adaptive, Clip, Composed, Noise, NoiseAt, Rule, ServerOptimizer, refusal};
 
 macro_rules! methods {
     ($($module:ident::$method:ident),* $(,)?) => {

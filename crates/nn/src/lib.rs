@@ -41,7 +41,7 @@ pub use fedelity_kernels::pool::Window;
 pub use layer_keys::{LayerKeys, LayerKind};
 pub use layer_list::ListedLayer;
 pub use layout::{Layout, Params, Tensor};
-pub use model::Model;
+pub use model::{Model, normal_pair};
 pub use model_file::{MOST_BYTES, ModelFile, ModelFileKeys};
 pub use optimizer::{Optimizer, OptimizerKind};
 pub use outline::Outline;

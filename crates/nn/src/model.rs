@@ -190,7 +190,7 @@ impl Model {
 }
 
 /// Two independent standard normal numbers, by Marsaglia's polar method.
-fn normal_pair(rng: &mut impl Rng) -> [f32; 2] {
+pub fn normal_pair(rng: &mut impl Rng) -> [f32; 2] {
     loop {
         let [x, y] = [0; 2].map(|_| 2.0 * rng.random::<f64>() - 1.0);
         let square = x * x + y * y;

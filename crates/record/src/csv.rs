@@ -64,6 +64,8 @@ pub(crate) const FIXED: &[Column] = &[
     ("bytes-up", |r| Some(r.bytes_up as f64)),
     ("traffic", |r| r.traffic),
     ("seconds", |r| Some(r.seconds.total())),
+    ("clipped", |r| Some(r.protection?.clipped? as f64)),
+    ("epsilon", |r| Some(r.protection?.privacy?.epsilon)),
 ];
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::incident::is_zero;
 use crate::local::LocalEvaluation;
 use crate::notice::client_name;
+use crate::protection::Leaves;
 
 /// The name of the format in every file of a run.
 pub const FORMAT: &str = "fedelity-run";
@@ -79,6 +80,9 @@ pub struct Header {
     pub command: String,
     /// The instruction set of the kernels. Results do not depend on it.
     pub isa: String,
+    /// What leaves a client. Older records lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leaves: Option<Leaves>,
 }
 
 impl Header {

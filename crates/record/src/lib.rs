@@ -15,6 +15,7 @@ mod local;
 mod mlflow;
 mod notice;
 mod plain_name;
+mod protection;
 mod reader;
 mod round;
 mod rounds_file;
@@ -35,6 +36,7 @@ pub use local::{ClientOwn, ClientRecord, FocusRecord, LocalEvaluation, LocalReco
 pub use mlflow::{MlflowRun, MlflowStore};
 pub use notice::{Measure, Notice, RoundNotice, client_name};
 pub use plain_name::plain_name;
+pub use protection::{Leaves, PrivacySpent, ProtectionRecord, what_leaves};
 pub use reader::{Salvage, read_clients, read_holdings, read_summary, salvage_rounds};
 pub use round::{ChosenBy, EarlyStop, RoundRecord, Seconds, ValidationRecord, WeightHashes};
 pub use rounds_file::RoundsFile;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::incident::{Incident, is_zero};
 use crate::local::{LocalRecord, Spread};
 use crate::notice::Notice;
+use crate::protection::ProtectionRecord;
 use crate::scores::Scores;
 
 /// The results of one round: one line of `rounds.jsonl`.
@@ -104,6 +105,9 @@ pub struct RoundRecord {
     /// What needs attention. Absent if nothing does; older records lack it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<Notice>,
+    /// What was done so that uploads reveal little and harm little. Absent if there is neither a limit nor noise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protection: Option<ProtectionRecord>,
 }
 
 /// What identifies a model's weights, bit for bit.

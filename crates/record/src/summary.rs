@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::header::Stamp;
 use crate::incident::IncidentCounts;
 use crate::notice::{Notice, RoundNotice};
+use crate::protection::PrivacySpent;
 use crate::round::{ChosenBy, EarlyStop, RoundRecord, Seconds};
 
 /// How a run ended: `summary.json`.
@@ -47,6 +48,9 @@ pub struct Summary {
     /// The first of them.
     #[serde(default)]
     pub notices: Vec<RoundNotice>,
+    /// What the run reveals about one client at most, if there is noise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<PrivacySpent>,
 }
 
 /// Maximum notices in a summary. The rounds have all of them.
@@ -127,6 +131,7 @@ impl Summary {
                 self.notices.push(RoundNotice { round: round.round, notice: notice.clone() });
             }
         }
+        self.privacy = round.protection.and_then(|protection| protection.privacy);
         if let Some(chosen_by) = round.kept {
             let validation = round.validation.map(|found| found.accuracy);
             self.best_model = Some(BestModel { round: round.round, chosen_by, validation, accuracy: round.accuracy });

@@ -239,6 +239,8 @@ fn contradictions(claimed: &Summary, derived: &Summary, whole: bool, planned: u6
     check("final accuracy", a.final_accuracy == b.final_accuracy, percent(a.final_accuracy), percent(b.final_accuracy));
     check("final loss", a.final_loss == b.final_loss, number(a.final_loss), number(b.final_loss));
     check("forgetting", a.forgetting == b.forgetting, number(a.forgetting), number(b.forgetting));
+    let epsilon = |summary: &Summary| number(summary.privacy.map(|spent| spent.epsilon));
+    check("epsilon", a.privacy == b.privacy, epsilon(a), epsilon(b));
     if whole {
         check("best accuracy", a.best == b.best, percent(best(a)), percent(best(b)));
         check(
@@ -281,6 +283,7 @@ fn settled(claimed: Summary, derived: Summary, whole: bool, planned: u64) -> Sum
         final_accuracy: derived.final_accuracy,
         final_loss: derived.final_loss,
         forgetting: derived.forgetting,
+        privacy: derived.privacy,
         ..claimed
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use fedelity_record::{ChosenBy, Status};
+use fedelity_record::{ChosenBy, Leaves, Status};
 use serde::Serialize;
 
 use crate::cards::cards;
@@ -421,7 +421,17 @@ fn environment(study: &Results) -> Vec<(String, String)> {
         };
         Some(format!("{}, seed {}: round {}, {how}", group.label, run.header.seed, found.round))
     };
-    let facts = facts.into_iter().chain([("Stopped early", each(study, early)), ("Best model", each(study, kept))]);
+    let leaves = |run: &LoadedRun| run.header.leaves.as_ref().map_or(String::new(), Leaves::describe);
+    let spent = |group: &Group, run: &LoadedRun| {
+        let spent = run.summary.privacy?.describe();
+        Some(format!("{}, seed {}: {spent} after {} rounds", group.label, run.header.seed, run.summary.rounds))
+    };
+    let facts = facts.into_iter().chain([
+        ("Stopped early", each(study, early)),
+        ("Best model", each(study, kept)),
+        ("Leaves a client", values(study, leaves).join("; or ")),
+        ("Privacy", each(study, spent)),
+    ]);
     facts.filter(|(_, value)| !value.is_empty()).map(|(what, value)| (what.to_string(), value)).collect()
 }
 

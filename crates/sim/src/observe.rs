@@ -258,7 +258,7 @@ pub(crate) fn look(
 ) -> Seen {
     let upload = &done.upload;
     let model = trainer.model().clone();
-    let drift = drift(global, &upload.params, model.layout().trainable());
+    let (samples, drift) = (own.len(), drift(global, &upload.params, model.layout().trainable()));
     let local = observed.map(|observed| {
         let Observed { plan, test, baseline, .. } = observed;
         let portrait = trainer.portrait(&upload.params, observed.samples(), baseline.layers.is_some());
@@ -276,7 +276,7 @@ pub(crate) fn look(
         let (scores, own) = observed.scored(trainer, upload.client, &upload.params, &portrait);
         let record = ClientRecord {
             client: upload.client as u64,
-            samples: upload.examples as u64,
+            samples: samples as u64,
             accuracy: portrait.evaluation.accuracy(),
             drift,
             in_before: inside.map(|(before, _)| before),
@@ -291,7 +291,7 @@ pub(crate) fn look(
         let alignment = baseline.layers.as_ref().map_or(Vec::new(), |global| alignment(global, &portrait));
         SeenLocal { record, alignment, focus }
     });
-    Seen { client: upload.client, samples: upload.examples, drift, loss: upload.terms.total(), local }
+    Seen { client: upload.client, samples, drift, loss: upload.terms.total(), local }
 }
 
 /// The features of samples, as rows.

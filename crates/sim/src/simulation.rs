@@ -11,7 +11,9 @@ use fedelity_fl::{
     Coordinator, Evaluation, Finished, FlError, Memories, Payload, Samples, Scaling, ServerState, Trainer, keep,
 };
 use fedelity_nn::Params;
-use fedelity_record::{ClientsReport, LocalEvaluation, RoundRecord, Seconds, Spread, ValidationRecord, WeightHashes};
+use fedelity_record::{
+    ClientsReport, LocalEvaluation, ProtectionRecord, RoundRecord, Seconds, Spread, ValidationRecord, WeightHashes,
+};
 
 use attempts::Gathered;
 
@@ -138,6 +140,7 @@ impl Simulation {
         let before = baseline.and_then(|baseline| baseline.layers);
         self.local_features = features.or(self.local_features.take());
 
+        let clipped = self.coordinator.clipped().map(|clipped| clipped as u64);
         let refused = self.coordinator.close()?;
         keep(&mut self.memories, &refused, tally.memories);
         let closed = start.elapsed();
@@ -206,6 +209,7 @@ impl Simulation {
             repeats: repeats as u64,
             weights: Some(self.hashes()),
             notices,
+            protection: clipped.map(|_| ProtectionRecord { clipped, privacy: None }),
         };
         self.lookout.recall(&record);
         self.book.local.recall(&record);

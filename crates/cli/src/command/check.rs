@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use fedelity_data::partition::Skew;
-use fedelity_experiment::{Estimate, MethodChoice, Pool, Study, estimate};
+use fedelity_experiment::{Estimate, MethodChoice, Pool, PrivacyPlan, Study, estimate};
+use fedelity_record::PrivacySpent;
 use serde_json::json;
 
 use super::partition::{self, statistics};
@@ -98,6 +99,9 @@ impl Check {
             all => costs(&study, all, threads, printer),
         };
         printer.drawn(lines)?;
+        for line in privacy(&study) {
+            printer.line(line)?;
+        }
         Ok(ExitStatus::Done)
     }
 }
@@ -112,6 +116,9 @@ fn as_json(study: &Study, resolved: &str, skew: &Skew, threads: usize) -> Result
             "traffic": found.map(|found| found.traffic),
             "seconds": found.map(|found| found.seconds),
             "memory": found.and_then(|found| found.memory),
+            "privacy": planned(study, method).map(|(_, spent)| spent),
+            "epsilon-if-poisson": study.privacy(method).and_then(|plan| plan.as_if_poisson(study.settings.config.rounds)),
+            "leaves": study.leaves(method),
         }))
     };
     Ok(json!({
@@ -224,6 +231,30 @@ fn costs(study: &Study, found: &[Option<Estimate>], threads: usize, printer: &Pr
     lines.push(format!("All methods, {}: about {all} (estimated on this machine).", plural(seeds, "seed")));
     if unknown {
         lines.push(format!("-: {UNKNOWN}"));
+    }
+    lines
+}
+
+/// What the planned rounds reveal about one client, if there is noise.
+pub(super) fn planned(study: &Study, method: &MethodChoice) -> Option<(PrivacyPlan, PrivacySpent)> {
+    let (plan, config) = (study.privacy(method)?, &study.settings.config);
+    let spent = plan.after(config.rounds, &config.seeds)?;
+    Some((plan, spent))
+}
+
+fn privacy(study: &Study) -> Vec<String> {
+    let (rounds, methods) = (study.settings.config.rounds, &study.settings.methods);
+    let mut lines = Vec::new();
+    for method in methods {
+        let Some((plan, spent)) = planned(study, method) else { continue };
+        let of = if methods.len() == 1 { String::new() } else { format!("{}: ", method.name) };
+        let (spent, about) = (spent.describe(), plan.describe());
+        lines.push(format!("Privacy     {of}{spent} after {}, {about}", plural(rounds, "round")));
+        if let Some(epsilon) = plan.as_if_poisson(rounds) {
+            let like =
+                "under the assumptions of TensorFlow Privacy and Opacus, which do not hold here: only to compare";
+            lines.push(format!("            epsilon {epsilon:.2} {like}"));
+        }
     }
     lines
 }

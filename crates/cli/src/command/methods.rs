@@ -6,6 +6,7 @@ use fedelity_fl::Needs;
 use fedelity_keys::{AtZero, Key, nearest};
 use fedelity_methods::registry::{self, Built, Entry};
 use fedelity_nn::InputShape;
+use fedelity_record::what_leaves;
 use serde_json::json;
 
 use super::models::labelled;
@@ -23,9 +24,9 @@ Examples:
   fedelity methods --json     one object per method, with the numbers sent and kept
 
 The columns of the table, from left to right: samples that the server must hold; what a client keeps between
-rounds, in models; what it sends besides its weights; extra forward passes per step; bytes in both
-directions relative to FedAvg. Traffic is measured with default keys on the default model, with a
-projection head if the method was published with one.";
+rounds, in models; what it sends besides its weights, its numbers of samples and steps and its mean
+loss; extra forward passes per step; bytes in both directions relative to FedAvg. Traffic is measured
+with default keys on the default model, with a projection head if the method was published with one.";
 
 /// List the methods, or explain one
 #[derive(Debug, clap::Args)]
@@ -186,10 +187,8 @@ fn as_json(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
 
 /// What leaves a client.
 pub(super) fn sends(travel: &Travel) -> String {
-    match travel.leaves.len() {
-        0 => "only the client's weights".to_string(),
-        _ => format!("the client's weights and {}, nothing else", travel.leaves.join(", ")),
-    }
+    let arrays: Vec<&str> = travel.leaves.iter().map(String::as_str).collect();
+    what_leaves("the client's weights", &arrays, true)
 }
 
 /// The numbers that travel.

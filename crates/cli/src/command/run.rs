@@ -14,6 +14,7 @@ use fedelity_report::{REMEDY, Results, config_values};
 use fedelity_sim::Metrics;
 use serde::Serialize;
 
+use super::check::planned;
 use crate::engine::resources;
 use crate::interrupt::Interrupt;
 use crate::latest;
@@ -186,7 +187,7 @@ impl Session {
             output.drawn(results::lines(&ended, printer, terminal::width())?);
         }
         server.into_iter().for_each(LiveServer::end);
-        best_models(&ended).iter().for_each(|line| printer.say(line));
+        best_models(&ended).iter().chain(&privacy(&ended)).for_each(|line| printer.say(line));
         printer.say(format_args!("Results are in {}", folder.path().display()));
         let status = status(&ended, interrupt.is_asked());
         if status == ExitStatus::Interrupted {
@@ -329,7 +330,7 @@ fn now() -> f64 {
 
 fn title(study: &Study, threads: usize) -> String {
     let settings = &study.settings;
-    format!(
+    let mut text = format!(
         "{}: {}\n{} with {} parameters, {} per round, {}, {}",
         study.pool.dataset.name,
         study.pool.partition.spec,
@@ -338,7 +339,21 @@ fn title(study: &Study, threads: usize) -> String {
         plural(study.per_round, "client"),
         plural(settings.config.rounds, "round"),
         plural(threads, "thread"),
-    )
+    );
+    let most = settings.methods.iter().filter_map(|method| planned(study, method));
+    if let Some((plan, spent)) = most.max_by(|(_, a), (_, b)| a.epsilon.total_cmp(&b.epsilon)) {
+        let rounds = plural(settings.config.rounds, "round");
+        text += &format!("\nPrivacy: {} after {rounds}, {}", spent.describe(), plan.describe());
+    }
+    text
+}
+
+/// What the runs reveal about one client at most, if there is noise.
+fn privacy(ended: &Results) -> Option<String> {
+    let spent = ended.runs().filter_map(|run| Some((run.summary.privacy?, run.summary.rounds)));
+    let (most, rounds) = spent.max_by(|(a, _), (b, _)| a.epsilon.total_cmp(&b.epsilon))?;
+    let each = if ended.runs().nth(1).is_some() { " at most, in each run by itself" } else { "" };
+    Some(format!("Privacy: {} after {}{each}", most.describe(), plural(rounds as usize, "round")))
 }
 
 /// Which models were kept beside the last ones, and how they were chosen.

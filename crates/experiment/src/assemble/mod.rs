@@ -74,7 +74,7 @@ impl Study {
         if settings.config.model.file.is_some() && !matches!(fitted.card.input, Input::Tokens { .. }) {
             settings.forget_texts();
         }
-        Ok(Self {
+        let study = Self {
             per_round,
             partition_fingerprint: pool.partition.fingerprint(),
             holdings: pool.holdings(),
@@ -85,7 +85,9 @@ impl Study {
             positive,
             settings,
             pool,
-        })
+        };
+        study.check_privacy(document)?;
+        Ok(study)
     }
 
     pub fn experiment(&self, method: &MethodChoice, seed: u64, threads: usize) -> Experiment {

@@ -11,7 +11,7 @@ mod settings;
 pub use data::{Change, DataKeys};
 pub use document::{Document, Origin};
 pub use sections::{
-    BestRound, ClientChoice, ClientKeys, Config, EvaluationKeys, ModelKeys, OptimizerKeys, PartitionKeys, ServerKeys,
-    StepRule, StopKeys,
+    BestRound, ClientChoice, ClientKeys, Config, EvaluationKeys, ModelKeys, OptimizerKeys, PartitionKeys, PrivacyKeys,
+    ServerKeys, StepRule, StopKeys,
 };
 pub use settings::{MethodChoice, Settings};

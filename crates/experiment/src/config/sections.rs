@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fedelity_data::Kind;
 use fedelity_fl::Weighting;
 use fedelity_keys::{Choice, KeyError, ValueType, keys, toml};
-use fedelity_methods::{Rule, ServerOptimizer};
+use fedelity_methods::{NoiseAt, Rule, ServerOptimizer};
 use fedelity_nn::{Stem, zoo};
 use fedelity_sim::{Faults, Metrics};
 
@@ -44,6 +44,8 @@ pub struct Config {
     pub stop: StopKeys,
     /// What goes wrong on purpose: clients that drop out, are late, send damaged uploads, or attack.
     pub faults: Faults,
+    /// Noise that hides single clients.
+    pub privacy: PrivacyKeys,
 }
 
 #[keys]
@@ -222,6 +224,10 @@ pub struct ServerKeys {
     pub optimizer: ServerOptimizer,
     #[key(flatten)]
     pub rule: Rule,
+    /// Largest norm of a client's update over its trainable weights; larger updates are scaled down to it before the rule sees
+    /// them. Running statistics are not limited, nor are other arrays that a method sends.
+    #[key(symbol = "C", above = 0)]
+    pub clip_update: Option<f64>,
 }
 
 #[keys]
@@ -290,5 +296,41 @@ impl StopKeys {
             return Err(KeyError::new("min-delta", message));
         }
         Ok(())
+    }
+}
+
+#[keys(check = PrivacyKeys::has_noise)]
+pub struct PrivacyKeys {
+    /// Standard deviation of the Gaussian noise on the sum of the updates, as a multiple of server.clip-update. Needs that key
+    /// and clients.weighting = "uniform". Without it, or at 0, there is no noise and no guarantee.
+    #[key(symbol = "z", min = 0)]
+    pub noise: Option<f64>,
+    /// Who adds the noise: the `server`, to the mean of the updates, or each `client`, to its own update. It is the server if this
+    /// is not given.
+    pub at: Option<NoiseAt>,
+    /// The delta at which epsilon is reported; 1e-5 if it is not given. It should be well below 1 / clients.
+    #[key(above = 0, below = 1)]
+    pub delta: Option<f64>,
+}
+
+impl PrivacyKeys {
+    /// Who adds noise, and how much; nothing if there is none.
+    pub fn noise(&self) -> Option<(NoiseAt, f64)> {
+        self.noise.filter(|noise| *noise > 0.0).map(|noise| (self.at.unwrap_or_default(), noise))
+    }
+
+    pub fn delta(&self) -> f64 {
+        self.delta.unwrap_or(1e-5)
+    }
+
+    fn has_noise(&self) -> Result<(), KeyError> {
+        let stray = [("at", self.at.is_some()), ("delta", self.delta.is_some())];
+        match stray.into_iter().find(|(_, given)| *given && self.noise.is_none()) {
+            Some((key, _)) => {
+                let message = format!("{key}: only allowed with privacy.noise, such as privacy.noise = 1.0");
+                Err(KeyError::new(key, message))
+            }
+            None => Ok(()),
+        }
     }
 }

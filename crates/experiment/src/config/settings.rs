@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fedelity_fl::{HoldOut, Method, Training};
+use fedelity_fl::{HoldOut, Method, Training, Weighting};
 use fedelity_keys::{Context, KeyError, Keys, describe, nearest, read, unknown, write};
-use fedelity_methods::{Composed, registry};
+use fedelity_methods::{Clip, Composed, Noise, Rule, registry};
 use fedelity_nn::OptimizerKind;
 use toml::{Table, Value};
 
@@ -96,6 +96,7 @@ impl Settings {
             return Err(KeyError::expected("evaluation.confusion", format!("[..., {round}]"), expected));
         }
         needs_validation(&config)?;
+        needs_equal_updates(&config)?;
         let pool = config.partition.clients.filter(|_| config.partition.file.is_none());
         let methods = methods(given, &config, origins)?;
         let mut settings = Self { config, methods, notes: Vec::new(), table };
@@ -228,7 +229,35 @@ fn needs_validation(config: &Config) -> Result<(), KeyError> {
     }
 }
 
+/// Rejects noise where single updates are not limited or do not count alike: it would hide less than it says.
+fn needs_equal_updates(config: &Config) -> Result<(), KeyError> {
+    let (server, key) = (&config.server, "privacy.noise");
+    if config.privacy.noise().is_none() {
+        return Ok(());
+    }
+    let message = if server.clip_update.is_none() {
+        "needs server.clip-update, the largest norm of an update, which the noise is measured by: set it, such as \
+         server.clip-update = 1.0"
+            .to_string()
+    } else if config.clients.weighting != Weighting::Uniform {
+        "needs clients.weighting = \"uniform\": weighted by size, a large client would count for more than the noise hides"
+            .to_string()
+    } else if server.rule != Rule::Mean {
+        let rule = server.rule.name();
+        format!("not with server.rule = \"{rule}\": its guarantee is for the mean; set server.rule = \"mean\"")
+    } else {
+        return Ok(());
+    };
+    Err(KeyError::new(key, format!("{key}: {message}")))
+}
+
 impl Config {
+    /// The limit on updates, and the noise that hides them.
+    fn clip(&self) -> Option<Clip> {
+        let noise = self.privacy.noise().map(|(at, multiplier)| Noise { multiplier, at });
+        self.server.clip_update.map(|norm| Clip { norm, noise })
+    }
+
     /// Training samples that clients do not get.
     pub fn hold_out(&self) -> HoldOut {
         HoldOut {
@@ -276,7 +305,7 @@ fn methods(given: &Table, config: &Config, origins: &mut Origins<'_>) -> Result<
                 "{name} was published with a projection head before the classifier; model.projection = true adds it"
             ));
         }
-        let method = Composed::around(method, server.rule, server.optimizer);
+        let method = Composed::around(method, server.rule, server.optimizer, config.clip());
         methods.push(MethodChoice { name, keys, method });
     }
     Ok(methods)

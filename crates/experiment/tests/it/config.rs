@@ -115,6 +115,13 @@ fn resolved_settings_resolve_to_themselves() {
         &["server.optimizer=fedyogi", "server.tau=0.1", "server.rule=krum", "server.keep=2"],
         &["server.optimizer=fedavgm", "server.lr=0.7", "server.rule=trimmed-mean", "server.trim=0.2"],
         &["evaluation.confusion=[1, 30]", "evaluation.client=3", "evaluation.metrics=all"],
+        &[
+            "server.clip-update=0.3",
+            "clients.weighting=uniform",
+            "privacy.noise=1",
+            "privacy.at=client",
+            "privacy.delta=1e-6",
+        ],
     ];
     for sets in cases {
         let first = read(sets).resolved("a b.json");

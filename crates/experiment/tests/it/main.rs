@@ -8,5 +8,6 @@ mod example;
 mod halves;
 mod memory;
 mod optional;
+mod privacy;
 mod resume;
 mod sweep;

@@ -49,13 +49,17 @@ fn every_method_resumes_within_every_round() {
     let dir = tempfile::tempdir().unwrap();
     write_table(dir.path());
     let methods = fedelity_methods::entries().iter().map(|entry| (entry.id, &[][..]));
-    let servers: [(&str, &[&str]); 6] = [
+    let noise = ["clients.weighting=uniform", "server.clip-update=0.1", "privacy.noise=0.5", "privacy.at=client"];
+    let servers: [(&str, &[&str]); 9] = [
         ("fedavg", &["server.optimizer=fedadam"]),
         ("fedavg", &["server.optimizer=fedyogi"]),
         ("scaffold", &["server.optimizer=fedavgm"]),
         ("fedntd", &["server.rule=median"]),
         ("scaffold", &["faults.twice=0.5", "faults.attack=sign-flip"]),
         ("moon", &["faults.non-finite=0.3", "faults.attack=label-flip", "server.quorum=0.3"]),
+        ("fedntd", &["server.rule=krum", "server.byzantine=0", "server.clip-update=0.1"]),
+        ("fedgkd", &noise[..3]),
+        ("moon", &noise),
     ];
     for (method, sets) in methods.chain(servers) {
         let study = study(dir.path(), method, sets);

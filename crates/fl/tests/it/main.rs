@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod accountant;
 mod common;
 mod coordinator;
 mod golden_metrics;

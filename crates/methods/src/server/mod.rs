@@ -1,25 +1,31 @@
-//! Server-side settings that work with every method: how uploads become one vector, and how the server steps towards
-//! it.
+//! Server-side settings that work with every method: how large an update may be, how uploads become one vector, and how
+//! the server steps towards it.
 //!
-//! [`Composed`] wraps a method. A [`Rule`] other than the mean decides which uploads count, or what replaces their
-//! mean, and a [`ServerOptimizer`] treats the method's new weights as a direction instead of a destination. The method
-//! itself, the training loops and the clients are unaware of it.
+//! [`Composed`] wraps a method. A [`Clip`] bounds every update before anything else sees it, and may hide it by noise, a
+//! [`Rule`] other than the mean decides which uploads count, or what replaces their mean, and a [`ServerOptimizer`]
+//! treats the method's new weights as a direction instead of a destination. The method itself and the training loops
+//! are unaware of it.
 
+mod clip;
+mod noise;
 mod optimizer;
 mod rule;
 
 use std::sync::Arc;
 
+use fedelity_fl::rng::{ChaCha8Rng, SERVER};
 use fedelity_fl::{
-    Extra, FlError, Gather, Local, Method, Named, Needs, Outbox, Payload, Received, Result, Server, Step, Teacher,
-    Terms, Trained,
+    Extra, FlError, Gather, Local, Method, Named, Needs, Outbox, Payload, Purpose, Received, Result, Server, Step,
+    Teacher, Terms, Trained, Upload, stream,
 };
 use fedelity_nn::{Model, Params};
 
+pub use clip::Clip;
+pub use noise::{Noise, NoiseAt, refusal};
 pub use optimizer::{Adaptive, ServerOptimizer};
 pub use rule::Rule;
 
-/// A method with a user-selected rule and server optimiser.
+/// A method with a user-selected limit on updates, rule and server optimiser.
 ///
 /// With a rule other than the mean, uploads are held until the round closes; only then does the method fold in those
 /// that the rule keeps. An upload with zero weight in the mean is never folded in.
@@ -28,15 +34,27 @@ pub struct Composed {
     inner: Arc<dyn Method>,
     rule: Rule,
     optimizer: ServerOptimizer,
+    clip: Option<Clip>,
 }
 
 impl Composed {
-    /// The method with these settings. With the mean and no optimiser, it is the method itself.
-    pub fn around(inner: Arc<dyn Method>, rule: Rule, optimizer: ServerOptimizer) -> Arc<dyn Method> {
-        if rule == Rule::Mean && optimizer == ServerOptimizer::None {
+    /// The method with these settings. With the mean, no optimiser and no limit, it is the method itself.
+    pub fn around(
+        inner: Arc<dyn Method>,
+        rule: Rule,
+        optimizer: ServerOptimizer,
+        clip: Option<Clip>,
+    ) -> Arc<dyn Method> {
+        if rule == Rule::Mean && optimizer == ServerOptimizer::None && clip.is_none() {
             return inner;
         }
-        Arc::new(Self { inner, rule, optimizer })
+        Arc::new(Self { inner, rule, optimizer, clip })
+    }
+
+    /// The limit, and the standard deviation of the noise on an update, if it is added there.
+    fn noise(&self, there: NoiseAt) -> Option<(Clip, f64)> {
+        let clip = self.clip?;
+        clip.noise.filter(|noise| noise.at == there).map(|noise| (clip, noise.multiplier * clip.norm))
     }
 
     /// Lets the method fold in the uploads that the rule keeps.
@@ -109,6 +127,27 @@ impl Method for Composed {
         self.inner.finish(local, done)
     }
 
+    fn release(&self, local: &Local<'_>, upload: &mut Upload, rng: &mut ChaCha8Rng) -> Result<()> {
+        self.inner.release(local, upload, rng)?;
+        if let Some((clip, deviation)) = self.noise(NoiseAt::Client) {
+            let layout = local.model.layout();
+            clip.apply(layout, local.global, &mut upload.params);
+            noise::add(layout, &mut upload.params, deviation, rng);
+            noise::strip(upload);
+        }
+        Ok(())
+    }
+
+    fn admit(&self, server: &Server<'_>, gather: &mut Gather, upload: &mut Received) -> Result<()> {
+        self.inner.admit(server, gather, upload)?;
+        // What clients have clipped and hidden themselves has no norm that means anything.
+        if let Some(clip) = self.clip.filter(|_| self.noise(NoiseAt::Client).is_none()) {
+            let larger = clip.apply(server.model.layout(), server.global, &mut upload.upload.params);
+            *gather.clipped.get_or_insert(0) += usize::from(larger);
+        }
+        Ok(())
+    }
+
     fn collect(&self, server: &mut Server<'_>, gather: &mut Gather, upload: &Received) -> Result<()> {
         match self.rule {
             Rule::Mean => self.inner.collect(server, gather, upload),
@@ -120,6 +159,14 @@ impl Method for Composed {
     fn conclude(&self, server: &mut Server<'_>, gather: &mut Gather, state: &mut Payload) -> Result<Params> {
         if self.rule != Rule::Mean {
             self.fold(server, gather)?;
+        }
+        if let Some((_, deviation)) = self.noise(NoiseAt::Server) {
+            // The method sees nothing of the uploads but their mean, and that only with noise.
+            let (mut mean, weight) = (gather.mean.finish()?, gather.mean.weight());
+            let mut rng = stream(server.seed, Purpose::Privacy, server.round as u64, SERVER, 0);
+            noise::add(server.model.layout(), &mut mean, deviation / weight, &mut rng);
+            gather.mean.clear();
+            gather.mean.add(weight, &mean)?;
         }
         let mut moments = optimizer::Moments::take(state);
         let mut new = self.inner.conclude(server, gather, state)?;
@@ -191,7 +238,7 @@ mod tests {
     }
 
     fn composed(inner: impl Method + 'static, rule: Rule, optimizer: ServerOptimizer) -> Arc<dyn Method> {
-        Composed::around(Arc::new(inner), rule, optimizer)
+        Composed::around(Arc::new(inner), rule, optimizer, None)
     }
 
     const STEP: ServerOptimizer = ServerOptimizer::FedAvgM { lr: 1.0, momentum: 0.0 };
@@ -261,7 +308,30 @@ mod tests {
     #[test]
     fn nothing_to_compose_is_the_method_itself() {
         let inner: Arc<dyn Method> = Arc::new(FedAvg {});
-        assert!(Arc::ptr_eq(&inner, &Composed::around(inner.clone(), Rule::Mean, ServerOptimizer::None)));
+        assert!(Arc::ptr_eq(&inner, &Composed::around(inner.clone(), Rule::Mean, ServerOptimizer::None, None)));
+    }
+
+    #[test]
+    fn noise_at_the_server_is_on_the_mean_of_clipped_updates() {
+        let server = |multiplier: f64, uploads: usize| {
+            let noise = (multiplier > 0.0).then_some(Noise { multiplier, at: NoiseAt::Server });
+            let clip = Some(Clip { norm: 2.0, noise });
+            let method = Composed::around(Arc::new(FedAvg {}), Rule::Mean, ServerOptimizer::None, clip);
+            // Each update is (6, 8, 0, ...), ten long, and clipped to (1.2, 1.6, 0, ...).
+            let uploads = (0..uploads).map(|_| trial::upload(1, vec![6.5, 8.5, 0.5, 0.5, 0.5, 0.5], Payload::new()));
+            trial::serve_shared(method, &[0.5; 6], Payload::new(), uploads).global().0.clone()
+        };
+        let mean = server(0.0, 3);
+        assert_eq!(mean, [1.7, 2.1, 0.5, 0.5, 0.5, 0.5]);
+        let mut rng = stream(5, Purpose::Privacy, 1, SERVER, 0);
+        let drawn: Vec<f32> = (0..3).flat_map(|_| fedelity_nn::normal_pair(&mut rng)).collect();
+        for (multiplier, uploads) in [(0.5, 1), (0.5, 4), (3.0, 4), (3.0, 9)] {
+            let found = server(multiplier, uploads);
+            for ((found, mean), drawn) in found.iter().zip(&mean).zip(&drawn) {
+                let expected = f64::from(*mean) + multiplier * 2.0 / uploads as f64 * f64::from(*drawn);
+                assert!((f64::from(*found) - expected).abs() < 2e-6, "{found} {expected}");
+            }
+        }
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn a_step_is_corrected_by_c_minus_own_c() {
 fn who_is_left_out_remembers_what_it_did() {
     let rule = Rule::Krum { byzantine: 1, keep: 3 };
     let run = |inner: Arc<dyn Method>| {
-        let method = Composed::around(inner, rule, ServerOptimizer::None);
+        let method = Composed::around(inner, rule, ServerOptimizer::None, None);
         TestRun::new(method, smooth_model(), training(), Holds::NOTHING).unwrap()
     };
     for (inner, sums, share) in [

@@ -99,10 +99,19 @@ pub(crate) type Story<'a> = (&'a [Arc<Params>], &'a [(u64, u64)], &'a [f64]);
 
 impl TestRun {
     pub(crate) fn new(method: Arc<dyn Method>, model: Arc<Model>, training: Training, holds: Holds) -> Result<Self> {
+        Self::weighted(Weighting::Size, method, model, training, holds)
+    }
+
+    pub(crate) fn weighted(
+        weighting: Weighting,
+        method: Arc<dyn Method>,
+        model: Arc<Model>,
+        training: Training,
+        holds: Holds,
+    ) -> Result<Self> {
         let data = Arc::new(data(holds.auxiliary));
         let trainer = Trainer::new(model.clone());
         let (clients, server_data) = (CLIENTS.len(), server_data(&data, holds));
-        let weighting = Weighting::Size;
         let federation = Federation { model, method, training, weighting, clients, seed: SEED, server_data };
         let coordinator = Coordinator::new(federation)?;
         let globals = vec![coordinator.global().clone()];

@@ -7,6 +7,7 @@ mod drift;
 mod federation;
 mod golden;
 mod golden_teachers;
+mod protection;
 mod registry;
 mod scene;
 mod self_distillation;

@@ -184,7 +184,8 @@ fn declarations_are_what_the_papers_say() {
 
 #[test]
 fn an_abandoned_round_leaves_no_trace() {
-    let median = |method| Composed::around(method, Rule::Median, ServerOptimizer::FedAvgM { lr: 0.5, momentum: 0.9 });
+    let median =
+        |method| Composed::around(method, Rule::Median, ServerOptimizer::FedAvgM { lr: 0.5, momentum: 0.9 }, None);
     for entry in &entries() {
         for method in [default(entry), median(default(entry))] {
             let mut interrupted = run(method.clone(), batch_norm_model());
@@ -416,7 +417,7 @@ fn every_method_works_with_every_rule_and_server_optimizer() {
     for entry in &entries() {
         let plain = run(default(entry), batch_norm_model()).rounds(3).coordinator.open(EVERYBODY).unwrap().payload;
         for (rule, optimizer) in rules {
-            let mut found = run(Composed::around(default(entry), rule, optimizer), batch_norm_model());
+            let mut found = run(Composed::around(default(entry), rule, optimizer, None), batch_norm_model());
             for _ in 0..3 {
                 found.round_of(EVERYBODY);
             }

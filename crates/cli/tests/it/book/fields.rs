@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use fedelity_record::{Incident, IncidentKind, Measure, Notice, RoundNotice, Status};
+use fedelity_record::{
+    Incident, IncidentKind, Leaves, Measure, Notice, PrivacySpent, ProtectionRecord, RoundNotice, Status,
+};
 use serde_json::{Value, json};
 
 use super::page::BookPage;
@@ -52,16 +54,16 @@ fn every_field_of_the_records_is_documented() {
         fields(found).into_iter().chain(more.iter().map(ToString::to_string)).collect()
     };
 
-    let round = with(
-        last,
-        &["client-accuracy", "validation", "kept", "early-stop", "notices", "incidents", "accepted", "repeats"],
-    );
+    let seldom = ["client-accuracy", "validation", "kept", "early-stop", "notices", "protection"];
+    let round = with(last, &[&seldom[..], &["incidents", "accepted", "repeats"]].concat());
     let page = BookPage::read("docs/record.md");
     let check = |heading: &str, found: BTreeSet<String>| {
         assert_eq!(listed(&page, heading), found, "docs/record.md, {heading}: left is the page, right the record");
     };
     check("## The header", with(header, &["client-names", "positive", "validation-samples", "attackers"]));
     check("### `local-evaluation`", fields(&header["local-evaluation"]));
+    assert_eq!(header["leaves"]["counts-and-loss"], true);
+    check("### `leaves`", fields(&json!(Leaves { clip: Some(1.0), noise: Some(1.0), ..Leaves::default() })));
     check("## A round", round);
     check("### `local`", fields(&last["local"]));
     check("### `local.clients`", with(&last["local"]["clients"][0], &["own"]));
@@ -69,10 +71,12 @@ fn every_field_of_the_records_is_documented() {
     check("### `drift` and `local.accuracy`", fields(&last["drift"]));
     check("### `weights`", fields(&last["weights"]));
     check("### `seconds`", fields(&last["seconds"]));
+    let privacy = Some(PrivacySpent { epsilon: 1.0, delta: 1e-5 });
+    check("### `protection`", fields(&json!(ProtectionRecord { clipped: Some(1), privacy })));
     check("### `notices`", notice);
     let incident = Incident { client: 1, kind: IncidentKind::Refused, reason: "why".to_string(), repeat: 1 };
     check("### `incidents`", fields(&json!(incident)));
-    check("## The summary", with(&summary, &["best-model", "incidents"]));
+    check("## The summary", with(&summary, &["best-model", "incidents", "privacy"]));
     check("### `status`", status);
     check("### `best`", fields(&summary["best"]));
     check("## Who holds what", fields(&parse(&text("holdings.json"))));

@@ -41,6 +41,7 @@ pages! {
     own_tables: "docs/own-tables.md",
     own_texts: "docs/own-texts.md",
     partitions: "docs/partitions.md",
+    privacy: "docs/privacy.md",
     record: "docs/record.md",
     report: "docs/report.md",
     resume: "docs/resume.md",
