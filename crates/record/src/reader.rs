@@ -1,6 +1,7 @@
 //! Reads a run back, even if incomplete or damaged.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -27,6 +28,11 @@ pub struct Salvage {
 /// Reads as much as possible. Only a file without a readable header is an error.
 pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
     let bytes = fs::read(path).map_err(RecordError::io("read", path))?;
+    salvage(&bytes, path).map(|(salvage, _)| salvage)
+}
+
+/// What can be read of the bytes of a file, and the place of each round's line.
+pub(crate) fn salvage(bytes: &[u8], path: &Path) -> Result<(Salvage, Vec<Range<usize>>), RecordError> {
     let complete = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     let mut lines = bytes[..complete].split_inclusive(|&byte| byte == b'\n').enumerate();
     let Some((_, first)) = lines.next() else {
@@ -39,9 +45,12 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
         problems.push(format!("unknown format version {version}; it is read as version {VERSION}"));
     }
     let header: Header = parsed(header, path)?;
-    let mut rounds: Vec<RoundRecord> = Vec::new();
+    let (mut rounds, mut places): (Vec<RoundRecord>, Vec<Range<usize>>) = Default::default();
     let mut garbage: Vec<(usize, String)> = Vec::new();
+    let mut end = first.len();
     for (number, line) in lines {
+        let place = end..end + line.len();
+        end = place.end;
         match serde_json::from_slice::<RoundRecord>(line) {
             Err(error) => garbage.push((number + 1, error.to_string().replace(" at line 1 column", " at column"))),
             Ok(round) if rounds.last().is_some_and(|last| round.round <= last.round) => {
@@ -49,7 +58,10 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
             }
             Ok(round) => match impossible(&round, &header) {
                 Some(reason) => garbage.push((number + 1, reason)),
-                None => rounds.push(round),
+                None => {
+                    rounds.push(round);
+                    places.push(place);
+                }
             },
         }
     }
@@ -74,7 +86,7 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
             _ => format!("it stopped after round {last} of {}", header.rounds),
         });
     }
-    Ok(Salvage { header, rounds, problems })
+    Ok((Salvage { header, rounds, problems }, places))
 }
 
 /// Training cannot produce a loss beyond this.
