@@ -134,7 +134,7 @@ fn cache(folder: &Path) {
 
 fn archives() {
     let mut tar = tar::Builder::new(Vec::new());
-    let long = format!("a/{}", "long/".repeat(30));
+    let long = format!("a/{}/", "long-".repeat(25));
     for (name, content, mut header) in [
         ("a/", &b""[..], tar::Header::new_gnu()),
         ("a/b.bin", b"some bytes", tar::Header::new_ustar()),

@@ -102,6 +102,10 @@ impl Document {
     /// Sets a value from a place, replacing any existing one.
     pub fn put_from(&mut self, keys: &[&str], value: Value, origin: Origin) -> Result<()> {
         let path = keys.join(".");
+        if keys.len() > DEEPEST {
+            let start = keys[..DEEPEST].join(".");
+            return Err(wrong(self.placed(&origin, &format!("{start}...: no key has more than {DEEPEST} parts"))));
+        }
         let (last, parents) = keys.split_last().ok_or_else(|| wrong("an empty path".to_string()))?;
         let table = match table_at(&mut self.table, parents, last) {
             Ok(table) => table,
@@ -231,6 +235,9 @@ impl Document {
         self.origins.contains_key(path)
     }
 }
+
+/// Most parts of a dotted path. Tables in tables are read by functions that call themselves.
+const DEEPEST: usize = 32;
 
 /// What to write instead of a second table with the same name, if a configuration may have several of them.
 fn several(text: &str, line: usize) -> Option<String> {
@@ -379,7 +386,8 @@ mod tests {
         assert_eq!(doc.table()["model"]["projection"].as_bool(), Some(true));
         assert_eq!(doc.table()["optimizer"]["lr"].as_float(), Some(0.01));
         assert_eq!(doc.table()["seeds"].as_array().unwrap().len(), 2);
-        for wrong in ["rounds", "=3", "a..b=3", "seeds=[1", "rounds=", "rounds=1\nseed=2"] {
+        let deep = format!("{}b=1", "a.".repeat(5_000));
+        for wrong in ["rounds", "=3", "a..b=3", "seeds=[1", "rounds=", "rounds=1\nseed=2", &deep] {
             assert!(doc.set(wrong).is_err(), "{wrong}");
         }
     }
