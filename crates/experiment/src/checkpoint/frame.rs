@@ -129,7 +129,8 @@ mod tests {
                 Ok(all)
             };
             prop_assert_eq!(read(&file), Ok(frames));
-            file[wrong.index(file.len())] ^= 1 << bit;
+            let wrong = wrong.index(file.len());
+            file[wrong] ^= 1u8 << bit;
             prop_assert!(read(&file).is_err());
         }
     }
