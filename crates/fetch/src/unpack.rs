@@ -72,8 +72,7 @@ pub fn tar_gz(archive: &Path, into: &Path, limits: Limits) -> Result<(), FetchEr
     let stream = MultiGzDecoder::new(BufReader::new(file)).take(limits.bytes.saturating_mul(2));
     let left = Rc::new(Cell::new(LONGEST_HEADER));
     let mut tar = tar::Archive::new(Metered { inner: stream, left: Rc::clone(&left) });
-    let mut entries = tar.entries().map_err(damaged)?;
-    while let Some(entry) = entries.next() {
+    for entry in tar.entries().map_err(damaged)? {
         let mut entry = entry.map_err(damaged)?;
         left.set(u64::MAX);
         let name = entry.path().map_err(damaged)?.into_owned();

@@ -54,7 +54,20 @@ impl Pretrained {
                 .ok_or_else(|| found.bad(format!("tensor {WORDS:?} is missing: not a BERT or DistilBERT model")))?
         };
         found.shape.prefix = prefix;
+        let (claimed, held) = (found.claimed(), found.bytes.len() / 2);
+        if claimed > held as u128 {
+            let reason = format!("the sizes in {CONFIG} are those of {claimed} weights, but the file can hold {held}");
+            return Err(found.bad(reason));
+        }
         Ok(found)
+    }
+
+    /// The matrices of the encoder by its sizes, in numbers. A number in the file takes two bytes or more.
+    fn claimed(&self) -> u128 {
+        let EncoderShape { width, hidden, layers, positions, types, .. } = self.shape;
+        let [width, hidden, layers, rows] =
+            [width, hidden, layers, self.vocabulary + positions + types].map(|size| size as u128);
+        width * (rows + layers * (4 * width + 2 * hidden))
     }
 
     #[must_use]

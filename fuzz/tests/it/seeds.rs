@@ -320,12 +320,12 @@ fn encoders() {
         r#"{"model_type": "distilbert", "dim": 4, "n_layers": 1, "n_heads": 2, "hidden_dim": 4,
  "max_position_embeddings": 5, "vocab_size": 7, "activation": "gelu", "dropout": 0.2}"#,
     );
-    // A folder needs weights to be opened: those of one tensor are enough to know its shape.
+    // A folder needs weights to be opened: one tensor of enough numbers.
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("config.json"), config).unwrap();
     let path = folder.path().join("model.safetensors");
-    let head = br#"{"embeddings.word_embeddings.weight":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}"#;
-    fs::write(&path, [&(head.len() as u64).to_le_bytes()[..], head].concat()).unwrap();
+    let head = br#"{"embeddings.word_embeddings.weight":{"dtype":"F32","shape":[1000],"data_offsets":[0,4000]}}"#;
+    fs::write(&path, [&(head.len() as u64).to_le_bytes()[..], head, &[0; 4000]].concat()).unwrap();
     let found = Pretrained::open(folder.path()).unwrap();
     let input = InputShape::Tokens { vocabulary: found.vocabulary(), max_length: 5 };
     let model = Model::compile(&encoder("own", found.shape(), false, None, input, 2), cpu()).unwrap();
