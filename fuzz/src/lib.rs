@@ -16,6 +16,7 @@ mod records;
 
 pub use checkpoints::StoppedRun;
 pub use mutation::Mutator;
+pub use records::RECORDS;
 
 /// Reads bytes: the reason if they are refused. A panic is a finding.
 pub type Read = Box<dyn FnMut(&[u8]) -> Result<(), String>>;

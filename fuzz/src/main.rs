@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use fedelity_fuzz::{Mutator, READERS, Read};
 
 /// No file may take longer, in a build without optimisation.
-const LONGEST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// When the reader was given its file, in milliseconds since the start; 0 if it has none.
 static GIVEN: AtomicU64 = AtomicU64::new(0);

@@ -6,7 +6,8 @@ use fedelity_report::{Comparison, LoadedRuns, Options, ReportPage, Results, Tabl
 use crate::Read;
 use crate::place::{Place, seed};
 
-const FILES: [(&str, &str); 6] = [
+/// The files of a run folder that are seeds, by their names there.
+pub const RECORDS: [(&str, &str); 6] = [
     (names::ROUNDS, "rounds/valid.jsonl"),
     (names::SUMMARY, "summary/valid.json"),
     (names::HOLDINGS, "holdings/valid.json"),
@@ -18,7 +19,7 @@ const FILES: [(&str, &str); 6] = [
 /// A run folder, of which one file varies.
 pub(crate) fn record(name: &'static str) -> Read {
     let place = Place::with(&[]);
-    FILES.iter().for_each(|(name, bytes)| place.write(name, &seed(bytes)));
+    RECORDS.iter().for_each(|(name, bytes)| place.write(name, &seed(bytes)));
     Box::new(move |bytes| {
         place.write(name, bytes);
         let loaded = LoadedRuns::load(&[place.folder().to_path_buf()]).map_err(|error| error.to_string())?;

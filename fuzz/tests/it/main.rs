@@ -21,10 +21,10 @@ fn seeds_of(name: &str) -> PathBuf {
 /// How many changed files a reader gets: fewer if each of them takes long.
 fn changes(name: &str) -> u32 {
     match name {
-        "cifar-10" | "cifar-100" => 8,
+        "cifar-10" | "cifar-100" => 4,
         "state" | "finished" | "memory" | "features" | "sweep" => 40,
         "rounds" | "summary" | "holdings" | "clients" | "tags" | "image-cache" | "tokenizer" => 80,
-        _ => 300,
+        _ => 200,
     }
 }
 

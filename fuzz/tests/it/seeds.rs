@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fedelity_experiment::{Document, Resources, Study};
 use fedelity_fl::wire::Wire;
 use fedelity_fl::{Broadcast, ClientMemory, Finished, Payload, ServerState, TermMeans, Terms, Upload};
-use fedelity_fuzz::StoppedRun;
+use fedelity_fuzz::{RECORDS, StoppedRun};
 use fedelity_nn::{
     Card, Input, InputShape, Model, ModelFile, ModelSpec, Params, Pretrained, Reading, checkpoint, cpu, encoder, zoo,
 };
@@ -185,24 +185,7 @@ fn messages() {
     put("messages/valid-finished", Finished { upload: upload(), memory: payload(), teacher_passes: 7 }.to_bytes());
 }
 
-/// A small BERT-style tokenizer.
-const TOKENIZER: &str = r###"{"version": "1.0", "truncation": null, "padding": null,
-"added_tokens": [{"id": 1, "content": "[CLS]", "single_word": false, "lstrip": false, "rstrip": false,
- "normalized": false, "special": true}, {"id": 2, "content": "[SEP]", "single_word": false, "lstrip": false,
- "rstrip": false, "normalized": false, "special": true}],
-"normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null,
- "lowercase": true}, "pre_tokenizer": {"type": "BertPreTokenizer"},
-"post_processor": {"type": "TemplateProcessing",
- "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
-  {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
- "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
- "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [1], "tokens": ["[CLS]"]},
-  "[SEP]": {"id": "[SEP]", "ids": [2], "tokens": ["[SEP]"]}}},
-"decoder": null, "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
- "max_input_chars_per_word": 100,
- "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "good": 3, "film": 4, "##s": 5, "a": 6}}}"###;
-
-/// Other kinds of tokenizers, in the place of the model above.
+/// Other kinds of tokenizers, in the place of the model of `tokenizer/valid.json`.
 const MODELS: [(&str, &str); 4] = [
     (
         "bpe",
@@ -300,14 +283,14 @@ fn models() {
         put(&format!("layers/valid-{name}.toml"), ModelFile::of(&arch).text());
     }
     encoders();
-    put("tokenizer/valid.json", TOKENIZER);
-    let start = TOKENIZER.find("{\"type\": \"WordPiece\"").unwrap();
+    let whole = fs::read_to_string(seeds_of("tokenizer/valid.json")).unwrap();
+    let start = whole.find("{\"type\": \"WordPiece\"").unwrap();
     for (name, model) in MODELS {
-        put(&format!("tokenizer/made-{name}.json"), format!("{}{model}}}", &TOKENIZER[..start]));
+        put(&format!("tokenizer/made-{name}.json"), format!("{}{model}}}", &whole[..start]));
     }
     for (name, old, new) in STEPS {
-        assert!(TOKENIZER.contains(old));
-        put(&format!("tokenizer/made-{name}-step.json"), TOKENIZER.replace(old, new));
+        assert!(whole.contains(old));
+        put(&format!("tokenizer/made-{name}-step.json"), whole.replace(old, new));
     }
 }
 
@@ -352,15 +335,7 @@ fn a_run() {
     // Nothing of this machine.
     let machine = salvage_rounds(&run.file(names::ROUNDS)).unwrap().header.machine;
     let place = folder.path().display().to_string();
-    for (name, seed) in [
-        (names::ROUNDS, "rounds/valid.jsonl"),
-        (names::SUMMARY, "summary/valid.json"),
-        (names::HOLDINGS, "holdings/valid.json"),
-        (names::CLIENTS, "clients/valid.json"),
-        (names::TAGS, "tags/valid.json"),
-        (names::CONFIG, "config/valid-run.toml"),
-        (names::PARTITION, "partition/valid.json"),
-    ] {
+    for (name, seed) in RECORDS.into_iter().chain([(names::PARTITION, "partition/valid.json")]) {
         let text = fs::read_to_string(run.file(name)).unwrap();
         put(seed, text.replace(&machine, "a machine").replace(&place, "/data"));
     }

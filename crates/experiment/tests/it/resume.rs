@@ -133,6 +133,13 @@ fn contents(folder: &Path) -> (Vec<u8>, Vec<RoundRecord>, Option<Vec<u8>>) {
     (model, rounds.rounds.into_iter().map(without_time).collect(), fs::read(folder.join(names::FEATURES)).ok())
 }
 
+/// The files of a run that is never stopped.
+fn undisturbed(study: &Study, dir: &Path) -> (Vec<u8>, Vec<RoundRecord>, Option<Vec<u8>>) {
+    let whole = study.folder(Some(&dir.join("whole"))).unwrap();
+    study.run(&whole, 2, &mut ()).unwrap();
+    contents(whole.path())
+}
+
 fn states(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(folder.join("checkpoint"))
         .unwrap()
@@ -204,9 +211,7 @@ fn a_run_resumed_without_checkpoints_keeps_its_old_one_until_it_ends() {
     let dir = tempfile::tempdir().unwrap();
     write_table(dir.path());
     let study = study(dir.path(), "scaffold", &[]);
-    let whole = study.folder(Some(&dir.path().join("whole"))).unwrap();
-    study.run(&whole, 2, &mut ()).unwrap();
-    let expected = contents(whole.path());
+    let expected = undisturbed(&study, dir.path());
 
     let folder = study.folder(Some(&dir.path().join("stopped"))).unwrap();
     let stopped = |after, checkpoints| {
@@ -234,9 +239,7 @@ fn a_damaged_record_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     write_table(dir.path());
     let study = study(dir.path(), "fedavg", &[]);
-    let whole = study.folder(Some(&dir.path().join("whole"))).unwrap();
-    study.run(&whole, 2, &mut ()).unwrap();
-    let expected = contents(whole.path());
+    let expected = undisturbed(&study, dir.path());
     // Between the header and the rounds, and instead of a round.
     for (name, until, from, started) in [("between", 1, 1, 3), ("last", 3, 4, 2), ("first", 1, 2, 0)] {
         let folder = study.folder(Some(&dir.path().join(name))).unwrap();
