@@ -303,4 +303,35 @@ mod tests {
             assert_eq!(status(head), status_wanted, "{head:?}");
         }
     }
+
+    /// Bytes of a request changed, left out or repeated: it is answered only if it still names this computer.
+    #[test]
+    fn no_request_breaks_the_server() {
+        let whole =
+            b"GET /data?version=3 HTTP/1.1\r\nHost: localhost:7\r\nOrigin: http://localhost:7\r\nContent-Length: 0";
+        let (mut state, mut seen) = (1u64, [0u32; 600]);
+        let mut below = |end: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % end
+        };
+        for _ in 0..50_000 {
+            let mut head = whole.to_vec();
+            for _ in 0..=below(3) {
+                let (at, end) = (below(head.len() + 1), below(head.len() + 1));
+                match below(4) {
+                    0 => head.truncate(at.max(20)),
+                    1 => drop(head.drain(at.min(end)..at.max(end))),
+                    2 => drop(head.splice(at..at, [b' ', b':', b'\r', b'\n', 0, 0xff][below(6)..].to_vec())),
+                    _ => head.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << below(8)),
+                }
+            }
+            let answer = respond(&head, 7, &mut |request| HttpResponse::text(200, request.path));
+            let text = String::from_utf8_lossy(&head).to_ascii_lowercase();
+            assert!(answer.status != 200 || text.contains("host:") && text.contains("localhost:7"), "{text:?}");
+            assert!(answer.head().ends_with("\r\n\r\n"));
+            seen[usize::from(answer.status)] += 1;
+        }
+        let answers: Vec<usize> = (0..600).filter(|&status| seen[status] > 0).collect();
+        assert_eq!(answers, [200, 400, 403, 405, 413]);
+    }
 }

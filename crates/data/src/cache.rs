@@ -33,6 +33,16 @@ pub(crate) struct Cached {
 }
 
 impl Cached {
+    /// Whether these are images of the listings, all of them, in this form.
+    fn is_of(&self, listings: &[&Listing], form: ImageForm) -> bool {
+        let ImageShape { channels, height, width } = self.shape;
+        let of = |(split, listing): (&Split, &&Listing)| split.labels == listing.labels && split.keys == listing.keys;
+        channels == if form.grey { 1 } else { 3 }
+            && form.size.unwrap_or((height.max(1), width.max(1))) == (height, width)
+            && self.splits.len() == listings.len()
+            && self.splits.iter().zip(listings).all(of)
+    }
+
     /// The data set of the two splits.
     pub(crate) fn dataset(mut self, name: &str, classes: Vec<String>, normalisation: Normalisation) -> Dataset {
         let test = self.splits.pop().unwrap_or_default();
@@ -58,7 +68,7 @@ pub(crate) fn decoded(
     (skipped, before): (&mut Skipped, usize),
 ) -> Result<Cached, DataError> {
     let cache = Cache::new(dir, name, options, listings)?;
-    if let Some(cached) = cache.read() {
+    if let Some(cached) = cache.read().filter(|cached| cached.is_of(listings, form)) {
         return Ok(cached);
     }
     let made = folder::decode(listings, form, skipped)?;

@@ -1,5 +1,6 @@
 //! A CSV file, row by row. A quote that is never closed is an error: it would swallow all following rows.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Chain, Read};
 use std::path::Path;
@@ -88,8 +89,9 @@ impl<'a> CsvFile<'a> {
         let name = |name: &[u8]| String::from_utf8(name.to_vec()).map(|name| name.trim().to_string());
         let names: Result<Vec<String>, _> = record.iter().map(name).collect();
         let names = names.map_err(|_| wrong("the column names are not valid UTF-8".to_string()))?;
-        match names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
-            Some((_, name)) => Err(wrong(format!("there are two columns '{name}'"))),
+        let mut seen = HashSet::new();
+        match names.iter().find(|name| !seen.insert(*name)) {
+            Some(name) => Err(wrong(format!("there are two columns '{name}'"))),
             None => Ok(names),
         }
     }

@@ -20,6 +20,8 @@ const LARGEST_SIDE: u32 = 16_384;
 /// The maximum number of pixels in an image.
 const LARGEST_AREA: u64 = 1 << 26;
 const LARGEST_FILE: u64 = 1 << 28;
+/// Rows that are converted at a time, so that a large image needs no memory for a second copy.
+const STRIPE: u32 = 64;
 
 /// How images become bytes of one shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,18 +128,31 @@ fn read(path: &Path, bytes: &mut [u8], shape: ImageShape, form: ImageForm) -> Re
         }
         image = image.resize_exact(width, height, FilterType::Triangle);
     }
-    if shape.channels == 1 {
-        bytes.copy_from_slice(image.to_luma8().as_raw());
+    if image.height() <= STRIPE {
+        convert(image, bytes, shape, 0);
         return Ok(());
     }
-    let area = shape.height * shape.width;
+    for start in (0..height).step_by(STRIPE as usize) {
+        convert(image.crop_imm(0, start, width, STRIPE.min(height - start)), bytes, shape, start);
+    }
+    Ok(())
+}
+
+/// Writes the rows of a stripe from `start` on into an image, `[channel][row][column]`.
+fn convert(stripe: DynamicImage, bytes: &mut [u8], shape: ImageShape, start: u32) {
+    let (area, from) = (shape.height * shape.width, start as usize * shape.width);
+    let rows = from..from + stripe.height() as usize * shape.width;
+    if shape.channels == 1 {
+        bytes[rows].copy_from_slice(stripe.into_luma8().as_raw());
+        return;
+    }
     let (red, rest) = bytes.split_at_mut(area);
     let (green, blue) = rest.split_at_mut(area);
-    let rgb = image.to_rgb8();
+    let (red, green, blue) = (&mut red[rows.clone()], &mut green[rows.clone()], &mut blue[rows]);
+    let rgb = stripe.into_rgb8();
     for (((pixel, red), green), blue) in rgb.as_raw().chunks_exact(3).zip(red).zip(green).zip(blue) {
         (*red, *green, *blue) = (pixel[0], pixel[1], pixel[2]);
     }
-    Ok(())
 }
 
 /// Decodes one file; its first bytes show whether it is PNG or JPEG.
@@ -166,7 +181,7 @@ fn png(bytes: &[u8]) -> Result<DynamicImage, String> {
     let mut limits = Limits::default();
     limits.max_image_width = Some(LARGEST_SIDE);
     limits.max_image_height = Some(LARGEST_SIDE);
-    limits.max_alloc = Some(8 * LARGEST_AREA);
+    limits.max_alloc = Some(4 * LARGEST_AREA);
     reader.limits(limits);
     reader.decode().map_err(|error| format!("damaged PNG: {error}"))
 }
@@ -187,10 +202,30 @@ fn jpeg(bytes: &[u8]) -> Result<DynamicImage, String> {
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
     decoder.decode_headers().map_err(|error| damaged(error.to_string()))?;
     let (width, height) = decoder.dimensions().ok_or_else(|| damaged("the size is missing".to_string()))?;
-    if (width * height) as u64 > LARGEST_AREA {
-        return Err(format!("the image is {height}x{width}; at most {LARGEST_AREA} pixels are allowed"));
+    let most = if is_sequential(bytes) { LARGEST_AREA } else { LARGEST_AREA / 2 };
+    if (width * height) as u64 > most {
+        return Err(format!("the image is {height}x{width}; at most {most} pixels are allowed"));
     }
     let pixels = decoder.decode().map_err(|error| damaged(error.to_string()))?;
     let image = image::RgbImage::from_raw(width as u32, height as u32, pixels);
     image.map(DynamicImage::ImageRgb8).ok_or_else(|| damaged("the file ends early".to_string()))
+}
+
+/// Whether a JPEG is decoded block by block. Otherwise, as if it is progressive, all its coefficients are held in memory.
+fn is_sequential(bytes: &[u8]) -> bool {
+    let mut channels = None;
+    // After the start marker come segments: a marker, a length of two bytes that counts itself, and the content.
+    let mut left = bytes.get(2..).unwrap_or_default();
+    while let [0xff, marker, high, low, rest @ ..] = left {
+        let length = usize::from(u16::from_be_bytes([*high, *low])).saturating_sub(2);
+        match (marker, channels) {
+            (0xc0 | 0xc1, None) => channels = rest.get(5).copied(),
+            // The start of a scan says how many channels it has.
+            (0xda, Some(channels)) => return channels <= 3 && rest.first() == Some(&channels),
+            (0xc2..=0xcf, _) if ![0xc4, 0xc8, 0xcc].contains(marker) => return false,
+            _ => {}
+        }
+        left = rest.get(length..).unwrap_or_default();
+    }
+    false
 }

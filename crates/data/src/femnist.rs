@@ -4,7 +4,7 @@
 //! and `y`, labels from 0 to 61. Files are streamed, so memory is limited to the images as bytes, plus a second copy of
 //! one file's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs;
 use std::io::BufReader;
@@ -120,7 +120,8 @@ impl LeafFile {
         if let Some(name) = users.iter().find(|name| !counts.contains_key(name.as_str())) {
             return Err(format!("users lists writer '{name}', who is not in user_data"));
         }
-        if let Some((name, _)) = writers.iter().find(|(name, _)| !users.contains(name)) {
+        let listed: HashSet<&String> = users.iter().collect();
+        if let Some((name, _)) = writers.iter().find(|(name, _)| !listed.contains(name)) {
             return Err(format!("user_data has writer '{name}', who is not in users"));
         }
         let Some(samples) = self.num_samples else { return Ok(writers) };

@@ -8,7 +8,7 @@ use fedelity_record::{RecordError, RoundRecord, RoundsFile, RunFolder, Status, S
 use fedelity_sim::{Keeper, Simulation};
 
 use crate::best::RoundJudge;
-use crate::checkpoint::{self, CheckpointFolder, ClosedRound, Writer};
+use crate::checkpoint::{self, CheckpointFolder, Checkpoints, ClosedRound, Writer};
 use crate::error::Result;
 use crate::features;
 use crate::privacy::PrivacyAccount;
@@ -119,11 +119,16 @@ impl RunProgress {
         }
         self.writer.map_or(Ok(()), Writer::finish)?;
         folder.write_summary(&self.summary)?;
-        match self.summary.status {
+        match (self.summary.status, run.checkpoints) {
+            (Status::Interrupted, _) => {}
             // It can still be prolonged.
-            Status::Finished | Status::StoppedEarly { .. } => place.settle(self.simulation.rounds()),
-            Status::Diverged { .. } => checkpoint::clear(folder.path()),
-            Status::Interrupted => {}
+            (Status::Finished | Status::StoppedEarly { .. }, Checkpoints::Clients) => {
+                place.settle(self.simulation.rounds());
+            }
+            // What it went on from is not its last state.
+            (Status::Finished | Status::StoppedEarly { .. }, Checkpoints::Off) | (Status::Diverged { .. }, _) => {
+                checkpoint::clear(folder.path());
+            }
         }
         Ok(Outcome { summary: self.summary, accuracies: self.accuracies, divergence: self.divergence })
     }

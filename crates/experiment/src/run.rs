@@ -271,7 +271,10 @@ impl Run<'_> {
         let experiment = study.experiment(self.method, self.seed, self.threads);
         let writer = match self.checkpoints {
             Checkpoints::Clients => Some(Writer::start(place, &restored)?),
-            Checkpoints::Off => None,
+            Checkpoints::Off => {
+                place.tidy(&restored);
+                None
+            }
         };
         let Restored { progress, finished, notes, .. } = restored;
         let simulation = match progress {

@@ -3,9 +3,11 @@
 //! Only plain files and folders are accepted. Names that lead out of the folder, links, devices, duplicate files, and
 //! more bytes or files than the limits allow are rejected; the caller removes what was already unpacked.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
 use tar::EntryType;
@@ -31,6 +33,28 @@ impl Default for Limits {
 /// Maximum padding after the end of a tar archive.
 const LONGEST_END: u64 = 1 << 20;
 
+/// Maximum bytes before the content of an entry: its header, and headers with its name if that is long, which are read
+/// into memory.
+const LONGEST_HEADER: u64 = 1 << 20;
+
+/// A stream of which only so much may be read.
+struct Metered<R> {
+    inner: R,
+    left: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left.get()).unwrap_or(usize::MAX).min(buffer.len());
+        if most == 0 && !buffer.is_empty() {
+            return Err(io::Error::other(format!("the header of an entry has more than {LONGEST_HEADER} bytes")));
+        }
+        let read = self.inner.read(&mut buffer[..most])?;
+        self.left.set(self.left.get() - read as u64);
+        Ok(read)
+    }
+}
+
 /// Unpacking progress.
 struct Unpacked<'a> {
     archive: &'a Path,
@@ -45,9 +69,12 @@ pub fn tar_gz(archive: &Path, into: &Path, limits: Limits) -> Result<(), FetchEr
         |error: io::Error| FetchError::Archive { path: archive.to_path_buf(), reason: format!("damaged: {error}") };
     let file = open(archive)?;
     // A header that promises more than the limit for all files is not read to its end.
-    let mut tar = tar::Archive::new(MultiGzDecoder::new(BufReader::new(file)).take(limits.bytes.saturating_mul(2)));
+    let stream = MultiGzDecoder::new(BufReader::new(file)).take(limits.bytes.saturating_mul(2));
+    let left = Rc::new(Cell::new(LONGEST_HEADER));
+    let mut tar = tar::Archive::new(Metered { inner: stream, left: Rc::clone(&left) });
     for entry in tar.entries().map_err(damaged)? {
         let mut entry = entry.map_err(damaged)?;
+        left.set(u64::MAX);
         let name = entry.path().map_err(damaged)?.into_owned();
         match entry.header().entry_type() {
             EntryType::Directory => unpacked.folder(&name)?,
@@ -55,10 +82,12 @@ pub fn tar_gz(archive: &Path, into: &Path, limits: Limits) -> Result<(), FetchEr
                 let length = entry.size();
                 unpacked.file(&name, length, &mut entry)?;
             }
-            EntryType::XGlobalHeader => {}
+            EntryType::XGlobalHeader => unpacked.count(&name)?,
             other => return Err(unpacked.refuse(&name, &format!("is neither a file nor a folder ({other:?})"))),
         }
+        left.set(LONGEST_HEADER);
     }
+    left.set(u64::MAX);
     // The checksum of the compressed stream is at its end.
     let rest = io::copy(&mut tar.into_inner().take(LONGEST_END), &mut io::sink()).map_err(damaged)?;
     if rest == LONGEST_END {
@@ -100,10 +129,15 @@ impl Unpacked<'_> {
         FetchError::Archive { path: self.archive.to_path_buf(), reason }
     }
 
-    /// The path of an entry: inside the folder, whatever its name.
-    fn place(&mut self, name: &Path) -> Result<PathBuf, FetchError> {
+    fn count(&mut self, name: &Path) -> Result<(), FetchError> {
         let left = self.left.entries.checked_sub(1);
         self.left.entries = left.ok_or_else(|| self.refuse(name, "exceeds the allowed number of entries"))?;
+        Ok(())
+    }
+
+    /// The path of an entry: inside the folder, whatever its name.
+    fn place(&mut self, name: &Path) -> Result<PathBuf, FetchError> {
+        self.count(name)?;
         let text = name.to_str().unwrap_or("\\");
         // On other systems a backslash or a colon could lead elsewhere.
         let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);

@@ -122,7 +122,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Params, NnError> {
         .collect();
     let mut params = Params(vec![0.0; layout.len()]);
     for (tensor, view) in layout.tensors().iter().zip(views?) {
-        copy(&mut params[tensor.range()], tensor, &view).map_err(bad)?;
+        copy(&mut params[tensor.range()], &view);
     }
     // PyTorch counts the batches behind a running statistic; nothing here reads the count.
     let known = |name: &str| name.ends_with(COUNT) || layout.tensors().iter().any(|t| t.name == name);
@@ -133,7 +133,7 @@ pub fn load(path: &Path, layout: &Layout) -> Result<Params, NnError> {
 }
 
 /// Whether a tensor in a file has the expected shape and a supported number type.
-fn fits(tensor: &Tensor, view: &TensorView<'_>) -> Result<(), String> {
+pub(crate) fn fits(tensor: &Tensor, view: &TensorView<'_>) -> Result<(), String> {
     if view.shape() != tensor.shape || !matches!(view.dtype(), Dtype::F32 | Dtype::F16 | Dtype::BF16) {
         let (name, dtype, found, shape) = (&tensor.name, view.dtype(), view.shape(), &tensor.shape);
         return Err(format!("tensor {name:?} is {dtype:?} {found:?}, expected F32 {shape:?}"));
@@ -141,9 +141,8 @@ fn fits(tensor: &Tensor, view: &TensorView<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Copies a tensor into its part of the parameters if the shapes match. Half-precision numbers become f32.
-pub(crate) fn copy(part: &mut [f32], tensor: &Tensor, view: &TensorView<'_>) -> Result<(), String> {
-    fits(tensor, view)?;
+/// Copies a tensor that [`fits`] into its part of the parameters. Half-precision numbers become f32.
+pub(crate) fn copy(part: &mut [f32], view: &TensorView<'_>) {
     let (wide, _) = view.data().as_chunks::<4>();
     let (narrow, _) = view.data().as_chunks::<2>();
     match view.dtype() {
@@ -151,5 +150,4 @@ pub(crate) fn copy(part: &mut [f32], tensor: &Tensor, view: &TensorView<'_>) -> 
         Dtype::BF16 => part.iter_mut().zip(narrow).for_each(|(value, b)| *value = bf16::from_le_bytes(*b).to_f32()),
         _ => part.iter_mut().zip(wide).for_each(|(value, b)| *value = f32::from_le_bytes(*b)),
     }
-    Ok(())
 }

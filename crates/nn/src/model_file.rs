@@ -3,7 +3,7 @@
 //! Every model of the zoo can be written in this form, and reading it back gives the same model. A saved model of one's
 //! own keeps this text in its description.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use fedelity_keys::toml::{Table, Value};
@@ -69,7 +69,7 @@ impl ModelFile {
         tensor_name::check(&head).map_err(|reason| KeyError::new("head", format!("head = {head:?}: {reason}")))?;
         let mut reader = LayerReader::default();
         let mut nodes = reader.list(&layers, LayerList::Layers, &LayerPlace::default())?;
-        name_rest(&mut nodes, &mut reader.taken);
+        name_rest(&mut nodes, &mut reader.taken, &mut BTreeMap::new());
         Ok(Self { name, head, layers: nodes })
     }
 
@@ -234,18 +234,20 @@ fn in_words(error: KeyError, at: &str, place: &LayerPlace) -> KeyError {
     KeyError { message: format!("{place}: {message}"), ..error }
 }
 
-/// Names the layers that have weights but no name: `conv1`, `conv2`, ...
-fn name_rest(nodes: &mut [Node], taken: &mut BTreeSet<String>) {
+/// Names the layers that have weights but no name: `conv1`, `conv2`, ... `next` is the first number to try for each kind.
+fn name_rest(nodes: &mut [Node], taken: &mut BTreeSet<String>, next: &mut BTreeMap<String, usize>) {
     for node in nodes {
         if let Layer::Residual { body, shortcut } = &mut node.layer {
-            name_rest(body, taken);
-            name_rest(shortcut, taken);
+            name_rest(body, taken, next);
+            name_rest(shortcut, taken, next);
         }
         if node.layer.has_weights() && node.name.is_empty() {
             let kind = LayerKind::word_of(&node.layer).replace('-', "_");
-            let free = (1..).map(|n| format!("{kind}{n}")).find(|name| !taken.contains(name));
-            node.name = free.unwrap_or(kind);
-            taken.insert(node.name.clone());
+            let number = next.entry(kind.clone()).or_insert(1);
+            while !taken.insert(format!("{kind}{number}")) {
+                *number += 1;
+            }
+            node.name = format!("{kind}{number}");
         }
     }
 }

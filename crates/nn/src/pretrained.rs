@@ -10,7 +10,7 @@ use crate::architecture::BlockNames;
 use crate::checkpoint;
 use crate::encoder::{EncoderShape, MOST_LAYERS};
 use crate::error::NnError;
-use crate::layout::{Layout, Params};
+use crate::layout::{Layout, Params, Tensor};
 use crate::model::{InitialWeights, Model};
 
 /// File with the sizes of the encoder.
@@ -54,7 +54,20 @@ impl Pretrained {
                 .ok_or_else(|| found.bad(format!("tensor {WORDS:?} is missing: not a BERT or DistilBERT model")))?
         };
         found.shape.prefix = prefix;
+        let (claimed, held) = (found.claimed(), found.bytes.len() / 2);
+        if claimed > held as u128 {
+            let reason = format!("the sizes in {CONFIG} are those of {claimed} weights, but the file can hold {held}");
+            return Err(found.bad(reason));
+        }
         Ok(found)
+    }
+
+    /// The matrices of the encoder by its sizes, in numbers. A number in the file takes two bytes or more.
+    fn claimed(&self) -> u128 {
+        let EncoderShape { width, hidden, layers, positions, types, .. } = self.shape;
+        let [width, hidden, layers, rows] =
+            [width, hidden, layers, self.vocabulary + positions + types].map(|size| size as u128);
+        width * (rows + layers * (4 * width + 2 * hidden))
     }
 
     #[must_use]
@@ -104,18 +117,25 @@ impl Pretrained {
 
     /// The tensors of a layout, and whether the file has each of them.
     fn read(&self, file: &SafeTensors<'_>, layout: &Layout) -> Result<(Params, Vec<bool>), NnError> {
-        let (mut values, mut given) = (Params(vec![0.0; layout.len()]), Vec::new());
-        for tensor in layout.tensors() {
+        let find = |tensor: &Tensor| {
             let name = &tensor.name;
             let view = file.tensor(name).or_else(|_| file.tensor(&old_name(name))).ok();
-            if let Some(view) = &view {
-                checkpoint::copy(&mut values[tensor.range()], tensor, view).map_err(|reason| self.bad(reason))?;
-            } else if !HEAD.iter().any(|part| name.starts_with(part)) {
-                return Err(self.bad(format!("tensor {name:?} is missing")));
+            match &view {
+                Some(view) => checkpoint::fits(tensor, view).map_err(|reason| self.bad(reason))?,
+                None if HEAD.iter().any(|part| name.starts_with(part)) => {}
+                None => return Err(self.bad(format!("tensor {name:?} is missing"))),
             }
-            given.push(view.is_some());
+            Ok(view)
+        };
+        // Everything is checked before memory is taken: config.json can claim any size.
+        let views = layout.tensors().iter().map(find).collect::<Result<Vec<_>, NnError>>()?;
+        let mut values = Params(vec![0.0; layout.len()]);
+        for (tensor, view) in layout.tensors().iter().zip(&views) {
+            if let Some(view) = view {
+                checkpoint::copy(&mut values[tensor.range()], view);
+            }
         }
-        Ok((values, given))
+        Ok((values, views.iter().map(Option::is_some).collect()))
     }
 
     fn file(&self) -> Result<SafeTensors<'_>, NnError> {

@@ -25,6 +25,9 @@ pub enum RecordError {
     /// The file has an unknown version.
     #[error("{}: unknown format version {found}; this program reads version {expected}", path.display())]
     Version { expected: u32, found: u64, path: PathBuf },
+    /// A number that no run has.
+    #[error("{}: {what} {found}: no data set has more than {most}", path.display())]
+    Count { what: &'static str, found: u64, most: u64, path: PathBuf },
     /// A line cannot be read.
     #[error("{}: line {line}: {reason}", path.display())]
     Line { line: usize, reason: String, path: PathBuf },

@@ -1,6 +1,7 @@
 //! Reads a run back, even if incomplete or damaged.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -27,6 +28,11 @@ pub struct Salvage {
 /// Reads as much as possible. Only a file without a readable header is an error.
 pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
     let bytes = fs::read(path).map_err(RecordError::io("read", path))?;
+    salvage(&bytes, path).map(|(salvage, _)| salvage)
+}
+
+/// What can be read of the bytes of a file, and the place of each round's line.
+pub(crate) fn salvage(bytes: &[u8], path: &Path) -> Result<(Salvage, Vec<Range<usize>>), RecordError> {
     let complete = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
     let mut lines = bytes[..complete].split_inclusive(|&byte| byte == b'\n').enumerate();
     let Some((_, first)) = lines.next() else {
@@ -39,9 +45,12 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
         problems.push(format!("unknown format version {version}; it is read as version {VERSION}"));
     }
     let header: Header = parsed(header, path)?;
-    let mut rounds: Vec<RoundRecord> = Vec::new();
+    let (mut rounds, mut places): (Vec<RoundRecord>, Vec<Range<usize>>) = Default::default();
     let mut garbage: Vec<(usize, String)> = Vec::new();
+    let mut end = first.len();
     for (number, line) in lines {
+        let place = end..end + line.len();
+        end = place.end;
         match serde_json::from_slice::<RoundRecord>(line) {
             Err(error) => garbage.push((number + 1, error.to_string().replace(" at line 1 column", " at column"))),
             Ok(round) if rounds.last().is_some_and(|last| round.round <= last.round) => {
@@ -49,7 +58,10 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
             }
             Ok(round) => match impossible(&round, &header) {
                 Some(reason) => garbage.push((number + 1, reason)),
-                None => rounds.push(round),
+                None => {
+                    rounds.push(round);
+                    places.push(place);
+                }
             },
         }
     }
@@ -74,13 +86,15 @@ pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
             _ => format!("it stopped after round {last} of {}", header.rounds),
         });
     }
-    Ok(Salvage { header, rounds, problems })
+    Ok((Salvage { header, rounds, problems }, places))
 }
 
 /// Training cannot produce a loss beyond this.
 const GREATEST_LOSS: f64 = 1e40;
 /// Nor any other number beyond this, which leaves room for squares and sums.
 const GREATEST: f64 = 1e60;
+/// Samples of a data set. Sums over all clients and classes are far below the largest number.
+const MOST_SAMPLES: u64 = u32::MAX as u64;
 /// A round cannot take longer than this, in seconds: 30,000 years.
 const LONGEST: f64 = 1e12;
 
@@ -109,6 +123,9 @@ fn impossible(round: &RoundRecord, header: &Header) -> Option<String> {
     if let Some((name, number)) = fixed.chain(named).chain(spread).find(|(_, number)| number.abs() > GREATEST) {
         return Some(format!("{name} {number:e}"));
     }
+    if let Some(count) = round.confusion.iter().flatten().flatten().find(|count| **count > MOST_SAMPLES) {
+        return Some(format!("confusion {count}: no data set has more samples than {MOST_SAMPLES}"));
+    }
     let (found, classes) = (round.class_accuracy.as_ref().map_or(0, Vec::len), header.classes.len());
     let fits = found == 0 || classes == 0 || found == classes;
     (!fits).then(|| format!("accuracies of {found} classes, but there are {classes}"))
@@ -121,7 +138,14 @@ pub fn read_summary(path: &Path) -> Result<Summary, RecordError> {
 
 /// Reads a `holdings.json`.
 pub fn read_holdings(path: &Path) -> Result<Holdings, RecordError> {
-    read_versioned(path)
+    let read: Holdings = read_versioned(path)?;
+    match read.counts.iter().flatten().find(|count| **count > MOST_SAMPLES) {
+        Some(&found) => {
+            let (what, most, path) = ("samples", MOST_SAMPLES, path.to_path_buf());
+            Err(RecordError::Count { what, found, most, path })
+        }
+        None => Ok(read),
+    }
 }
 
 /// Reads a `clients.json`.
@@ -225,6 +249,22 @@ mod tests {
         assert!(message.ends_with("unknown format version 7; this program reads version 1"), "{message}");
         fs::write(&path, text.replace(FORMAT, "other")).unwrap();
         assert!(matches!(read_summary(&path), Err(RecordError::Format { .. })));
+    }
+
+    #[test]
+    fn more_samples_than_a_data_set_has_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(&dir.path().join("run")).unwrap();
+        let path = folder.file("holdings.json");
+        for (count, fits) in [(u64::from(u32::MAX), true), (u64::MAX, false)] {
+            folder.write_holdings(&Holdings::new(vec![vec![1], vec![count, 2]])).unwrap();
+            assert_eq!(read_holdings(&path).is_ok(), fits);
+            let confusion = Some(vec![vec![0, count]]);
+            let wrong = impossible(&RoundRecord { confusion, ..round(1) }, &Header::default());
+            assert_eq!(wrong.is_none(), fits, "{wrong:?}");
+        }
+        let message = read_holdings(&path).unwrap_err().to_string();
+        assert!(message.ends_with("samples 18446744073709551615: no data set has more than 4294967295"), "{message}");
     }
 
     #[test]

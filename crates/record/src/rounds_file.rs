@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::error::RecordError;
 use crate::header::Header;
+use crate::reader::salvage;
 use crate::round::RoundRecord;
 
 /// An open `rounds.jsonl`. Each line reaches the file before the call returns.
@@ -27,20 +28,17 @@ impl RoundsFile {
         Ok(new)
     }
 
-    /// Goes on after some rounds of an existing file, which keeps their lines and nothing else.
+    /// Goes on after the first rounds of an existing file, as many as given of those that [`salvage_rounds`] reads. It
+    /// keeps their lines and nothing else.
+    ///
+    /// [`salvage_rounds`]: crate::salvage_rounds
     pub fn resume(path: &Path, header: &Header, rounds: usize) -> Result<Self, RecordError> {
         let failed = |what| RecordError::io(what, path);
         let bytes = fs::read(path).map_err(failed("read"))?;
-        let end = bytes
-            .iter()
-            .enumerate()
-            .filter(|(_, byte)| **byte == b'\n')
-            .nth(rounds)
-            .map_or(bytes.len(), |(at, _)| at + 1);
-        let start = bytes.iter().position(|&byte| byte == b'\n').map_or(end, |at| at + 1);
+        let (_, places) = salvage(&bytes, path)?;
         let mut whole = serde_json::to_vec(header).map_err(|error| failed("write")(error.into()))?;
         whole.push(b'\n');
-        whole.extend(&bytes[start..end]);
+        places.into_iter().take(rounds).for_each(|place| whole.extend(&bytes[place]));
         fedelity_files::write(path, &whole).map_err(failed("write"))?;
         let file = File::options().append(true).open(path).map_err(failed("open"))?;
         Ok(Self { file, path: path.to_path_buf(), line: Vec::new() })
@@ -73,6 +71,35 @@ impl RoundsFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::salvage_rounds;
+
+    #[test]
+    fn a_resumed_file_keeps_the_rounds_that_can_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rounds.jsonl");
+        let header = Header { rounds: 9, ..Header::default() };
+        let mut file = RoundsFile::create(&path, &header).unwrap();
+        (1..=5).for_each(|round| file.append(&RoundRecord { round, ..RoundRecord::default() }).unwrap());
+        let text = fs::read_to_string(&path).unwrap();
+        let whole: Vec<&str> = text.lines().collect();
+        let numbers = |rounds: usize| {
+            RoundsFile::resume(&path, &header, rounds).unwrap();
+            let read = salvage_rounds(&path).unwrap();
+            assert!(!read.problems.iter().any(|problem| problem.contains("left out")), "{:?}", read.problems);
+            read.rounds.iter().map(|round| round.round).collect::<Vec<_>>()
+        };
+        // A line that is damaged, twice there, empty, or of a round that cannot be.
+        for wrong in ["\u{0}{", whole[1], "", "{\"round\":77}"] {
+            let lines = [&whole[..3], &[wrong], &whole[3..]].concat();
+            fs::write(&path, lines.join("\n") + "\n{\"round\":6,").unwrap();
+            assert_eq!(numbers(9), [1, 2, 3, 4, 5], "{wrong:?}");
+            fs::write(&path, lines.join("\n") + "\n").unwrap();
+            assert_eq!(numbers(3), [1, 2, 3], "{wrong:?}");
+            // Every line is as it was.
+            assert_eq!(fs::read_to_string(&path).unwrap().lines().skip(1).collect::<Vec<_>>(), whole[1..4]);
+        }
+        assert_eq!(numbers(0), [0u64; 0]);
+    }
 
     #[test]
     #[cfg(target_os = "linux")]

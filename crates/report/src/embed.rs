@@ -22,6 +22,8 @@ pub(crate) struct Embedding {
     pub(crate) round: u64,
 }
 
+/// Most samples to lay out: memory and time grow with their square. Runs record 600.
+const MOST_SAMPLES: usize = 2_000;
 const PERPLEXITY: f32 = 30.0;
 const EPOCHS: usize = 500;
 
@@ -81,6 +83,9 @@ fn embed(run: &LoadedRun) -> Result<Embedding, String> {
     let number = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap_or_default());
     let labels: Vec<usize> =
         labels.data().chunks_exact(8).map(|bytes| usize::try_from(number(bytes)).unwrap_or(0).min(65_535)).collect();
+    if labels.len() > MOST_SAMPLES {
+        return Err(format!("{} samples: at most {MOST_SAMPLES} can be laid out", labels.len()));
+    }
     let plane = |name: &str| -> Result<Vec<(f64, f64)>, String> {
         let tensor = file.tensor(name).map_err(|error| error.to_string())?;
         let [n, width] = tensor.shape() else { return Err(format!("{name} has the shape {:?}", tensor.shape())) };

@@ -1,7 +1,9 @@
 //! A tokenizer.json, as shipped with a model.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use tokenizers::tokenizer::PostProcessor;
 use tokenizers::{TruncationDirection, TruncationParams, TruncationStrategy};
 
@@ -26,8 +28,8 @@ impl Tokenizer {
     /// When the file is not a tokenizer or does not fit the vocabulary.
     pub fn open(path: &Path, vocabulary: usize, config: &Path, max_length: usize) -> Result<Self, TextError> {
         let bad = |reason: String| TextError::NotATokenizer { reason, path: path.to_owned() };
-        let inner = tokenizers::Tokenizer::from_file(path).map_err(|e| bad(e.to_string()))?;
-        Self::new(inner, path, vocabulary, config, max_length)
+        let json = fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
+        Self::new(&json, path, vocabulary, config, max_length)
     }
 
     /// As [`Tokenizer::open`], from the text of a tokenizer.json embedded in the file `path`.
@@ -35,19 +37,15 @@ impl Tokenizer {
     /// # Errors
     /// When the text is not a tokenizer or does not fit the vocabulary.
     pub fn parse(json: &str, vocabulary: usize, path: &Path, max_length: usize) -> Result<Self, TextError> {
-        let bad = |reason: String| TextError::NotATokenizer { reason, path: path.to_owned() };
-        let inner = tokenizers::Tokenizer::from_bytes(json).map_err(|e| bad(e.to_string()))?;
-        Self::new(inner, path, vocabulary, path, max_length)
+        Self::new(json, path, vocabulary, path, max_length)
     }
 
-    fn new(
-        mut inner: tokenizers::Tokenizer,
-        path: &Path,
-        vocabulary: usize,
-        config: &Path,
-        max_length: usize,
-    ) -> Result<Self, TextError> {
+    fn new(json: &str, path: &Path, vocabulary: usize, config: &Path, max_length: usize) -> Result<Self, TextError> {
         let bad = |reason: String| TextError::NotATokenizer { reason, path: path.to_owned() };
+        // The tokenizers crate panics at some places that are not JSON, and where a template does not fit.
+        let parts: Value = serde_json::from_str(json).map_err(|e| bad(e.to_string()))?;
+        templates(&parts["post_processor"]).map_err(bad)?;
+        let mut inner = tokenizers::Tokenizer::from_bytes(json).map_err(|e| bad(e.to_string()))?;
         // The highest ID, ties by name, so that the message is always the same.
         let highest = inner.get_vocab(true).into_iter().max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)));
         if let Some((token, id)) = highest.filter(|(_, id)| *id as usize >= vocabulary) {
@@ -99,4 +97,21 @@ impl Tokenizer {
         }
         Ok(tokens)
     }
+}
+
+/// Checks the templates of a post-processor: the special tokens must be described, and one text has no second part.
+fn templates(processor: &Value) -> Result<(), String> {
+    if let Some(inner) = processor["processors"].as_array() {
+        return inner.iter().try_for_each(templates);
+    }
+    let known = |id: &Value| id.as_str().is_some_and(|id| !processor["special_tokens"][id].is_null());
+    for piece in processor["single"].as_array().into_iter().flatten() {
+        if let Some(token) = piece.get("SpecialToken").filter(|token| !known(&token["id"])) {
+            return Err(format!("its post_processor has no special token {}", token["id"]));
+        }
+        if piece.get("Sequence").is_some_and(|part| part["id"] != "A") {
+            return Err("its post_processor expects two texts".to_owned());
+        }
+    }
+    Ok(())
 }

@@ -128,7 +128,7 @@ pub(crate) struct Session {
     #[arg(long)]
     open: bool,
 
-    /// Write no checkpoints: a run that is stopped starts over.
+    /// Write no checkpoints: a run that is stopped starts over, or goes back to where it was resumed.
     #[arg(long)]
     no_checkpoints: bool,
 

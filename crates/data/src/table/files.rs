@@ -1,6 +1,6 @@
 //! The files of a table: one, several, or all of a folder. Each can be a site of its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use fedelity_keys::{Typed, ValueType};
@@ -129,8 +129,10 @@ fn sites(paths: &[PathBuf]) -> Vec<String> {
 pub(super) fn same_columns(files: &[TableFile], columns: &[Vec<String>], ignore: &[String]) -> Result<(), DataError> {
     let (Some(first), Some(known)) = (files.first(), columns.first()) else { return Ok(()) };
     for (file, names) in files.iter().zip(columns).skip(1) {
-        let other =
-            |a: &[String], b: &[String]| a.iter().find(|name| !b.contains(name) && !ignore.contains(name)).cloned();
+        let other = |a: &[String], b: &[String]| {
+            let known: HashSet<&String> = b.iter().chain(ignore).collect();
+            a.iter().find(|name| !known.contains(name)).cloned()
+        };
         let first = first.path.display();
         if let Some(name) = other(known, names) {
             let reason =

@@ -1,5 +1,6 @@
 //! How the rows of a table become the inputs of a model: which columns are read, in which order, and as what.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use crate::dataset::Normalisation;
@@ -89,7 +90,8 @@ impl TableForm {
     pub(super) fn accepts(&self, path: &Path, names: &[String], ignore: &[String]) -> Result<(), DataError> {
         let inputs = self.inputs();
         let read = || listed(inputs.iter().copied());
-        let missing: Vec<&String> = inputs.iter().copied().filter(|name| !names.contains(name)).collect();
+        let found: HashSet<&String> = names.iter().collect();
+        let missing: Vec<&String> = inputs.iter().copied().filter(|name| !found.contains(name)).collect();
         if !missing.is_empty() {
             let plural = if missing.len() == 1 { "" } else { "s" };
             let reason = format!(
@@ -100,11 +102,10 @@ impl TableForm {
             );
             return Err(DataError::unusable(path, Some(1), reason));
         }
-        let known = |name: &&String| {
-            inputs.contains(name) || **name == self.label || self.others.contains(name) || ignore.contains(name)
-        };
+        let known: HashSet<&String> =
+            inputs.iter().copied().chain([&self.label]).chain(&self.others).chain(ignore).collect();
         // A model of texts reads one column, whatever the others are.
-        let unknown = names.iter().find(|name| !known(name)).filter(|_| self.text.is_none());
+        let unknown = names.iter().find(|name| !known.contains(name)).filter(|_| self.text.is_none());
         match unknown {
             Some(name) => {
                 let reason = format!(

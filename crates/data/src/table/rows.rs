@@ -211,10 +211,10 @@ pub(super) fn each_row(
     let mut file = CsvFile::table(path)?;
     let decimal_comma = file.has_semicolons();
     let names = file.header()?;
+    let by_name: HashMap<&String, usize> = names.iter().zip(0..).collect();
     let place = |name: &&String| {
         let reason = || format!("there is no column '{name}'; the columns are {}", names.join(", "));
-        let place = names.iter().position(|known| known == *name);
-        place.ok_or_else(|| DataError::unusable(path, Some(1), reason()))
+        by_name.get(name).copied().ok_or_else(|| DataError::unusable(path, Some(1), reason()))
     };
     let places: Vec<usize> = wanted.iter().map(place).collect::<Result<_, _>>()?;
     let mut record = ByteRecord::new();

@@ -166,9 +166,10 @@ pub(super) fn survey(
             chosen.column(name, &contents, &mut form)?;
         }
     }
-    let read = form.inputs();
+    let read: HashSet<&String> = form.inputs().into_iter().collect();
     let mut others: Vec<String> = names.iter().filter(|name| *name != label && !read.contains(name)).cloned().collect();
-    let elsewhere = columns.iter().skip(1).flatten().filter(|name| !names.contains(name));
+    let of_first: HashSet<&String> = names.iter().collect();
+    let elsewhere = columns.iter().skip(1).flatten().filter(|name| !of_first.contains(name));
     others.extend(elsewhere.cloned());
     if read.is_empty() {
         let left = if form.notes.is_empty() { String::new() } else { format!(": {}", form.notes.join("; ")) };

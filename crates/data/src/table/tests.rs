@@ -144,6 +144,26 @@ fn left_out_rows_are_counted() {
     assert_eq!(skipped.first.len(), 2);
 }
 
+/// Columns are looked up by name, not by going through all of them for each.
+#[test]
+fn a_table_may_have_very_many_columns() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..60_000).map(|n| format!("column {n}")).collect();
+    let row = |label: &str| format!("{label}{}\n", ",1".repeat(names.len()));
+    let rows = [format!("label,{}\n", names.join(",")), row("a"), row("b"), row("a"), row("b")].concat();
+    let mut table = table(dir.path(), TableFormat::Csv, rows.as_bytes());
+    let start = std::time::Instant::now();
+    let found = read(&table, &mut Skipped::default()).unwrap();
+    assert_eq!(found.shape, Shape::Numbers(60_000));
+    let again = TableReading { form: found.table.as_ref(), divide: true };
+    super::read(TableFormat::Csv, &table, again, &mut Skipped::default()).unwrap();
+    let other = dir.path().join("other");
+    fs::write(&other, rows.replace("column 59999", "another")).unwrap();
+    table.train = TableFiles::Several(vec![dir.path().join("train"), other]);
+    assert!(read(&table, &mut Skipped::default()).unwrap_err().to_string().contains("no column 'column 59999'"));
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
 #[test]
 fn a_test_label_without_training_rows_is_refused() {
     let dir = tempfile::tempdir().unwrap();

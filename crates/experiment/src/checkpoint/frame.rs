@@ -103,7 +103,37 @@ impl<'a> Frames<'a> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_frames_come_back_and_one_wrong_bit_does_not(
+            frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 1..6),
+            identity: Identity,
+            wrong in any::<prop::sample::Index>(),
+            bit in 0..8,
+        ) {
+            let mut file = Vec::new();
+            write_head(&mut file, &identity).unwrap();
+            frames.iter().for_each(|frame| write_frame(&mut file, frame).unwrap());
+            let read = |bytes: &[u8]| -> Result<Vec<Vec<u8>>, Damage> {
+                let mut found = Frames::of(bytes, &identity)?;
+                let mut all = Vec::new();
+                while let Some(frame) = found.next()? {
+                    all.push(frame.to_vec());
+                }
+                Ok(all)
+            };
+            prop_assert_eq!(read(&file), Ok(frames));
+            let wrong = wrong.index(file.len());
+            file[wrong] ^= 1u8 << bit;
+            prop_assert!(read(&file).is_err());
+        }
+    }
 
     #[test]
     fn frames_come_back_and_damage_is_noticed() {

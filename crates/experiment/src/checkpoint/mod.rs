@@ -34,7 +34,8 @@ pub enum Checkpoints {
     /// hardly longer than writing it.
     #[default]
     Clients,
-    /// Nothing: a run that is stopped starts over.
+    /// Nothing new: a run that is stopped starts over, or goes back to the checkpoint that it went on from. When it ends,
+    /// that is removed.
     Off,
 }
 
@@ -215,6 +216,11 @@ impl CheckpointFolder {
         if let Ok((_, remembered)) = self.read_state(rounds) {
             self.remove_but(rounds, &remembered, usize::MAX);
         }
+    }
+
+    /// Removes what a run that goes on from here cannot use.
+    pub(crate) fn tidy(&self, from: &Restored) {
+        self.remove_but(from.rounds(), &from.remembered, from.rounds() + 1);
     }
 
     /// Removes all but a state, the memories it refers to and the clients of an open round.

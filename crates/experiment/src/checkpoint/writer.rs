@@ -62,7 +62,7 @@ impl Writer {
         let path = folder.path.clone();
         let cannot = |error: io::Error| ExperimentError::path(&path, format!("cannot write checkpoints: {error}"));
         fs::create_dir_all(&path).map_err(cannot)?;
-        folder.remove_but(from.rounds(), &from.remembered, from.rounds() + 1);
+        folder.tidy(from);
         let shared =
             Arc::new(Shared { waiting: Mutex::default(), wake: Condvar::new(), failed: AtomicBool::new(false) });
         let disk = Disk::of(folder, from);

@@ -1,7 +1,6 @@
 //! A configuration as written: the values, and where each one came from.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,9 +74,9 @@ impl Document {
         };
         let spans = DeTable::parse(text).map_err(syntax)?;
         let table = text.parse().map_err(syntax)?;
-        let mut origins = BTreeMap::new();
-        note_table(&mut origins, "", spans.get_ref(), text);
-        Ok(Self { name, folder, table, origins })
+        let mut starts = Vec::new();
+        note_table(&mut starts, "", spans.get_ref());
+        Ok(Self { name, folder, table, origins: positions(text, starts) })
     }
 
     /// Applies `KEY=VALUE`: a dotted path and a TOML value. A word that is not a TOML value is a string.
@@ -103,6 +102,10 @@ impl Document {
     /// Sets a value from a place, replacing any existing one.
     pub fn put_from(&mut self, keys: &[&str], value: Value, origin: Origin) -> Result<()> {
         let path = keys.join(".");
+        if keys.len() > DEEPEST {
+            let start = keys[..DEEPEST].join(".");
+            return Err(wrong(self.placed(&origin, &format!("{start}...: no key has more than {DEEPEST} parts"))));
+        }
         let (last, parents) = keys.split_last().ok_or_else(|| wrong("an empty path".to_string()))?;
         let table = match table_at(&mut self.table, parents, last) {
             Ok(table) => table,
@@ -233,6 +236,9 @@ impl Document {
     }
 }
 
+/// Most parts of a dotted path. Tables in tables are read by functions that call themselves.
+const DEEPEST: usize = 32;
+
 /// What to write instead of a second table with the same name, if a configuration may have several of them.
 fn several(text: &str, line: usize) -> Option<String> {
     let is_header = |line: &str, name: &str| {
@@ -303,22 +309,34 @@ fn position(text: &str, span: &Range<usize>) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
-fn note_table(origins: &mut BTreeMap<String, Origin>, path: &str, table: &DeTable<'_>, text: &str) {
+/// The places of values, from where they start. The text is passed through once, however many they are.
+fn positions(text: &str, mut starts: Vec<(String, usize)>) -> BTreeMap<String, Origin> {
+    starts.sort_by_key(|(_, start)| *start);
+    let (mut line, mut column, mut at) = (1, 1, 0);
+    let mut place = |start: usize| {
+        for letter in text.get(at..start).unwrap_or_default().chars() {
+            (line, column) = if letter == '\n' { (line + 1, 1) } else { (line, column + 1) };
+        }
+        at = start;
+        Origin::File { line, column }
+    };
+    starts.into_iter().map(|(path, start)| (path, place(start))).collect()
+}
+
+/// Where each key and each item of a list starts.
+fn note_table(starts: &mut Vec<(String, usize)>, path: &str, table: &DeTable<'_>) {
     for (key, value) in table {
         let mut at = path.to_string();
         extend(&mut at, key.get_ref());
-        let (line, column) = position(text, &key.span());
-        origins.insert(at.clone(), Origin::File { line, column });
+        starts.push((at.clone(), key.span().start));
         match value.get_ref() {
-            DeValue::Table(inner) => note_table(origins, &at, inner, text),
+            DeValue::Table(inner) => note_table(starts, &at, inner),
             DeValue::Array(items) => {
                 for (i, item) in items.iter().enumerate() {
-                    let mut at = at.clone();
-                    let _ = write!(at, ".{i}");
-                    let (line, column) = position(text, &item.span());
-                    origins.insert(at.clone(), Origin::File { line, column });
+                    let at = format!("{at}.{i}");
+                    starts.push((at.clone(), item.span().start));
                     if let DeValue::Table(inner) = item.get_ref() {
-                        note_table(origins, &at, inner, text);
+                        note_table(starts, &at, inner);
                     }
                 }
             }
@@ -348,6 +366,17 @@ mod tests {
     }
 
     #[test]
+    fn places_of_many_values_are_found_in_one_pass() {
+        let text = format!("\"é\" = [{}]\nlast = 1\n", "0,".repeat(100_000));
+        let start = std::time::Instant::now();
+        let doc = parse(&text);
+        assert_eq!(doc.origin("é.99999"), Some(&Origin::File { line: 1, column: 200_006 }));
+        assert_eq!(doc.origin("last"), Some(&Origin::File { line: 2, column: 1 }));
+        // A pass for each value takes minutes.
+        assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+    }
+
+    #[test]
     fn set_takes_toml_values_and_bare_words() {
         let mut doc = Document::default();
         for assignment in ["model.name=simple-cnn", "optimizer.lr = 1e-2", "seeds=[1, 2]", "model.projection=true"] {
@@ -357,7 +386,8 @@ mod tests {
         assert_eq!(doc.table()["model"]["projection"].as_bool(), Some(true));
         assert_eq!(doc.table()["optimizer"]["lr"].as_float(), Some(0.01));
         assert_eq!(doc.table()["seeds"].as_array().unwrap().len(), 2);
-        for wrong in ["rounds", "=3", "a..b=3", "seeds=[1", "rounds=", "rounds=1\nseed=2"] {
+        let deep = format!("{}b=1", "a.".repeat(5_000));
+        for wrong in ["rounds", "=3", "a..b=3", "seeds=[1", "rounds=", "rounds=1\nseed=2", &deep] {
             assert!(doc.set(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,11 +1,14 @@
 //! The runs of a sweep, from its file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use fedelity_keys::{KeyError, keys};
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
+
+/// Most runs of a sweep: a grid multiplies them faster than one would think.
+const MOST_RUNS: usize = 10_000;
 
 /// A sweep file.
 #[keys]
@@ -110,6 +113,8 @@ impl SweepKeys {
             return Err(KeyError::expected(at, "[]", "a list of whole numbers, such as [1, 2, 3]"));
         }
         let (fixed, combinations) = self.settings()?;
+        few(at, combinations.len().saturating_mul(seeds.len()))?;
+        let mut folders = BTreeSet::new();
         let mut jobs: Vec<PlannedJob> = Vec::new();
         for own in &combinations {
             let texts: Vec<String> = own.iter().map(ToString::to_string).collect();
@@ -117,7 +122,7 @@ impl SweepKeys {
             let (name, task, choice) = (folder_name(&texts), label(&task), label(&choice));
             for (i, &seed) in seeds.iter().enumerate() {
                 let folder = format!("{folder}{name}/seed-{seed}");
-                if jobs.iter().any(|(other, _)| other.folder == folder) {
+                if !folders.insert(folder.clone()) {
                     let at = own.last().filter(|_| !seeds[..i].contains(&seed)).map_or(at, |last| &last.at);
                     let run = [&texts[..], &[format!("seed {seed}")]].concat().join(", ");
                     return Err(KeyError::new(at, format!("{run}: the same run occurs twice")));
@@ -147,6 +152,7 @@ impl SweepKeys {
             let one = |(i, value): (usize, &Value)| {
                 vec![Assignment { key: key.clone(), value: value.clone(), at: format!("{at}.{i}") }]
             };
+            few(&at, combinations.len().saturating_mul(values.len()))?;
             combinations = combine(&combinations, &values.iter().enumerate().map(one).collect::<Vec<_>>());
         }
         if let Some(list) = &self.list {
@@ -156,6 +162,7 @@ impl SweepKeys {
                 return Err(KeyError::new("list", "list: expected tables [[list]]"));
             };
             let one = |(i, entry): (usize, &&Table)| assignments(&format!("list.{i}"), &flat("", entry));
+            few("list", combinations.len().saturating_mul(entries.len()))?;
             combinations = combine(&combinations, &entries.iter().enumerate().map(one).collect::<Vec<_>>());
         }
         let mut all = combinations.iter().flatten().chain(&fixed);
@@ -179,6 +186,14 @@ fn assignments(at: &str, keys: &BTreeMap<String, Value>) -> Vec<Assignment> {
         at: format!("{at}.{key}"),
     };
     keys.iter().map(one).collect()
+}
+
+/// Rejects more runs than a sweep can have; `at` is the key that makes them.
+fn few(at: &str, runs: usize) -> Result<(), KeyError> {
+    if runs <= MOST_RUNS {
+        return Ok(());
+    }
+    Err(KeyError::new(at, format!("{at}: with this, the sweep has {runs} runs, but at most {MOST_RUNS} are allowed")))
 }
 
 /// Each of the first followed by each of the second.
@@ -239,6 +254,18 @@ mod tests {
     fn of(text: &str) -> Result<Vec<Job>, KeyError> {
         let keys = fedelity_keys::read::<SweepKeys>(&text.parse::<Table>().unwrap(), "", &mut ())?.0;
         Ok(keys.jobs()?.into_iter().map(|(job, _)| job).collect())
+    }
+
+    #[test]
+    fn a_grid_that_multiplies_beyond_all_bounds_is_rejected() {
+        let list = (0..100).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+        let grid: String = ["a", "b", "c", "d", "e", "f"].iter().map(|key| format!("{key} = [{list}]\n")).collect();
+        let error = of(&format!("[grid]\n{grid}")).unwrap_err();
+        assert_eq!(error.key, "grid.c");
+        assert_eq!(error.message, "grid.c: with this, the sweep has 1000000 runs, but at most 10000 are allowed");
+        let error = of(&format!("seeds = [{list}, 100]\n[grid]\na = [{list}]\n")).unwrap_err();
+        assert_eq!(error.key, "seeds");
+        assert_eq!(of(&format!("seeds = [{list}]\n[grid]\na = [{list}]\n")).unwrap().len(), 10_000);
     }
 
     #[test]

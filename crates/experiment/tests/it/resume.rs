@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use fedelity_experiment::{Document, Observer, Outcome, Resources, Run, StopSign, Study};
+use fedelity_experiment::{Checkpoints, Document, Observer, Outcome, Resources, Run, StopSign, Study};
 use fedelity_fl::Finished;
 use fedelity_record::{RoundRecord, RunFolder, Seconds, names, salvage_rounds};
 use fedelity_sim::{Keeper, Progress, Simulation};
@@ -95,6 +95,7 @@ fn every_method_resumes_within_every_round() {
 #[derive(Default)]
 struct Watcher {
     stop_after: Option<u64>,
+    checkpoints: Checkpoints,
     sign: StopSign,
     notes: Vec<String>,
     started: Vec<usize>,
@@ -121,6 +122,10 @@ impl Observer for Watcher {
         self.notes.push(note.to_string());
     }
 
+    fn checkpoints(&self) -> Checkpoints {
+        self.checkpoints
+    }
+
     fn stop(&self) -> StopSign {
         self.sign.clone()
     }
@@ -132,6 +137,13 @@ fn contents(folder: &Path) -> (Vec<u8>, Vec<RoundRecord>, Option<Vec<u8>>) {
     assert_eq!(rounds.problems, Vec::<String>::new());
     let model = fs::read(folder.join(names::MODEL)).unwrap();
     (model, rounds.rounds.into_iter().map(without_time).collect(), fs::read(folder.join(names::FEATURES)).ok())
+}
+
+/// The files of a run that is never stopped.
+fn undisturbed(study: &Study, dir: &Path) -> (Vec<u8>, Vec<RoundRecord>, Option<Vec<u8>>) {
+    let whole = study.folder(Some(&dir.join("whole"))).unwrap();
+    study.run(&whole, 2, &mut ()).unwrap();
+    contents(whole.path())
 }
 
 fn states(folder: &Path) -> Vec<PathBuf> {
@@ -197,6 +209,57 @@ fn a_stopped_run_goes_on_and_a_damaged_checkpoint_is_passed_over() {
         study.run(&folder, 2, &mut again).unwrap();
         assert_eq!((again.started.as_slice(), again.notes.len()), (&[1][..], 1), "{:?}", again.notes);
         assert_eq!(contents(folder.path()), expected);
+    }
+}
+
+#[test]
+fn a_run_resumed_without_checkpoints_keeps_its_old_one_until_it_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    let study = study(dir.path(), "scaffold", &[]);
+    let expected = undisturbed(&study, dir.path());
+
+    let folder = study.folder(Some(&dir.path().join("stopped"))).unwrap();
+    let stopped = |after, checkpoints| {
+        let mut watcher = Watcher { stop_after: after, checkpoints, ..Watcher::default() };
+        study.run(&folder, 2, &mut watcher).unwrap();
+        (watcher.started, watcher.rounds)
+    };
+    let names = || states(folder.path()).iter().map(|path| path.file_name().unwrap().to_owned()).collect::<Vec<_>>();
+    stopped(Some(2), Checkpoints::Clients);
+    // A state beyond the records cannot be used, by this run or a later one.
+    let newest = folder.path().join("checkpoint/round-2.state");
+    fs::copy(&newest, folder.path().join("checkpoint/round-4.state")).unwrap();
+    assert_eq!(stopped(Some(3), Checkpoints::Off), (vec![2], vec![3]));
+    assert_eq!(names(), ["round-2.state"]);
+    // It was stopped again: it goes back to its checkpoint, whatever was recorded since.
+    assert_eq!(stopped(Some(3), Checkpoints::Off), (vec![2], vec![3]));
+    assert_eq!(stopped(None, Checkpoints::Off), (vec![2], vec![3, 4]));
+    assert_eq!(contents(folder.path()), expected);
+    assert!(!folder.path().join("checkpoint").exists(), "it has ended");
+}
+
+/// A line of the records that cannot be read does not shift the lines that are kept.
+#[test]
+fn a_damaged_record_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    let study = study(dir.path(), "fedavg", &[]);
+    let expected = undisturbed(&study, dir.path());
+    // Between the header and the rounds, and instead of a round.
+    for (name, until, from, started) in [("between", 1, 1, 3), ("last", 3, 4, 2), ("first", 1, 2, 0)] {
+        let folder = study.folder(Some(&dir.path().join(name))).unwrap();
+        // States of two rounds that follow each other: the disk is not waited for after each.
+        study.run(&folder, 2, &mut Watcher { stop_after: Some(2), ..Watcher::default() }).unwrap();
+        study.run(&folder, 2, &mut Watcher { stop_after: Some(3), ..Watcher::default() }).unwrap();
+        let path = folder.file(names::ROUNDS);
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        fs::write(&path, [&lines[..until], &["{"], &lines[from..]].concat().join("\n") + "\n").unwrap();
+        let mut watcher = Watcher::default();
+        study.run(&folder, 2, &mut watcher).unwrap();
+        assert_eq!(watcher.started, [started], "{name}");
+        assert_eq!(contents(folder.path()), expected, "{name}");
     }
 }
 

@@ -111,6 +111,14 @@ fn tar_bombs() {
     refused(unpack_tar(&ArchivePlace::new(), &halves, limits), "exceeds the allowed size");
     let twice = [raw("f", EntryType::Regular, "", b"1", 1), raw("f", EntryType::Regular, "", b"2", 1)];
     refused(unpack_tar(&ArchivePlace::new(), &twice, limits), "occurs twice");
+    // Names and attributes are read into memory, whatever the limit for files is.
+    for kind in [EntryType::GNULongName, EntryType::GNULongLink, EntryType::XHeader] {
+        let long = raw("x", kind, "", &bomb, bomb.len() as u64);
+        let entries = [long, raw("f", EntryType::Regular, "", b"1", 1)];
+        refused(unpack_tar(&ArchivePlace::new(), &entries, Limits::default()), "more than 1048576 bytes");
+    }
+    let global: Vec<Vec<u8>> = (0..9).map(|_| raw("x", EntryType::XGlobalHeader, "", b"", 0)).collect();
+    refused(unpack_tar(&ArchivePlace::new(), &global, limits), "exceeds the allowed number");
 }
 
 #[test]

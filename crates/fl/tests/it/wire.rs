@@ -129,11 +129,11 @@ fn arrays() -> impl Strategy<Value = Payload> {
 /// Reads bytes as one kind of message and writes it again.
 type Again = fn(&[u8]) -> Option<Vec<u8>>;
 
-fn readers() -> [Again; 5] {
+fn readers() -> [Again; 6] {
     fn read<T: Wire>(bytes: &[u8]) -> Option<Vec<u8>> {
         T::from_bytes(bytes).ok().map(|read| read.to_bytes())
     }
-    [read::<Payload>, read::<Broadcast>, read::<Upload>, read::<ClientMemory>, read::<ServerState>]
+    [read::<Payload>, read::<Broadcast>, read::<Upload>, read::<ClientMemory>, read::<ServerState>, read::<Finished>]
 }
 
 proptest! {
@@ -150,9 +150,10 @@ proptest! {
         let messages = [
             payload.to_bytes(),
             Broadcast { payload: payload.clone(), global: global.clone(), ..broadcast() }.to_bytes(),
-            Upload { extra: payload.clone(), params, ..upload() }.to_bytes(),
+            Upload { extra: payload.clone(), params: params.clone(), ..upload() }.to_bytes(),
             ClientMemory { client: 1, memory: payload.clone() }.to_bytes(),
-            ServerState { state: payload, global, ..state() }.to_bytes(),
+            ServerState { state: payload.clone(), global, ..state() }.to_bytes(),
+            Finished { upload: Upload { params, ..upload() }, memory: payload, teacher_passes: 3 }.to_bytes(),
         ];
         for (message, read) in messages.into_iter().zip(readers()) {
             prop_assert_eq!(read(&message), Some(message));
@@ -170,7 +171,8 @@ proptest! {
             Broadcast { payload: payload.clone(), ..broadcast() }.to_bytes(),
             Upload { extra: payload.clone(), ..upload() }.to_bytes(),
             ClientMemory { client: 1, memory: payload.clone() }.to_bytes(),
-            ServerState { state: payload, ..state() }.to_bytes(),
+            ServerState { state: payload.clone(), ..state() }.to_bytes(),
+            Finished { upload: upload(), memory: payload, teacher_passes: 3 }.to_bytes(),
         ];
         for (message, read) in messages.into_iter().zip(readers()) {
             let mut changed = message.clone();

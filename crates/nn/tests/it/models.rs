@@ -9,6 +9,7 @@ use fedelity_nn::{
     ModelSpec, Node, Params, Reading, TableCard, Window, checkpoint, cpu, engines, loss, zoo,
 };
 use half::{bf16, f16};
+use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use safetensors::tensor::{Dtype, TensorView};
@@ -292,6 +293,39 @@ fn halves_are_widened(path: &Path, model: &Model, params: &Params) {
     let near: Vec<f32> = params.iter().map(|v| bf16::from_f32(*v).to_f32()).collect();
     assert_eq!(short(Dtype::BF16).unwrap()[..], near);
     assert!(short(Dtype::I16).unwrap_err().to_string().contains("is I16"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_weights_and_names_come_back(
+        bits in prop::collection::vec(any::<u32>(), 3 * 4 + 3),
+        classes in prop::collection::vec(".{0,12}", 3),
+        mean in prop::collection::vec(-1e30f32..1e30, 4),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let card = Card {
+            model: "logistic".to_owned(),
+            projection: false,
+            stem: None,
+            encoder: None,
+            layers: None,
+            input: Input::Numbers { width: 4 },
+            origin: BTreeMap::from([("data".to_owned(), classes[0].clone())]),
+            classes,
+            mean,
+            std: vec![1e-30; 4],
+            reading: None,
+            table: None,
+        };
+        let model = Model::compile(&card.architecture().unwrap(), cpu()).unwrap();
+        let params = Params(bits.into_iter().map(f32::from_bits).collect());
+        checkpoint::save(&path, model.layout(), &params, Some(&card)).unwrap();
+        prop_assert_eq!(checkpoint::load(&path, model.layout()).unwrap().hash(), params.hash());
+        prop_assert_eq!(checkpoint::card(&path).unwrap().unwrap(), card);
+    }
 }
 
 #[test]
