@@ -97,6 +97,31 @@ fn every_command_in_the_text_parses() {
     assert!(seen.len() > 30, "{seen:?}");
 }
 
+/// A promise is held by tests that exist.
+#[test]
+fn every_promise_names_its_tests() {
+    let page = BookPage::read("docs/promises.md");
+    let mut tests = 0;
+    for row in page.text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| promise")) {
+        let held_by = row.split(" | ").nth(1).unwrap_or_default();
+        let mut file: Option<(&str, String)> = None;
+        for span in held_by.split('`').skip(1).step_by(2) {
+            match &file {
+                _ if span.ends_with(".rs") => {
+                    file = Some((span, std::fs::read_to_string(root().join(span)).unwrap_or_else(|_| panic!("{row}"))));
+                }
+                Some((path, text)) => {
+                    assert!(text.contains(&format!("fn {span}(")), "docs/promises.md: {path} has no test {span}");
+                    tests += 1;
+                }
+                // Programs that are run by hand.
+                None => assert!(held_by.contains("by hand"), "{row}"),
+            }
+        }
+    }
+    assert!(tests > 15, "{tests}");
+}
+
 #[test]
 fn generated_pages_are_current() {
     let shell = Shell::new();
