@@ -121,9 +121,12 @@ impl PrivacyAccount {
         }
     }
 
-    /// Counts a recorded round.
+    /// Counts a recorded round. If it was repeated, any client may have sent its upload of the round to an earlier attempt.
     pub(crate) fn recall(&mut self, record: &RoundRecord) {
-        self.count(record.clients.iter().map(|&client| client as usize));
+        match record.repeats {
+            0 => self.count(record.clients.iter().map(|&client| client as usize)),
+            _ => self.count(0..self.plan.clients),
+        }
     }
 
     /// Counts a round, and puts what all rounds so far reveal into its record.

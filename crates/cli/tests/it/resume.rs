@@ -27,7 +27,7 @@ const METHODS: &[&[&str]] = &[
     &["method.name=fednova"],
     &["method.name=fedavg", "server.optimizer=fedadam"],
     &["method.name=fedntd", "server.optimizer=fedavgm"],
-    &["method.name=scaffold", "faults.drop-during=0.3", "faults.late=0.2", "faults.enormous=0.2", "server.quorum=0.6"],
+    &["method.name=scaffold", "faults.drop-during=0.1", "faults.late=0.1", "faults.enormous=0.1", "server.quorum=0.7"],
 ];
 const KILLS: usize = 10;
 
