@@ -30,7 +30,7 @@ const ALIKE: usize = 3;
 /// Maximum number of rounds.
 const MOST: usize = 30;
 /// Seconds after which no further round starts.
-const MOST_SECS: f64 = 3.0;
+const MOST_SECS: f64 = 20.0;
 
 /// Runs rounds in which one client trains on one batch, and the server receives `uploads` copies of its upload, until
 /// the traffic per round no longer changes.
