@@ -57,7 +57,7 @@ CAVEATS = """\
 - Two cores and no GPU. Flower, pfl and FedJAX are made for accelerators or clusters, where they do what Fedelity cannot.
 - Flower's simulation runs the same client code as its deployment and sends every message as if over a network.
 - PyTorch's package includes its GPU libraries, which take memory even when they are not used.
-- A few rounds, on one machine. Accuracies show that all do the same work, not which method or system learns better.
+- A few rounds, on one machine. Accuracies after so few rounds show that all learn, not which system learns better.
 """
 
 

@@ -29,7 +29,9 @@ impl Study {
         let (at, noise) = self.settings.config.privacy.noise()?;
         let (clients, per_round) = (self.pool.partition.clients.len(), self.per_round);
         // What a client remembers depends on when it took part, so that rounds are not independent draws.
-        let alike = at == NoiseAt::Client || method.method.needs().client_memory;
+        // Nor are they if the same clients are always late.
+        let always_late = self.settings.config.faults.deadline.is_some();
+        let alike = at == NoiseAt::Client || method.method.needs().client_memory || always_late;
         let drawn = if alike { clients } else { per_round };
         let accountant = Accountant::fixed_size(noise, drawn, clients);
         Some(PrivacyPlan { at, noise, delta: self.settings.config.privacy.delta(), clients, per_round, accountant })

@@ -84,8 +84,7 @@ impl LoadedRun {
         said.join("; ")
     }
 
-    /// Everything that the rounds noticed, one line for each kind of notice: the first, and how many more there are; and one
-    /// for uploads that did not count.
+    /// Everything that the rounds noticed, one line for each kind of notice: the first, and how many more there are.
     pub fn notices(&self) -> Vec<String> {
         let all: Vec<_> =
             self.rounds.iter().flat_map(|round| round.notices.iter().map(|notice| (round.round, notice))).collect();
@@ -104,15 +103,19 @@ impl LoadedRun {
             };
             format!("round {round}: {}{more}", notice.describe(&self.header.classes, &self.header.client_names))
         };
+        kinds.into_iter().map(line).collect()
+    }
+
+    /// Uploads that did not count, in one line, if there are any.
+    pub fn incidents(&self) -> Option<String> {
         let incidents = &self.summary.incidents;
-        let lost = (!incidents.is_none()).then(|| {
+        (!incidents.is_none()).then(|| {
             let refused = self.rounds.iter().flat_map(|round| round.incidents.iter().map(|one| (round.round, one)));
             let first = refused
                 .filter(|(_, one)| !one.reason.is_empty())
                 .map(|(round, one)| format!("; first, in round {round}: {}", one.describe(&self.header.client_names)));
             format!("{}{}", incidents.describe(), first.take(1).collect::<String>())
-        });
-        kinds.into_iter().map(line).chain(lost).collect()
+        })
     }
 }
 

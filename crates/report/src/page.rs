@@ -43,6 +43,8 @@ pub struct ReportPage {
     recipe: Recipe,
     /// What the runs noticed about themselves.
     notices: Vec<String>,
+    /// Uploads that did not count.
+    incidents: Vec<String>,
     /// Tables of the clients, as HTML; empty if nothing is known about them.
     clients: String,
     pub left_out: Vec<LeftOut>,
@@ -129,7 +131,8 @@ impl ReportPage {
             cards,
             setting: setting(study),
             recipe: Recipe::new(study, environment(study)),
-            notices: notices(study),
+            notices: lines(study, LoadedRun::notices),
+            incidents: lines(study, |run| run.incidents().into_iter().collect()),
             clients: client_tables(study, &clients),
             left_out,
             comparison,
@@ -178,6 +181,13 @@ impl ReportPage {
                 let _ = write!(out, "<li>{}</li>", escape(notice));
             }
             let _ = write!(out, "</ul><p>{}</p></details>", escape(REMEDY));
+        }
+        if !self.incidents.is_empty() {
+            out.push_str("<details><summary>Uploads that did not count</summary><ul>");
+            for incident in &self.incidents {
+                let _ = write!(out, "<li>{}</li>", escape(incident));
+            }
+            out.push_str("</ul></details>");
         }
         if !self.left_out.is_empty() {
             out.push_str("<details open class=warning><summary>What was left out</summary><ul>");
@@ -252,13 +262,13 @@ fn marked(row: &ComparisonRow) -> String {
 /// Maximum notices on a page.
 const NOTICES: usize = 100;
 
-/// What the runs noticed, one line per run and kind.
-fn notices(study: &Results) -> Vec<String> {
+/// What is to be said of the runs, a line each.
+fn lines(study: &Results, of: impl Fn(&LoadedRun) -> Vec<String>) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for group in &study.groups {
         for run in &group.runs {
             let line = |text: String| format!("{}, seed {}: {text}", group.title(), run.header.seed);
-            lines.extend(run.notices().into_iter().map(line));
+            lines.extend(of(run).into_iter().map(line));
         }
     }
     let more = lines.len().saturating_sub(NOTICES);

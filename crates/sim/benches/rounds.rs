@@ -55,7 +55,7 @@ fn experiment(model: &str, clients: usize, samples: usize, training: Training, r
         threads: 1,
         observation: Observation { metrics: Metrics::Fast, ..Observation::default() },
         faults: Faults::default(),
-        quorum: 0.5,
+        needed: 1,
     }
 }
 

@@ -26,8 +26,8 @@ pub struct Experiment {
     pub observation: Observation,
     /// What goes wrong on purpose.
     pub faults: Faults,
-    /// The share of a round's clients whose uploads must count; otherwise the round is repeated with other clients.
-    pub quorum: f64,
+    /// How many of a round's uploads must count; otherwise the round is repeated with other clients.
+    pub needed: usize,
 }
 
 impl Experiment {
@@ -40,10 +40,7 @@ impl Experiment {
         range("rounds", self.rounds, 1, usize::MAX)?;
         range("evaluation.every", self.evaluate_every, 1, usize::MAX)?;
         range("threads", self.threads, 1, usize::MAX)?;
-        if !(0.0..=1.0).contains(&self.quorum) {
-            let (value, allowed) = (self.quorum.to_string(), "from 0 to 1".to_string());
-            return Err(FlError::Setting { key: "server.quorum", value, allowed });
-        }
+        range("server.quorum", self.needed, 1, self.per_round)?;
         if let Some(client) = self.observation.client {
             range("evaluation.client", client, 0, clients - 1)?;
         }

@@ -87,7 +87,8 @@ impl Lookout {
         let accuracy = global.accuracy;
         let mut notices = Vec::new();
         // Two standard deviations of the accuracy of guessing on so many samples.
-        if accuracy <= chance + 2.0 * (chance * (1.0 - chance) / samples as f64).sqrt() {
+        let guessing = chance + 2.0 * (chance * (1.0 - chance) / samples as f64).sqrt();
+        if accuracy <= guessing && best > guessing {
             notices.push(Notice::Chance { accuracy, best, chance });
         }
         // The first of the most predicted classes.

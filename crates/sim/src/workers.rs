@@ -37,6 +37,8 @@ pub(crate) struct Tally {
     pub(crate) reached: usize,
     /// What went wrong, in folding order.
     pub(crate) incidents: Vec<Incident>,
+    /// Why training failed, where it did.
+    pub(crate) failures: Vec<FlError>,
     pub(crate) bytes_up: u64,
     pub(crate) folding: Duration,
     /// What clients will remember, in folding order, once the round is closed.
@@ -100,7 +102,9 @@ impl<'a> Clients<'a> {
 /// What becomes of a client.
 enum Arrival {
     /// Nothing arrives.
-    Nothing(IncidentKind, String),
+    Nothing(IncidentKind),
+    /// Training failed.
+    Failed(FlError),
     Sent(Box<Delivery>),
 }
 
@@ -158,9 +162,14 @@ impl Fold<'_> {
     fn fold(&mut self, client: usize, arrival: Arrival) -> Result<(), FlError> {
         let start = Instant::now();
         match arrival {
-            Arrival::Nothing(kind, reason) => {
+            Arrival::Nothing(kind) => {
                 self.tally.reached += usize::from(kind != IncidentKind::DroppedBefore);
-                self.note(client, kind, reason);
+                self.note(client, kind, String::new());
+            }
+            Arrival::Failed(error) => {
+                self.tally.reached += 1;
+                self.note(client, IncidentKind::Failed, error.to_string());
+                self.tally.failures.push(error);
             }
             Arrival::Sent(delivery) => {
                 self.tally.reached += 1;
@@ -322,7 +331,7 @@ impl<'a> Shared<'a> {
             let done = match claim {
                 Claim::Silent(kind) => {
                     let mut fold = self.lock();
-                    fold.put(position, id, Ok(Arrival::Nothing(kind, String::new())));
+                    fold.put(position, id, Ok(Arrival::Nothing(kind)));
                     drop(fold);
                     self.wake.notify_all();
                     continue;
@@ -336,9 +345,7 @@ impl<'a> Shared<'a> {
             let trained = start.elapsed();
             let done = match done {
                 Ok(done) => Ok(clients.send(trainer, done, samples)),
-                Err(error) if clients.faults.is_some() && error.is_divergence() => {
-                    Ok(Arrival::Nothing(IncidentKind::Failed, error.to_string()))
-                }
+                Err(error) if clients.faults.is_some() && error.is_divergence() => Ok(Arrival::Failed(error)),
                 Err(error) => Err(error),
             };
             let mut fold = self.lock();

@@ -208,8 +208,12 @@ pub(crate) fn resume(run: &Path, overrides: &Overrides, session: &Session, print
         let missing = "it has no config.toml, so nothing of a run was written; start the run again";
         bail!("{}: cannot be resumed: {missing}", path.display());
     }
-    if let Some(set) = overrides.set.iter().find(|set| set.split('=').next().map(str::trim) != Some("rounds")) {
-        bail!("--set {set}: a run can only be resumed with other rounds; other settings make another run");
+    // Neither changes rounds that have been run.
+    let later = |set: &&String| matches!(set.split('=').next().map(str::trim), Some("rounds" | "server.quorum"));
+    if let Some(set) = overrides.set.iter().find(|set| !later(set)) {
+        bail!(
+            "--set {set}: a run can only be resumed with other rounds or another server.quorum; other settings make another run"
+        );
     }
     let study = load(&overrides.document(Some(&config))?, printer)?;
     session.run(&study, printer, || Ok(folder))

@@ -297,11 +297,27 @@ fn faults_are_said_recorded_and_reported() {
     assert_eq!(none.code, 2, "{}", none.err);
     assert!(none.err.contains("round 1: only 0 of at least "), "{}", none.err);
     assert!(none.err.contains("repeated with other clients"), "{}", none.err);
-    let krum = sets(&["server.rule=krum", "server.quorum=0.1", "faults.late=0.1"]);
-    place.refuses(
-        &[&["check"][..], &krum].concat(),
-        &["server.quorum = 0.1: 1 uploads may close a round, but the rule 'krum' with byzantine = 1 needs at least 5"],
-    );
+    // A run that stops because of the quorum goes on with another one.
+    let harsh =
+        sets(&["faults.drop-during=0.5", "server.quorum=1.0", "clients.per-round=5", "partition.kind=iid", "seed=3"]);
+    let harsh = place.tiny(&[&["--output", "e"][..], &harsh].concat());
+    if harsh.code == 2 {
+        let resumed = place.call(&["resume", "e", "--set", "server.quorum=0.2"]);
+        assert_eq!(resumed.code, 0, "{}", resumed.err);
+    }
+    // Krum with one attacker needs five uploads, whatever the quorum.
+    let krum = sets(&[
+        "server.rule=krum",
+        "server.quorum=0.1",
+        "faults.late=0.1",
+        "partition.clients=8",
+        "clients.per-round=6",
+    ]);
+    let krum = place.tiny(&[&["--output", "c"][..], &krum].concat());
+    assert_eq!(krum.code, 0, "{}", krum.err);
+    // Training that fails everywhere has diverged.
+    let lost = place.tiny(&[&["--output", "d"][..], &sets(&["optimizer.lr=1e30", "faults.twice=0.01"])].concat());
+    assert_eq!(lost.code, 1, "{}", lost.err);
 }
 
 /// A run that was stopped early, and a summary that claims too much.

@@ -13,7 +13,7 @@ use fedelity_keys::nearest;
 use fedelity_nn::{Card, Input, Model};
 use fedelity_sim::{Experiment, Observation};
 
-use crate::config::{ClientChoice, Config, Document, MethodChoice, Settings};
+use crate::config::{ClientChoice, Document, MethodChoice, Settings};
 use crate::error::Result;
 use crate::resources::Resources;
 
@@ -60,15 +60,6 @@ impl Study {
         let rule = settings.config.server.rule;
         rule.check_uploads(per_round)
             .map_err(|reason| document.error("server.rule", format!("server.rule: {reason}")))?;
-        let Config { faults, server, .. } = &settings.config;
-        if !faults.is_none() {
-            let needed = fedelity_sim::needed(server.quorum, per_round);
-            rule.check_uploads(needed).map_err(|reason| {
-                let message =
-                    format!("server.quorum = {}: {needed} uploads may close a round, but {reason}", server.quorum);
-                document.error("server.quorum", message)
-            })?;
-        }
         let fitted = fit(document, &settings.config.model, &pool.dataset, &resources.engine)?;
         pool.dataset = fitted.dataset;
         if settings.config.model.file.is_some() && !matches!(fitted.card.input, Input::Tokens { .. }) {
@@ -107,8 +98,14 @@ impl Study {
                 positive: self.positive,
             },
             faults: self.settings.config.faults,
-            quorum: self.settings.config.server.quorum,
+            needed: self.needed(),
         }
+    }
+
+    /// How many uploads close a round.
+    pub fn needed(&self) -> usize {
+        let server = &self.settings.config.server;
+        fedelity_sim::needed(server.quorum, self.per_round).max(server.rule.least_uploads().min(self.per_round))
     }
 
     /// The settings that server and clients agree on for one method and seed.

@@ -161,10 +161,11 @@ impl Settings {
         self.resolved_for(&self.methods, &self.config.seeds, partition_file, None)
     }
 
-    /// What makes a run the same run: all settings, except how long it is and where files are.
+    /// What makes a run the same run: all settings, except how long it is, how many uploads close a round, and where files are.
     pub(crate) fn identity(&self, method: &MethodChoice, seed: u64) -> String {
         let mut same = self.clone();
         same.table.remove("rounds");
+        same.table.get_mut("server").and_then(Value::as_table_mut).map(|server| server.remove("quorum"));
         Config::SCHEMA.change_paths(&mut same.table, &|path| path.clear());
         same.resolved_for(std::slice::from_ref(method), &[seed], "", Some(""))
     }

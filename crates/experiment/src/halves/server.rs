@@ -157,7 +157,7 @@ impl Server {
             message: Vec::new(),
             waiting: BTreeMap::new(),
         });
-        let needed = fedelity_sim::needed(self.study.settings.config.server.quorum, clients.len());
+        let needed = self.study.needed();
         let arrived: Vec<usize> = waiting.keys().copied().collect();
         if arrived.len() < needed {
             self.coordinator.abandon();

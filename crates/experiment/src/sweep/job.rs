@@ -176,7 +176,9 @@ impl SweepKeys {
 
 /// Whether an assignment says what is compared, rather than with which setting.
 fn is_task(assignment: &str) -> bool {
-    ["method.name=", "data.", "partition.", "model."].iter().any(|start| assignment.starts_with(start))
+    ["method.name=", "data.", "partition.", "model.", "faults.", "privacy."]
+        .iter()
+        .any(|start| assignment.starts_with(start))
 }
 
 fn assignments(at: &str, keys: &BTreeMap<String, Value>) -> Vec<Assignment> {

@@ -53,7 +53,7 @@ fn ten_thousand_clients_need_memory_only_for_those_that_took_part() {
         threads: 2,
         observation: Observation::default(),
         faults: Faults::default(),
-        quorum: 0.5,
+        needed: 1,
     })
     .unwrap();
     let before = resident();

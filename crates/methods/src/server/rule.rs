@@ -48,6 +48,14 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// The fewest uploads that a round can be closed with.
+    pub fn least_uploads(self) -> usize {
+        match self {
+            Self::Mean | Self::Median | Self::TrimmedMean { .. } => 1,
+            Self::Krum { byzantine, keep } => (2 * byzantine + 3).max(byzantine + keep),
+        }
+    }
+
     /// Whether a round with this many uploads can be closed; if not, why.
     pub fn check_uploads(self, uploads: usize) -> Result<(), String> {
         let Self::Krum { byzantine, keep } = self else { return Ok(()) };
@@ -207,5 +215,9 @@ mod tests {
         assert!(krum(2, 1).check_uploads(7).is_ok() && krum(2, 5).check_uploads(7).is_ok());
         assert!(krum(2, 1).check_uploads(6).is_err() && krum(2, 6).check_uploads(7).is_err());
         assert!(Rule::Median.check_uploads(1).is_ok());
+        for rule in [krum(2, 1), krum(2, 6), Rule::Median] {
+            let least = rule.least_uploads();
+            assert!(rule.check_uploads(least).is_ok() && (least == 1 || rule.check_uploads(least - 1).is_err()));
+        }
     }
 }

@@ -10,7 +10,7 @@ use super::Simulation;
 use crate::lookout::ClientSigns;
 use crate::observe::{self, Baseline, Observed};
 use crate::workers::{self, Clients, Folding, Tally};
-use crate::{Keeper, faults, needed};
+use crate::{Keeper, faults};
 
 /// How often a round is repeated with other clients before the run is given up.
 const REPEATS: usize = 20;
@@ -98,7 +98,7 @@ impl Simulation {
             bytes_up += tally.bytes_up;
             incidents.append(&mut tally.incidents);
             self.late = late(&incidents, attempt as u64);
-            let (accepted, needed) = (tally.accepted, needed(experiment.quorum, clients.len()));
+            let (accepted, needed) = (tally.accepted, experiment.needed);
             if accepted >= needed {
                 let signs = tally.seen.iter().map(ClientSigns::from).collect();
                 let drifts = tally.seen.iter().map(|seen| seen.drift).collect();
@@ -119,6 +119,11 @@ impl Simulation {
                 }));
             }
             self.coordinator.abandon();
+            // If training fails everywhere, other clients do not help.
+            let failed = tally.failures.len();
+            if let Some(error) = tally.failures.into_iter().next().filter(|_| failed == clients.len()) {
+                return Err(error);
+            }
             if attempt == REPEATS {
                 return Err(FlError::Quorum { round: number + 1, accepted, needed, repeats: REPEATS });
             }

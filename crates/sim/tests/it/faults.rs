@@ -44,7 +44,7 @@ impl Method for Remembering {
 }
 
 fn faulty(faults: Faults) -> Experiment {
-    Experiment { faults, rounds: 6, quorum: 0.2, ..experiment(Remembering) }
+    Experiment { faults, rounds: 6, needed: 1, ..experiment(Remembering) }
 }
 
 /// Whether it is about an upload of an earlier round or attempt.
@@ -189,7 +189,7 @@ fn a_deadline_leaves_out_clients_that_take_longer() {
 #[test]
 fn below_the_quorum_a_round_is_repeated_with_others() {
     let faults = Faults { drop_during: 0.5, ..Faults::default() };
-    let mut simulation = Simulation::new(Experiment { quorum: 0.6, ..faulty(faults) }).unwrap();
+    let mut simulation = Simulation::new(Experiment { needed: 3, ..faulty(faults) }).unwrap();
     let mut calm = Calm::new(faulty(Faults::default()));
     let mut repeats = 0;
     while !simulation.done() {

@@ -86,7 +86,7 @@ pub(crate) fn experiment(method: impl Method + 'static) -> Experiment {
         threads: 1,
         observation: Observation::default(),
         faults: Faults::default(),
-        quorum: 0.5,
+        needed: 1,
     }
 }
 

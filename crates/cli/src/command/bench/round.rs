@@ -179,7 +179,7 @@ impl BenchRun<'_> {
             threads,
             observation: Observation { metrics: Metrics::Fast, ..Observation::default() },
             faults: Faults::default(),
-            quorum: 0.5,
+            needed: 1,
         })?;
         Ok((simulation, parameters))
     }
