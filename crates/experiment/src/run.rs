@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use fedelity_files::{Lock, LockError};
+use fedelity_fl::FlError;
 use fedelity_nn::Card;
 use fedelity_record::{
     ChosenBy, Header, Holdings, RecordError, RoundRecord, RunFolder, Salvage, Status, Summary, client_name, names,
@@ -202,9 +203,19 @@ impl Run<'_> {
         observer.start(self, folder, progress.simulation.rounds()).map_err(stopped)?;
         progress.notes.iter().for_each(|note| observer.note(note));
         let sign = observer.stop();
-        let mut failed = None;
+        let (mut failed, mut short) = (None, None);
         while !progress.is_done() {
-            let Some(record) = progress.step(self, folder, &sign)? else { break };
+            let record = match progress.step(self, folder, &sign) {
+                Ok(Some(record)) => record,
+                Ok(None) => break,
+                // What there is stays, and can be resumed with another quorum.
+                Err(error @ ExperimentError::Federation(FlError::Quorum { .. })) => {
+                    progress.summary.status = Status::Interrupted;
+                    short = Some(error);
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
             if let Err(error) = observer.round(self, &record) {
                 progress.summary.status = Status::Interrupted;
                 failed = Some(error);
@@ -212,8 +223,8 @@ impl Run<'_> {
             }
         }
         let outcome = progress.end(self, folder, &place, &mut |note| observer.note(note))?;
-        if let Some(error) = failed {
-            return Err(stopped(error));
+        if let Some(error) = short.or(failed.map(stopped)) {
+            return Err(error);
         }
         observer.end(self, &outcome);
         Ok(outcome)

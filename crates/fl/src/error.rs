@@ -46,9 +46,9 @@ pub enum FlError {
     /// Too few uploads could be used, however often the round was repeated.
     #[error(
         "round {round}: only {accepted} of at least {needed} uploads were accepted, although the round was repeated \
-         with other clients {repeats} times"
+         {repeats} times; in the last attempt, {lost}"
     )]
-    Quorum { round: usize, accepted: usize, needed: usize, repeats: usize },
+    Quorum { round: usize, accepted: usize, needed: usize, repeats: usize, lost: String },
     /// A round was opened with unknown or duplicate clients.
     #[error("round {round}: expected different clients, each below {clients}")]
     Clients { round: usize, clients: usize },

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use fedelity_data::quoted;
 use fedelity_experiment::{
-    Checkpoints, Document, ExperimentError, FrontError, Observer, Outcome, Run as OneRun, StopSign, Study,
+    Checkpoints, Document, ExperimentError, FrontError, Observer, Outcome, Run as OneRun, StopSign, Study, is_sweep,
 };
 use fedelity_record::{
     BestModel, ChosenBy, EventsFile, Notice, RecordError, RoundRecord, RunFolder, Status as Ending, names,
@@ -205,7 +205,10 @@ pub(crate) fn resume(run: &Path, overrides: &Overrides, session: &Session, print
     let folder = RunFolder::open(&path)?;
     let config = folder.file(names::CONFIG);
     if !config.is_file() {
-        let missing = "it has no config.toml, so nothing of a run was written; start the run again";
+        let missing = match is_sweep(&path) {
+            true => "it is the folder of a sweep, which goes on with its own command: fedelity sweep FILE -o FOLDER",
+            false => "it has no config.toml, so nothing of a run was written; start the run again",
+        };
         bail!("{}: cannot be resumed: {missing}", path.display());
     }
     // Neither changes rounds that have been run.

@@ -162,15 +162,15 @@ enum RunState {
     Collapsed,
     /// A process is writing to it.
     Running,
-    /// It was killed before it could record its end.
-    Broken,
+    /// It was killed before it could record its end; it can be resumed.
+    Killed,
 }
 
 impl RunState {
     fn of(run: &LoadedRun) -> Self {
         match run.summary.status {
             _ if run.running => Self::Running,
-            _ if !run.ended => Self::Broken,
+            _ if !run.ended => Self::Killed,
             Ending::Finished | Ending::StoppedEarly { .. } if run.summary.collapse.is_some() => Self::Collapsed,
             Ending::Finished | Ending::StoppedEarly { .. } => Self::Finished,
             Ending::Diverged { .. } => Self::Diverged,

@@ -145,12 +145,12 @@ fn threads_that_cannot_be_started_are_done_without() {
 }
 
 #[test]
-fn a_run_that_is_being_written_is_neither_broken_nor_removed() {
+fn a_run_that_is_being_written_is_not_removed() {
     let place = Place::new();
     let mut run = start(&place, ":", &["--set", "rounds=100000", "--metrics", "fast", "-q"]);
     until_round(&place, 2);
     let listed = place.call(&["runs", "run"]);
-    assert!(listed.out.contains("running") && !listed.out.contains("broken"), "{}", listed.out);
+    assert!(listed.out.contains("running") && !listed.out.contains("killed"), "{}", listed.out);
     assert_eq!(place.call(&["runs", "list", "run", "--status", "running", "--json"]).out.lines().count(), 1);
     for yes in [&["--yes"][..], &[]] {
         let answer = place.call(&[&["runs", "remove", "run"], yes].concat());
@@ -160,10 +160,10 @@ fn a_run_that_is_being_written_is_neither_broken_nor_removed() {
     }
     let compared = place.call(&["compare", "run"]);
     assert!(compared.out.contains("still running, last round"), "{}", compared.out);
-    // Once it is killed, it is broken, and can be removed.
+    // Once it is killed, the list says so, and it can be removed.
     run.0.kill().unwrap();
     run.0.wait().unwrap();
-    assert!(place.call(&["runs", "run"]).out.contains("broken"));
+    assert!(place.call(&["runs", "run"]).out.contains("killed"));
     assert_eq!(place.call(&["runs", "remove", "run", "--yes"]).code, 0);
     assert!(!place.path("run").exists());
 }

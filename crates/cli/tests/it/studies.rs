@@ -194,6 +194,7 @@ fn a_sweep_skips_what_is_done() {
     assert_eq!(answer.err.matches("] was done").count(), 3, "{}", answer.err);
     assert_eq!(answer.err.matches("] done").count(), 1, "{}", answer.err);
     assert!(answer.out.contains("fedprox") && answer.out.contains("95 % interval"), "{}", answer.out);
+    place.refuses(&["resume", "out"], &["it is the folder of a sweep, which goes on with its own command"]);
     // The curve of a setting is that of the same runs in the table of `run`.
     let sets = ["rounds=9", "seeds=[1,2]", "method=[{name=\"fedavg\"},{name=\"fedprox\"}]"];
     let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
@@ -296,7 +297,9 @@ fn faults_are_said_recorded_and_reported() {
     let none = place.tiny(&[&["--output", "b"][..], &sets(&["faults.drop-during=1.0"])].concat());
     assert_eq!(none.code, 2, "{}", none.err);
     assert!(none.err.contains("round 1: only 0 of at least "), "{}", none.err);
-    assert!(none.err.contains("repeated with other clients"), "{}", none.err);
+    assert!(none.err.contains("repeated 20 times; in the last attempt, 2 clients dropped out"), "{}", none.err);
+    let ended: Value = serde_json::from_slice(&place.read("b/summary.json")).unwrap();
+    assert_eq!(ended["status"]["kind"], "interrupted");
     // A run that stops because of the quorum goes on with another one.
     let harsh = sets(&["faults.drop-during=0.8", "server.quorum=1.0", "clients.per-round=5"]);
     let harsh = place.tiny(&[&["--output", "e"][..], &harsh].concat());

@@ -19,6 +19,7 @@ use fedelity_report::LoadedRun;
 use file::SweepFile;
 pub use job::Job;
 use job::SweepKeys;
+pub use stamp::is_sweep;
 use stamp::{SweepSources, SweepStamp};
 pub use tune::Chosen;
 

@@ -16,6 +16,12 @@ use crate::error::Result;
 /// The file in a run's folder that identifies its job.
 pub(super) const STAMP: &str = "sweep.json";
 
+/// Whether a folder has runs of a sweep: each has a stamp.
+pub fn is_sweep(folder: &Path) -> bool {
+    let inside = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    inside(folder).flat_map(|setting| inside(&setting)).any(|run| run.join(STAMP).is_file())
+}
+
 /// What a run reads besides its settings. Runs that differ only in their seed, method or training have the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use fedelity_fl::{Broadcast, Finished, FlError, Samples, longest_first, sample_clients, sample_others};
-use fedelity_record::{Incident, IncidentKind, LocalRecord};
+use fedelity_record::{Incident, IncidentCounts, IncidentKind, LocalRecord};
 
 use super::Simulation;
 use crate::lookout::ClientSigns;
@@ -125,7 +125,9 @@ impl Simulation {
                 return Err(error);
             }
             if attempt == REPEATS {
-                return Err(FlError::Quorum { round: number + 1, accepted, needed, repeats: REPEATS });
+                let last = incidents.iter().filter(|one| one.repeat == attempt as u64);
+                let lost = IncidentCounts::of(last).describe();
+                return Err(FlError::Quorum { round: number + 1, accepted, needed, repeats: REPEATS, lost });
             }
             tried.extend(clients);
         }
