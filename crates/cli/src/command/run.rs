@@ -244,6 +244,13 @@ struct RunViewer<'a> {
 }
 
 impl RunViewer<'_> {
+    /// What often helps, once per run. Against attackers and noise, it does not.
+    fn advice(&self, run: &OneRun<'_>) -> String {
+        let config = &run.study.settings.config;
+        let on_purpose = !config.faults.is_none() || config.privacy.noise.is_some();
+        if self.noticed.is_empty() && !on_purpose { format!(". {REMEDY}") } else { String::new() }
+    }
+
     /// Says what a round noticed, once per run and kind of notice.
     fn warn(&mut self, run: &OneRun<'_>, record: &RoundRecord) {
         let (classes, clients) = (&run.study.pool.dataset.classes, &run.study.pool.partition.names);
@@ -251,7 +258,7 @@ impl RunViewer<'_> {
             if self.noticed.iter().any(|known| known.is_like(notice)) {
                 continue;
             }
-            let advice = if self.noticed.is_empty() { format!(". {REMEDY}") } else { String::new() };
+            let advice = self.advice(run);
             let (label, seed, round, what) = (run.label, run.seed, record.round, notice.describe(classes, clients));
             let text = format!("{label}, seed {seed}, round {round}: {what}{advice}");
             self.progress.pause(|| self.printer.warn(&text));
@@ -285,7 +292,7 @@ impl Observer for RunViewer<'_> {
             self.progress.pause(|| self.printer.warn(&error));
         }
         if let Some(reason) = &outcome.divergence {
-            let advice = if self.noticed.is_empty() { format!(". {REMEDY}") } else { String::new() };
+            let advice = self.advice(run);
             let text = format!("{}, seed {}: {reason}{advice}", run.label, run.seed);
             self.progress.pause(|| self.printer.error(&text));
         }
