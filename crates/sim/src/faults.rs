@@ -139,6 +139,23 @@ impl Faults {
             && self.chances().iter().all(|(_, chance, _)| *chance == 0.0)
     }
 
+    /// The share of uploads that can be expected to count, given the clients' numbers of samples.
+    pub fn expected_share(&self, sizes: &[usize]) -> f64 {
+        let lost: f64 =
+            self.chances().iter().filter(|(.., fault)| *fault != Fault::Twice).map(|(_, chance, _)| chance).sum();
+        let median = median(sizes);
+        let in_time = |pace: f64| {
+            let fits = |size: &&usize| self.deadline.is_none_or(|deadline| pace * **size as f64 <= deadline * median);
+            sizes.iter().filter(fits).count() as f64 / sizes.len().max(1) as f64
+        };
+        (1.0 - lost).max(0.0) * ((1.0 - self.slow) * in_time(1.0) + self.slow * in_time(self.slowdown))
+    }
+
+    /// How many of so many clients attack.
+    pub fn attackers(&self, clients: usize) -> usize {
+        count(self.attack.attackers(), clients)
+    }
+
     fn fits(&self) -> Result<(), KeyError> {
         let refuse = |key: &str, why: String| Err(KeyError::new(key, format!("{key}: {why}")));
         let given: Vec<_> = self.chances().into_iter().filter(|(_, chance, _)| *chance > 0.0).collect();
@@ -219,9 +236,7 @@ impl FaultPlan {
     pub(crate) fn new(experiment: &Experiment) -> Self {
         let Experiment { faults, data, partition, federation, .. } = experiment;
         let (faults, seed, clients) = (*faults, federation.seed, partition.clients.len());
-        let mut sizes: Vec<usize> = partition.clients.iter().map(Vec::len).collect();
-        sizes.sort_unstable();
-        let middle = |at: usize| sizes.get(at).copied().unwrap_or(0) as f64;
+        let sizes: Vec<usize> = partition.clients.iter().map(Vec::len).collect();
         let attackers = share(faults.attack.attackers(), clients, seed, ATTACKERS);
         let flips = matches!(faults.attack, Attack::LabelFlip { .. });
         let flip = |(own, attacks): (&Vec<u32>, &bool)| {
@@ -230,7 +245,7 @@ impl FaultPlan {
         Self {
             seed,
             slow: share(faults.slow, clients, seed, SLOW),
-            median: f64::midpoint(middle(clients.saturating_sub(1) / 2), middle(clients / 2)).max(1.0),
+            median: median(&sizes),
             poisoned: partition.clients.iter().zip(&attackers).map(flip).collect(),
             attackers,
             trainable: federation.model.layout().trainable().to_vec(),
@@ -330,9 +345,22 @@ pub(crate) fn stale(round: usize, client: usize) -> Upload {
     }
 }
 
-/// A share of all clients, at least one if it is above 0.
+/// The median of numbers of samples, at least 1.
+fn median(sizes: &[usize]) -> f64 {
+    let mut sizes = sizes.to_vec();
+    sizes.sort_unstable();
+    let middle = |at: usize| sizes.get(at).copied().unwrap_or(0) as f64;
+    f64::midpoint(middle(sizes.len().saturating_sub(1) / 2), middle(sizes.len() / 2)).max(1.0)
+}
+
+/// A share of clients as their number, at least one if it is above 0.
+fn count(of: f64, clients: usize) -> usize {
+    if of > 0.0 { ((of * clients as f64).round() as usize).clamp(1, clients.max(1)) } else { 0 }
+}
+
+/// Draws a share of all clients.
 fn share(of: f64, clients: usize, seed: u64, purpose: Purpose) -> Vec<bool> {
-    let count = if of > 0.0 { ((of * clients as f64).round() as usize).clamp(1, clients.max(1)) } else { 0 };
+    let count = count(of, clients);
     let mut marks: Vec<bool> = (0..clients).map(|client| client < count).collect();
     rng::shuffle(&mut stream(seed, purpose, 0, 0, 0), &mut marks);
     marks

@@ -99,7 +99,7 @@ impl Check {
             all => costs(&study, all, threads, printer),
         };
         printer.drawn(lines)?;
-        for line in privacy(&study) {
+        for line in faults(&study).into_iter().chain(privacy(&study)) {
             printer.line(line)?;
         }
         Ok(ExitStatus::Done)
@@ -240,6 +240,23 @@ pub(super) fn planned(study: &Study, method: &MethodChoice) -> Option<(PrivacyPl
     let (plan, config) = (study.privacy(method)?, &study.settings.config);
     let spent = plan.after(config.rounds, &config.seeds)?;
     Some((plan, spent))
+}
+
+/// What can be expected of rounds with faults.
+fn faults(study: &Study) -> Option<String> {
+    let (faults, partition) = (&study.settings.config.faults, &study.pool.partition);
+    if faults.is_none() {
+        return None;
+    }
+    let sizes: Vec<usize> = partition.clients.iter().map(Vec::len).collect();
+    let (expected, needed) = (study.per_round as f64 * faults.expected_share(&sizes), study.needed());
+    let few = if expected < needed as f64 { ", so most rounds are repeated" } else { "" };
+    let attack = match faults.attackers(sizes.len()) {
+        0 => String::new(),
+        attackers => format!("; {attackers} of {} clients attack", sizes.len()),
+    };
+    let (all, close) = (study.per_round, plural(needed, "upload"));
+    Some(format!("Faults      about {expected:.1} of {all} uploads count, and {close} close a round{few}{attack}"))
 }
 
 fn privacy(study: &Study) -> Vec<String> {

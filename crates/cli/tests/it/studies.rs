@@ -306,6 +306,9 @@ fn faults_are_said_recorded_and_reported() {
     assert_eq!(harsh.code, 2, "{}", harsh.err);
     let resumed = place.call(&["resume", "e", "--set", "server.quorum=0.2"]);
     assert_eq!(resumed.code, 0, "{}", resumed.err);
+    let check = place.call(&[&["check"][..], &sets(&["faults.late=0.6", "faults.attack=scale"])].concat());
+    let said = "about 4.0 of 10 uploads count, and 5 uploads close a round, so most rounds are repeated; 4 of 20 clients attack";
+    assert!(check.out.contains(said), "{}", check.out);
     // Krum with one attacker needs five uploads, whatever the quorum.
     let krum = sets(&[
         "server.rule=krum",

@@ -165,7 +165,8 @@ impl Server {
             self.tried.extend(clients);
             return Ok(RoundEnd::Repeated { arrived: arrived.len(), needed });
         }
-        for client in longest_first(&arrived, |client| waiting[&client].examples) {
+        let sizes = &self.study.pool.partition.clients;
+        for client in longest_first(&arrived, |client| sizes[client].len()) {
             if let Some(upload) = waiting.remove(&client) {
                 self.coordinator.fold(upload)?;
             }

@@ -88,7 +88,9 @@ fn every_method_gives_the_bits_of_a_simulation() {
     write_table(dir.path());
     let resources = Resources::default();
     let methods = fedelity_methods::entries().iter().map(|entry| (entry.id, &[][..]));
-    let more: [(&str, &[&str]); 2] = [("fedavg", &["server.optimizer=fedadam"]), ("scaffold", &["server.rule=median"])];
+    let noise = ["clients.weighting=uniform", "server.clip-update=0.1", "privacy.noise=0.5", "privacy.at=client"];
+    let more: [(&str, &[&str]); 3] =
+        [("fedavg", &["server.optimizer=fedadam"]), ("scaffold", &["server.rule=median"]), ("moon", &noise)];
     for (method, sets) in methods.chain(more) {
         let document = document(dir.path(), method, sets);
         let (study, expected) = (study(&document), simulate(&document, 3));
