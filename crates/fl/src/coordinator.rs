@@ -221,11 +221,10 @@ impl Coordinator {
         if !upload.terms.iter().all(|(_, mean)| mean.is_finite()) {
             return Err(broken("loss"));
         }
-        let largest = self.largest(&upload.params);
-        if !(largest.is_finite() && all_finite(&upload.params)) {
+        if !all_finite(&upload.params) {
             return Err(broken("weights"));
         }
-        if largest > self.most {
+        if self.largest(&upload.params) > self.most {
             return Err(Rejection::Enormous { times: ENORMOUS });
         }
         let variances = self.federation.model.layout().tensors().iter().filter(|tensor| tensor.is_variance());

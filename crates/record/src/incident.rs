@@ -70,11 +70,11 @@ impl IncidentCounts {
     /// The number of incidents of each kind.
     pub fn of<'a>(incidents: impl IntoIterator<Item = &'a Incident>) -> Self {
         let mut counts = Self::default();
-        incidents.into_iter().for_each(|incident| counts.add(std::slice::from_ref(incident), 0));
+        counts.add(incidents, 0);
         counts
     }
 
-    pub(crate) fn add(&mut self, incidents: &[Incident], repeats: u64) {
+    pub(crate) fn add<'a>(&mut self, incidents: impl IntoIterator<Item = &'a Incident>, repeats: u64) {
         for incident in incidents {
             let count = match incident.kind {
                 IncidentKind::DroppedBefore | IncidentKind::DroppedDuring | IncidentKind::DroppedAfter => {

@@ -91,12 +91,6 @@ impl Experiment {
     }
 }
 
-/// How many of a round's clients must have uploads that count.
-pub fn needed(quorum: f64, clients: usize) -> usize {
-    // The tolerance is for shares such as 0.7 of 10, which may be a little more than 7.
-    ((quorum * clients as f64 - 1e-9).ceil() as usize).clamp(1, clients.max(1))
-}
-
 fn range(key: &'static str, value: usize, least: usize, most: usize) -> Result<(), FlError> {
     if (least..=most).contains(&value) {
         return Ok(());

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use fedelity_data::Split;
+use fedelity_data::{Dataset, Split};
 use fedelity_fl::wire::Wire;
 use fedelity_fl::{Payload, Purpose, Samples, Scaling, Upload, rng, stream};
 use fedelity_keys::{KeyError, keys};
@@ -13,15 +13,16 @@ use fedelity_nn::Params;
 use fedelity_record::IncidentKind;
 
 use crate::Experiment;
+use crate::lookout::median;
 
 /// Which faults happen to which clients.
 const EVENTS: Purpose = Purpose::Faults(0);
 /// Which clients attack.
 const ATTACKERS: Purpose = Purpose::Faults(1);
-/// Where an upload is damaged.
-const DAMAGE: Purpose = Purpose::Faults(3);
 /// Which clients are slow.
 const SLOW: Purpose = Purpose::Faults(2);
+/// Where an upload is damaged.
+const DAMAGE: Purpose = Purpose::Faults(3);
 /// Chances are drawn in steps of one over this.
 const STEPS: u32 = 1 << 31;
 /// An enormous update is this many times the real one.
@@ -143,12 +144,17 @@ impl Faults {
     pub fn expected_share(&self, sizes: &[usize]) -> f64 {
         let lost: f64 =
             self.chances().iter().filter(|(.., fault)| *fault != Fault::Twice).map(|(_, chance, _)| chance).sum();
-        let median = median(sizes);
-        let in_time = |pace: f64| {
-            let fits = |size: &&usize| self.deadline.is_none_or(|deadline| pace * **size as f64 <= deadline * median);
-            sizes.iter().filter(fits).count() as f64 / sizes.len().max(1) as f64
+        let median = usual(sizes);
+        let in_time = |slow: bool| {
+            sizes.iter().filter(|size| !self.is_late(slow, **size, median)).count() as f64 / sizes.len().max(1) as f64
         };
-        (1.0 - lost).max(0.0) * ((1.0 - self.slow) * in_time(1.0) + self.slow * in_time(self.slowdown))
+        (1.0 - lost).max(0.0) * ((1.0 - self.slow) * in_time(false) + self.slow * in_time(true))
+    }
+
+    /// Whether a client misses the deadline.
+    fn is_late(&self, slow: bool, samples: usize, median: f64) -> bool {
+        let pace = if slow { self.slowdown } else { 1.0 };
+        self.deadline.is_some_and(|deadline| pace * samples as f64 > deadline * median)
     }
 
     /// How many of so many clients attack.
@@ -200,11 +206,12 @@ impl Fault {
     }
 }
 
-/// A client whose labels are flipped: its own copy of its samples.
+/// The samples of all attackers with flipped labels.
 #[derive(Debug)]
 struct Poisoned {
     split: Split,
-    indices: Vec<u32>,
+    /// Which of them a client holds; nothing if it does not attack.
+    clients: Vec<Option<Vec<u32>>>,
 }
 
 /// The faults of one run.
@@ -216,8 +223,8 @@ pub(crate) struct FaultPlan {
     slow: Vec<bool>,
     /// What a client with the median number of samples has.
     median: f64,
-    /// By client; empty unless labels are flipped.
-    poisoned: Vec<Option<Poisoned>>,
+    /// What attackers train on, if labels are flipped.
+    poisoned: Option<Poisoned>,
     /// The weights that are trained; running statistics stay as they are.
     trainable: Vec<Range<usize>>,
 }
@@ -239,14 +246,11 @@ impl FaultPlan {
         let sizes: Vec<usize> = partition.clients.iter().map(Vec::len).collect();
         let attackers = share(faults.attack.attackers(), clients, seed, ATTACKERS);
         let flips = matches!(faults.attack, Attack::LabelFlip { .. });
-        let flip = |(own, attacks): (&Vec<u32>, &bool)| {
-            (*attacks && flips).then(|| poison(&data.train, own, data.classes.len()))
-        };
         Self {
             seed,
             slow: share(faults.slow, clients, seed, SLOW),
-            median: median(&sizes),
-            poisoned: partition.clients.iter().zip(&attackers).map(flip).collect(),
+            median: usual(&sizes),
+            poisoned: flips.then(|| Poisoned::new(data, &partition.clients, &attackers)),
             attackers,
             trainable: federation.model.layout().trainable().to_vec(),
             faults,
@@ -261,7 +265,6 @@ impl FaultPlan {
     /// What happens to a client of a round, counted from 0. An attempt is 0, or the number of times the round has been
     /// repeated.
     pub(crate) fn fault(&self, round: usize, attempt: usize, client: usize, samples: usize) -> Option<Fault> {
-        let Faults { slowdown, deadline, .. } = self.faults;
         let mut rng = stream(self.seed, EVENTS, round as u64, client as u64, attempt as u64);
         let drawn = f64::from(rng::below(&mut rng, STEPS)) / f64::from(STEPS);
         let mut below = 0.0;
@@ -269,21 +272,17 @@ impl FaultPlan {
             below += chance;
             (chance > 0.0 && drawn < below).then_some(fault)
         });
-        let pace = if self.slow[client] { slowdown } else { 1.0 };
-        let late = || deadline.is_some_and(|deadline| pace * samples as f64 > deadline * self.median);
         match event {
             Some(Fault::DropBefore | Fault::DropDuring | Fault::DropAfter) => event,
-            _ if late() => Some(Fault::Late),
+            _ if self.faults.is_late(self.slow[client], samples, self.median) => Some(Fault::Late),
             _ => event,
         }
     }
 
     /// The samples that a client trains on.
     pub(crate) fn samples<'a>(&'a self, client: usize, own: Samples<'a>, scaling: &'a Scaling) -> Samples<'a> {
-        match self.poisoned.get(client) {
-            Some(Some(Poisoned { split, indices })) => Samples { split, indices, scaling },
-            _ => own,
-        }
+        let poisoned = self.poisoned.as_ref().and_then(|all| Some((&all.split, all.clients[client].as_ref()?)));
+        poisoned.map_or(own, |(split, indices)| Samples { split, indices, scaling })
     }
 
     /// Turns a client's upload into what an attacker sends. Arrays beside the weights stay as they are.
@@ -346,11 +345,8 @@ pub(crate) fn stale(round: usize, client: usize) -> Upload {
 }
 
 /// The median of numbers of samples, at least 1.
-fn median(sizes: &[usize]) -> f64 {
-    let mut sizes = sizes.to_vec();
-    sizes.sort_unstable();
-    let middle = |at: usize| sizes.get(at).copied().unwrap_or(0) as f64;
-    f64::midpoint(middle(sizes.len().saturating_sub(1) / 2), middle(sizes.len() / 2)).max(1.0)
+fn usual(sizes: &[usize]) -> f64 {
+    median(sizes.iter().map(|&size| size as f64).collect()).max(1.0)
 }
 
 /// A share of clients as their number, at least one if it is above 0.
@@ -366,19 +362,23 @@ fn share(of: f64, clients: usize, seed: u64, purpose: Purpose) -> Vec<bool> {
     marks
 }
 
-/// A copy of some samples with flipped labels.
-fn poison(split: &Split, own: &[u32], classes: usize) -> Poisoned {
-    let mut marks = vec![false; split.len()];
-    own.iter().for_each(|&index| marks[index as usize] = true);
-    let mut copy = split.marked(&marks);
-    copy.labels.iter_mut().for_each(|label| *label = (classes as u16).saturating_sub(1 + *label));
-    let mut place = 0;
-    let places: Vec<u32> = marks
-        .iter()
-        .map(|marked| {
-            place += u32::from(*marked);
-            place.saturating_sub(1)
-        })
-        .collect();
-    Poisoned { split: copy, indices: own.iter().map(|&index| places[index as usize]).collect() }
+impl Poisoned {
+    fn new(data: &Dataset, clients: &[Vec<u32>], attackers: &[bool]) -> Self {
+        let attacking = || clients.iter().zip(attackers).filter(|(_, attacks)| **attacks).flat_map(|(own, _)| own);
+        let mut marks = vec![false; data.train.len()];
+        attacking().for_each(|&index| marks[index as usize] = true);
+        let mut split = data.train.marked(&marks);
+        split.labels.iter_mut().for_each(|label| *label = (data.classes.len() as u16).saturating_sub(1 + *label));
+        // Marked samples keep their order, so their new places count them.
+        let counts = marks.iter().scan(0u32, |count, marked| {
+            let place = *count;
+            *count += u32::from(*marked);
+            Some(place)
+        });
+        let places: Vec<u32> = counts.collect();
+        let own = |(own, attacks): (&Vec<u32>, &bool)| {
+            attacks.then(|| own.iter().map(|&index| places[index as usize]).collect())
+        };
+        Self { split, clients: clients.iter().zip(attackers).map(own).collect() }
+    }
 }

@@ -17,7 +17,7 @@ mod sites;
 mod workers;
 
 pub use evaluate::evaluate;
-pub use experiment::{Experiment, needed};
+pub use experiment::Experiment;
 pub use faults::{Attack, Faults};
 pub use keeper::Keeper;
 pub use observe::{Metrics, Observation, observed_samples};

@@ -166,7 +166,7 @@ impl Usual {
 }
 
 /// The median of at least one number.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
     lower + (upper - lower) / 2.0

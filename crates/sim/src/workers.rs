@@ -189,13 +189,15 @@ impl Fold<'_> {
             Sent::Twice(upload) => (upload.clone(), Some(upload)),
             Sent::Bytes(bytes) => {
                 let verdict = self.coordinator.accept_bytes(&bytes)?;
-                return self.settle(client, verdict.map(|_| ()));
+                self.settle(client, verdict.err());
+                return Ok(());
             }
         };
         if self.faulty
             && let Err(reason) = self.coordinator.examine(&upload)
         {
-            return self.settle(client, Err(reason));
+            self.settle(client, Some(reason));
+            return Ok(());
         }
         if let Some(seen) = seen {
             self.diversity.add(&self.broadcast.global, &upload.params, self.trainable, seen.drift);
@@ -206,22 +208,19 @@ impl Fold<'_> {
         self.spare.extend(spare);
         self.tally.memories.push((client, memory));
         self.tally.accepted += 1;
-        match again {
-            Some(again) => {
-                self.tally.bytes_up += bytes;
-                let verdict = self.coordinator.accept(again)?;
-                self.settle(client, verdict.map(|_| ()))
-            }
-            None => Ok(()),
+        if let Some(again) = again {
+            self.tally.bytes_up += bytes;
+            let verdict = self.coordinator.accept(again)?;
+            self.settle(client, verdict.err());
         }
+        Ok(())
     }
 
     /// Notes an upload that the server refused.
-    fn settle(&mut self, client: usize, verdict: Result<(), Rejection>) -> Result<(), FlError> {
-        if let Err(reason) = verdict {
+    fn settle(&mut self, client: usize, refused: Option<Rejection>) {
+        if let Some(reason) = refused {
             self.note(client, IncidentKind::Refused, reason.to_string());
         }
-        Ok(())
     }
 
     fn note(&mut self, client: usize, kind: IncidentKind, reason: String) {

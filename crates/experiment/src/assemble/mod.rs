@@ -105,7 +105,9 @@ impl Study {
     /// How many uploads close a round.
     pub fn needed(&self) -> usize {
         let server = &self.settings.config.server;
-        fedelity_sim::needed(server.quorum, self.per_round).max(server.rule.least_uploads().min(self.per_round))
+        // The tolerance is for shares such as 0.7 of 10, which may be a little more than 7.
+        let quorum = (server.quorum * self.per_round as f64 - 1e-9).ceil() as usize;
+        quorum.max(server.rule.least_uploads()).clamp(1, self.per_round)
     }
 
     /// The settings that server and clients agree on for one method and seed.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fedelity_fl::wire::Wire;
 use fedelity_fl::{
-    Broadcast, Coordinator, Evaluation, Federation, Rejection, Samples, Scaling, ServerState, Trainer, Upload,
+    Broadcast, Coordinator, Evaluation, Federation, FlError, Rejection, Samples, Scaling, ServerState, Trainer, Upload,
     longest_first, sample_clients, sample_others,
 };
 use fedelity_nn::Params;
@@ -69,8 +69,8 @@ impl Server {
         let mut accepted = BTreeMap::new();
         for _ in 0..clients.unwrap_or(0) {
             let (pair, after) = rest.split_at_checked(16).ok_or(ExchangeError::Foreign)?;
-            let at = |from: usize| pair[from..from + 8].iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte));
-            accepted.insert(at(0), at(8));
+            let number = |at: usize| u64::from_le_bytes(pair.as_chunks::<8>().0[at]) as usize;
+            accepted.insert(number(0), number(1));
             rest = after;
         }
         let coordinator = Coordinator::resume(federation, ServerState::from_bytes(rest)?)?;
@@ -152,11 +152,9 @@ impl Server {
     /// Ends the round with what has arrived.
     pub fn close(&mut self) -> Result<RoundEnd> {
         let round = self.rounds();
-        let OpenRound { clients, mut waiting, .. } = self.open.take().unwrap_or(OpenRound {
-            clients: Vec::new(),
-            message: Vec::new(),
-            waiting: BTreeMap::new(),
-        });
+        let Some(OpenRound { clients, mut waiting, .. }) = self.open.take() else {
+            return Err(FlError::Order { what: "closing a round", round: round + 1, state: "not open" }.into());
+        };
         let needed = self.study.needed();
         let arrived: Vec<usize> = waiting.keys().copied().collect();
         if arrived.len() < needed {

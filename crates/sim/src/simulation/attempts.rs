@@ -65,7 +65,8 @@ impl Simulation {
         let before = self.late.clone();
         let (mut tried, mut incidents) = (BTreeSet::new(), Vec::new());
         let (mut bytes_down, mut bytes_up, mut opened) = (0, 0, None);
-        for attempt in 0.. {
+        let mut attempt = 0;
+        loop {
             let clients = match attempt {
                 0 => sample_clients(seed, number, sizes.len(), per_round),
                 _ => sample_others(seed, number, attempt, sizes.len(), per_round, &tried),
@@ -130,8 +131,8 @@ impl Simulation {
                 return Err(FlError::Quorum { round: number + 1, accepted, needed, repeats: REPEATS, lost });
             }
             tried.extend(clients);
+            attempt += 1;
         }
-        Ok(None)
     }
 }
 
