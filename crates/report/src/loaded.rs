@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use fedelity_files::Lock;
 use fedelity_record::{
-    ClientsReport, Header, Holdings, RoundRecord, Status, Summary, names, read_clients, read_holdings, read_summary,
-    read_tags, salvage_rounds,
+    ClientsReport, Header, Holdings, RecordError, RoundRecord, Status, Summary, names, read_clients, read_holdings,
+    read_summary, read_tags, salvage_rounds,
 };
 use serde::Serialize;
 
@@ -135,7 +135,7 @@ impl LoadedRun {
     }
 
     /// Reads what is available of a run folder, and lists what is missing.
-    pub fn read(path: &Path) -> Result<(Self, Vec<String>), fedelity_record::RecordError> {
+    pub fn read(path: &Path) -> Result<(Self, Vec<String>), RecordError> {
         let running = Lock::holder(path).is_some();
         // Before the rounds: a run that ends meanwhile must not seem to have lost some.
         let claimed = read_summary(&path.join(names::SUMMARY));
@@ -168,22 +168,8 @@ impl LoadedRun {
             Ok(table) => flatten("", &toml::Value::Table(table), &mut keys),
             Err(reason) => problems.push(format!("the configuration cannot be read: {reason}")),
         }
-        let holdings = match read_holdings(&path.join(names::HOLDINGS)) {
-            Ok(found) => Some(found),
-            Err(fedelity_record::RecordError::Io { .. }) => None,
-            Err(error) => {
-                problems.push(format!("the clients' class counts cannot be read: {}", short(&error)));
-                None
-            }
-        };
-        let clients = match read_clients(&path.join(names::CLIENTS)) {
-            Ok(found) => Some(found),
-            Err(fedelity_record::RecordError::Io { .. }) => None,
-            Err(error) => {
-                problems.push(format!("the clients' results cannot be read: {}", short(&error)));
-                None
-            }
-        };
+        let holdings = if_there(read_holdings(&path.join(names::HOLDINGS)), "class counts", &mut problems);
+        let clients = if_there(read_clients(&path.join(names::CLIENTS)), "results", &mut problems);
         let tags = read_tags(path).unwrap_or_else(|error| {
             problems.push(short(&error));
             Vec::new()
@@ -218,6 +204,18 @@ impl LoadedRun {
     /// One number of each evaluated round.
     pub fn curve(&self, of: impl Fn(&RoundRecord) -> Option<f64>) -> Vec<(u64, f64)> {
         self.rounds.iter().filter_map(|round| Some((round.round, of(round)?))).collect()
+    }
+}
+
+/// What a file about the clients says, if there is one. What cannot be read is a problem.
+fn if_there<T>(read: Result<T, RecordError>, what: &str, problems: &mut Vec<String>) -> Option<T> {
+    match read {
+        Ok(found) => Some(found),
+        Err(RecordError::Io { .. }) => None,
+        Err(error) => {
+            problems.push(format!("the clients' {what} cannot be read: {}", short(&error)));
+            None
+        }
     }
 }
 
@@ -288,7 +286,7 @@ fn settled(claimed: Summary, derived: Summary, whole: bool, planned: u64) -> Sum
     }
 }
 
-fn short(error: &fedelity_record::RecordError) -> String {
+fn short(error: &RecordError) -> String {
     let text = error.to_string();
     text.rsplit_once('/').map_or(text.clone(), |(_, end)| end.to_string())
 }
