@@ -35,7 +35,7 @@ pub use incident::{Incident, IncidentCounts, IncidentKind};
 pub use local::{ClientOwn, ClientRecord, FocusRecord, LocalEvaluation, LocalRecord, Spread, mean_and_sd};
 pub use mlflow::{MlflowRun, MlflowStore};
 pub use notice::{Measure, Notice, RoundNotice, client_name};
-pub use plain_name::plain_name;
+pub use plain_name::{numbered, plain_name};
 pub use protection::{Leaves, PrivacySpent, ProtectionRecord, what_leaves};
 pub use reader::{Salvage, read_clients, read_holdings, read_summary, salvage_rounds};
 pub use round::{ChosenBy, EarlyStop, RoundRecord, Seconds, ValidationRecord, WeightHashes};

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::RecordError;
-use crate::plain_name::plain_name;
+use crate::plain_name::{numbered, plain_name};
 use crate::round::RoundRecord;
 use crate::scalars::scalars;
 use crate::summary::Status;
@@ -160,9 +160,7 @@ impl MlflowRun<'_> {
         for ((group, name), text) in files {
             let below = if group.is_empty() { folder.to_path_buf() } else { folder.join(group) };
             fs::create_dir_all(&below).map_err(RecordError::io("create", &below))?;
-            let base = plain_name(&name);
-            let mut names = (1..).map(|n| if n == 1 { base.clone() } else { format!("{base}-{n}") });
-            let free = names.find_map(|name| Some(below.join(name)).filter(|path| !taken.contains(path)));
+            let free = numbered(&plain_name(&name)).map(|name| below.join(name)).find(|path| !taken.contains(path));
             let Some(path) = free else { continue };
             write(&path, text.as_bytes())?;
             taken.insert(path);

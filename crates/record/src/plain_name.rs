@@ -12,6 +12,11 @@ pub fn plain_name(text: &str) -> String {
     if name.is_empty() { "-".to_string() } else { name.to_string() }
 }
 
+/// A name, then the same with numbers: `a`, `a-2`, `a-3`, ...
+pub fn numbered(name: &str) -> impl Iterator<Item = String> + '_ {
+    (1..).map(move |n| if n == 1 { name.to_string() } else { format!("{name}-{n}") })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

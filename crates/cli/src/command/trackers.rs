@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
-use fedelity_record::{EventsFile, MlflowRun, MlflowStore, names, plain_name};
+use fedelity_record::{EventsFile, MlflowRun, MlflowStore, names, numbered, plain_name};
 use fedelity_report::{LoadedRun, LoadedRuns, Results};
 use sha2::{Digest, Sha256};
 
@@ -48,8 +48,7 @@ pub(crate) fn tensorboard(printer: &Printer, run: &Path, folder: &Path) -> Resul
     for group in &study.groups {
         for run in &group.runs {
             let name = plain_name(&format!("{}-seed-{}", run.header.method, run.header.seed));
-            let mut names = (1..).map(|n| if n == 1 { name.clone() } else { format!("{name}-{n}") });
-            let free = names.find_map(|name| Some(folder.join(name)).filter(|below| !below.exists()));
+            let free = numbered(&name).map(|name| folder.join(name)).find(|below| !below.exists());
             let below = free.unwrap_or_else(|| folder.join(&name));
             fs::create_dir_all(&below).with_context(|| format!("{}: cannot create", below.display()))?;
             let mut time = start(run)?;
