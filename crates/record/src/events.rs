@@ -171,7 +171,7 @@ impl EventsFile {
 
     /// Writes how the run ended, for the HPARAMS page.
     pub fn end(&mut self, status: Status, time: f64) -> Result<(), RecordError> {
-        let status = if status == Status::Finished { 1 } else { 2 };
+        let status = if status.is_complete() { 1 } else { 2 };
         let end = HparamsEnd { status, end_time_secs: time };
         let data = HparamsData { session_end_info: Some(end), ..HparamsData::default() };
         self.hparams("_hparams_/session_end_info", &data, time)
