@@ -59,6 +59,7 @@ pub fn estimate(study: &Study, method: &MethodChoice, threads: usize) -> Result<
         samples: own.at(&own.indices[..n]),
         broadcast,
         memory,
+        secret: None,
     };
     // The first step allocates and warms the caches.
     let mut buffer = run(&mut trainer, &task(own.len().min(config.clients.batch)), Params::default())?;

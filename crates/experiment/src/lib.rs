@@ -35,7 +35,9 @@ pub use config::{
 };
 pub use error::{ExperimentError, Result};
 pub use estimate::{Estimate, estimate};
-pub use halves::{Agreement, Client, ExchangeError, RoundEnd, Server};
+pub use halves::{
+    Agreement, Client, Contents, ExchangeError, PolicyKeys, RoundEnd, Server, Site, SiteKeys, SiteReport,
+};
 pub use privacy::PrivacyPlan;
 pub use rehearsal::{Rehearsal, rehearse};
 pub use resources::{Loaded, Resources};

@@ -2,7 +2,7 @@
 
 use fedelity_nn::Params;
 
-use crate::rng::{Purpose, stream};
+use crate::rng::{ChaCha8Rng, Purpose, SeedableRng, stream};
 use crate::{
     Broadcast, Extra, Fit, FitReport, FlError, Frozen, Local, Method, Objective, Payload, Rejection, Result, Samples,
     Scratch, Site, Step, Terms, Trained, Trainer, Training, Upload,
@@ -20,6 +20,9 @@ pub struct Task<'a> {
     pub broadcast: &'a Broadcast,
     /// What the client kept from its last round.
     pub memory: &'a Payload,
+    /// What noise is drawn from, if not from the seed: a client that hides its update from the server must not use what the
+    /// server knows.
+    pub secret: Option<[u8; 32]>,
 }
 
 /// The result of one client's round.
@@ -37,7 +40,7 @@ pub struct Finished {
 ///
 /// `buffer` is memory for the upload's weights; its contents do not matter.
 pub fn client(trainer: &mut Trainer, task: &Task<'_>, buffer: Params) -> Result<Finished> {
-    let Task { method, training, seed, client, samples, broadcast, memory } = *task;
+    let Task { method, training, seed, client, samples, broadcast, memory, secret } = *task;
     let (model, round) = (trainer.model().clone(), broadcast.round);
     let (expected, found) = (model.layout().len(), broadcast.global.len());
     let weights = if found == expected { Ok(()) } else { Err(Rejection::Weights { expected, found }) };
@@ -77,7 +80,8 @@ pub fn client(trainer: &mut Trainer, task: &Task<'_>, buffer: Params) -> Result<
 
     let FitReport { steps, terms, teacher_passes } = fitted;
     let mut upload = Upload { round, client, examples: samples.len(), steps, terms, params, extra: outbox.upload };
-    method.release(&local, &mut upload, &mut stream(seed, Purpose::Privacy, round as u64, client as u64, 0))?;
+    let shared = || stream(seed, Purpose::Privacy, round as u64, client as u64, 0);
+    method.release(&local, &mut upload, &mut secret.map_or_else(shared, ChaCha8Rng::from_seed))?;
     Ok(Finished { upload, memory: outbox.memory, teacher_passes })
 }
 

@@ -45,7 +45,7 @@ impl Federation {
         memory: &'a Payload,
     ) -> Task<'a> {
         let (method, training, seed) = (&*self.method, &self.training, self.seed);
-        Task { method, training, seed, client, samples, broadcast, memory }
+        Task { method, training, seed, client, samples, broadcast, memory, secret: None }
     }
 
     pub(crate) fn fits(&self, what: &str, found: usize) -> Result<()> {

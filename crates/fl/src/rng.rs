@@ -5,7 +5,7 @@
 
 pub use fedelity_data::shuffle::{below, shuffle};
 pub use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
+pub use rand_chacha::rand_core::SeedableRng;
 
 /// What random numbers are used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,4 +14,5 @@ pub use sections::{
     BestRound, ClientChoice, ClientKeys, Config, EvaluationKeys, ModelKeys, OptimizerKeys, PartitionKeys, PrivacyKeys,
     ServerKeys, StepRule, StopKeys,
 };
+pub(crate) use settings::Origins;
 pub use settings::{MethodChoice, Settings};

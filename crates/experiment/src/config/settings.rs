@@ -35,9 +35,15 @@ pub struct MethodChoice {
 }
 
 /// The origins of a document's values.
-struct Origins<'a> {
+pub(crate) struct Origins<'a> {
     document: &'a Document,
     notes: Vec<String>,
+}
+
+impl<'a> Origins<'a> {
+    pub(crate) fn of(document: &'a Document) -> Self {
+        Self { document, notes: Vec::new() }
+    }
 }
 
 impl Context for Origins<'_> {
@@ -62,7 +68,7 @@ impl Context for Origins<'_> {
 impl Settings {
     /// Checks a document; returns the first error.
     pub fn read(document: &Document) -> Result<Self> {
-        let mut origins = Origins { document, notes: Vec::new() };
+        let mut origins = Origins::of(document);
         let checked = Self::check(document, &mut origins);
         checked.map(|settings| Self { notes: origins.notes, ..settings }).map_err(|error| document.key_error(&error))
     }

@@ -65,7 +65,13 @@ impl Agreement {
 
     /// The settings and the one method that they name.
     pub(super) fn settings(&self) -> Result<(Settings, MethodChoice)> {
-        let document = Document::parse("the agreement".to_string(), ".".into(), &self.config)?;
+        self.settings_with(&[])
+    }
+
+    /// The same with some keys changed, each given as `KEY=VALUE`.
+    pub(super) fn settings_with(&self, changes: &[String]) -> Result<(Settings, MethodChoice)> {
+        let mut document = Document::parse("the agreement".to_string(), ".".into(), &self.config)?;
+        changes.iter().try_for_each(|change| document.set(change))?;
         let settings = Settings::read(&document)?;
         match &settings.methods[..] {
             [method] => {

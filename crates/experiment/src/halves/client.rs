@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
-use fedelity_data::{Normalisation, Part, Split};
+use fedelity_data::{NewData, Normalisation, Part, Split};
 use fedelity_fl::wire::Wire;
-use fedelity_fl::{Broadcast, Federation, Payload, Samples, Scaling, ServerData, Trainer, client};
+use fedelity_fl::{Broadcast, Federation, Method, Payload, Samples, Scaling, ServerData, Task, Trainer, client};
+use fedelity_methods::Clip;
 use fedelity_nn::{Model, Params};
+use sha2::{Digest, Sha256};
 
 use super::Agreement;
 use super::envelope::{ExchangeError, seal, unseal};
 use crate::assemble::Study;
+use crate::config::DataKeys;
 use crate::error::Result;
 use crate::saved::fit_samples;
-use crate::{Document, ExperimentError, Resources, Settings};
+use crate::{Document, ExperimentError, MethodChoice, Resources, Settings};
 
 /// A client that gets its messages from outside.
 #[derive(Debug)]
@@ -25,6 +28,20 @@ pub struct Client {
     indices: Vec<u32>,
     scaling: Scaling,
     memory: TwoMemories,
+    restraint: Restraint,
+    /// Uploads made so far, so that no two have the same noise.
+    uploads: u64,
+}
+
+/// What a client keeps to itself, whatever the server asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Restraint {
+    /// The largest norm of an update that no noise hides.
+    pub limit: Option<Clip>,
+    /// What noise is drawn from, instead of the seed, which the server knows.
+    pub entropy: Option<[u8; 32]>,
+    /// The most bytes of an upload.
+    pub most_bytes: Option<u64>,
 }
 
 /// What a client remembers: what the server is known to have accepted, and what it may have.
@@ -68,21 +85,22 @@ impl Client {
     /// columns, image size and vocabulary are those of the agreement. Samples that are marked for testing are not used.
     pub fn of_site(agreement: &Agreement, id: usize, site: &Document, resources: &Resources) -> Result<Self> {
         let keys = Settings::read(site)?.config.data;
-        let data = resources.load_new(site, &keys, &agreement.card, None)?;
-        let part = if data.part == Part::Test { Part::Train } else { data.part };
-        let data = fedelity_data::NewData { part, ..data };
-        if let Some(class) = data.dataset.classes.iter().find(|class| !agreement.card.classes.contains(class)) {
-            let known = agreement.card.classes.join(", ");
-            let message = format!("the class '{class}' is not part of the federation, which has {known}");
-            return Err(ExperimentError::Config(message));
-        }
-        let (split, _) = fit_samples(&agreement.card, std::path::Path::new("the agreement"), &data)?;
-        Self::of_samples(agreement, id, split, resources)
+        Self::of_samples(agreement, id, site_samples(agreement, site, &keys, resources)?, resources)
     }
 
     /// A client with these samples, as the agreement's model reads them.
     pub fn of_samples(agreement: &Agreement, id: usize, split: Split, resources: &Resources) -> Result<Self> {
-        let (settings, method) = agreement.settings()?;
+        Self::of_data(agreement, id, agreement.settings()?, split, resources)
+    }
+
+    /// A client with these samples and settings: those of the agreement, or tighter ones.
+    pub(super) fn of_data(
+        agreement: &Agreement,
+        id: usize,
+        (settings, method): (Settings, MethodChoice),
+        split: Split,
+        resources: &Resources,
+    ) -> Result<Self> {
         let card = &agreement.card;
         let classes = card.classes.len();
         if id >= agreement.clients {
@@ -121,7 +139,25 @@ impl Client {
         scaling: Scaling,
     ) -> Self {
         let (digest, trainer) = (agreement.digest(), Trainer::new(federation.model.clone()));
-        Self { digest, id, federation, trainer, split, indices, scaling, memory: TwoMemories::default() }
+        let (memory, restraint) = (TwoMemories::default(), Restraint::default());
+        Self { digest, id, federation, trainer, split, indices, scaling, memory, restraint, uploads: 0 }
+    }
+
+    /// The client, which now keeps more to itself.
+    pub(super) fn restrained(self, restraint: Restraint) -> Self {
+        Self { restraint, ..self }
+    }
+
+    pub(super) fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
+    pub(super) fn model(&self) -> &Model {
+        &self.federation.model
+    }
+
+    pub(super) fn method(&self) -> &dyn Method {
+        &*self.federation.method
     }
 
     pub fn id(&self) -> usize {
@@ -131,6 +167,16 @@ impl Client {
     /// Its number of samples.
     pub fn samples(&self) -> usize {
         self.indices.len()
+    }
+
+    /// Its number of samples of each class.
+    pub fn label_counts(&self) -> Vec<usize> {
+        let counts = self.own_samples().label_counts(self.federation.model.classes());
+        counts.into_iter().map(|count| count as usize).collect()
+    }
+
+    fn own_samples(&self) -> Samples<'_> {
+        Samples { split: &self.split, indices: &self.indices, scaling: &self.scaling }
     }
 
     /// Trains for one round, given the server's message. Returns what to send.
@@ -148,7 +194,16 @@ impl Client {
         }
         let samples = Samples { split: &self.split, indices: &self.indices, scaling: &self.scaling };
         let task = self.federation.task(self.id, samples, &broadcast, &memory.kept);
-        let done = client(&mut self.trainer, &task, Params::default())?;
+        let task = Task { secret: self.restraint.entropy.map(|entropy| secret(&entropy, self.uploads)), ..task };
+        let mut done = client(&mut self.trainer, &task, Params::default())?;
+        self.uploads += 1;
+        if let Some(limit) = self.restraint.limit {
+            limit.apply(self.federation.model.layout(), &broadcast.global, &mut done.upload.params);
+        }
+        let (bytes, most) = (done.upload.bytes(), self.restraint.most_bytes);
+        if let Some(most) = most.filter(|most| bytes > *most) {
+            return Err(ExchangeError::Bytes { bytes, most });
+        }
         (memory.pending, memory.pending_round) = (done.memory, Some(broadcast.round));
         self.memory = memory;
         Ok(seal(&self.digest, &[], &done.upload.to_bytes()))
@@ -174,6 +229,29 @@ impl Client {
         self.memory = TwoMemories { kept, round, pending, pending_round };
         Ok(())
     }
+}
+
+/// The samples of a site, read as the agreement says. Samples that are marked for testing are not used.
+pub(super) fn site_samples(
+    agreement: &Agreement,
+    site: &Document,
+    keys: &DataKeys,
+    resources: &Resources,
+) -> Result<Split> {
+    let data = resources.load_new(site, keys, &agreement.card, None)?;
+    let part = if data.part == Part::Test { Part::Train } else { data.part };
+    let data = NewData { part, ..data };
+    if let Some(class) = data.dataset.classes.iter().find(|class| !agreement.card.classes.contains(class)) {
+        let known = agreement.card.classes.join(", ");
+        let message = format!("the class '{class}' is not part of the federation, which has {known}");
+        return Err(site.error("data", message));
+    }
+    Ok(fit_samples(&agreement.card, std::path::Path::new("the agreement"), &data)?.0)
+}
+
+/// What the noise of one upload is drawn from.
+fn secret(entropy: &[u8; 32], upload: u64) -> [u8; 32] {
+    Sha256::new().chain_update(entropy).chain_update(upload.to_le_bytes()).finalize().into()
 }
 
 fn no_such_client(agreement: &Agreement, id: usize) -> ExperimentError {

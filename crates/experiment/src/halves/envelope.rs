@@ -27,6 +27,9 @@ pub enum ExchangeError {
     /// The server does not use it.
     #[error("the upload is refused: {0}")]
     Refused(#[from] Rejection),
+    /// The site does not let it leave.
+    #[error("the upload has {bytes} bytes, and the site's policy allows {most} (policy.most-bytes-up)")]
+    Bytes { bytes: u64, most: u64 },
     /// The client has lost what it remembers.
     #[error(
         "the server has accepted an upload of client {client} in round {expected}, but the client remembers {}: restore its \

@@ -8,10 +8,14 @@
 
 mod agreement;
 mod client;
+mod contents;
 mod envelope;
 mod server;
+mod site;
 
 pub use agreement::Agreement;
 pub use client::Client;
+pub use contents::Contents;
 pub use envelope::ExchangeError;
 pub use server::{RoundEnd, Server};
+pub use site::{PolicyKeys, Site, SiteKeys, SiteReport};

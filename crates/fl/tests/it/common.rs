@@ -70,6 +70,6 @@ pub(crate) fn run(
     let indices: Vec<u32> = (0..samples as u32).collect();
     let samples = Samples { split: &split, indices: &indices, scaling: &scaling };
     let memory = Payload::new();
-    let task = Task { method, training, seed: 3, client: 7, samples, broadcast, memory: &memory };
+    let task = Task { method, training, seed: 3, client: 7, samples, broadcast, memory: &memory, secret: None };
     client(&mut Trainer::new(model.clone()), &task, Params::default())
 }

@@ -162,6 +162,7 @@ fn a_view_depends_on_the_position_in_the_client_and_nothing_else() {
             samples,
             broadcast: &global,
             memory: &memory,
+            secret: None,
         };
         fedelity_fl::client(&mut Trainer::new(model.clone()), &task, fedelity_nn::Params::default()).unwrap();
         let seen = spy.0.into_inner().unwrap();
@@ -233,6 +234,7 @@ fn rows_of_numbers_train_like_single_line_images() {
             samples,
             broadcast: &global,
             memory: &memory,
+            secret: None,
         };
         fedelity_fl::client(&mut Trainer::new(model.clone()), &task, fedelity_nn::Params::default()).unwrap()
     };
@@ -254,6 +256,7 @@ fn a_trainer_carries_nothing_over() {
         samples: Samples { split: &split, indices: &indices[..40 - 9 * client], scaling: &scaling },
         broadcast: &global,
         memory: &memory,
+        secret: None,
     };
     let (sgd, adam) =
         (training(), Training { optimizer: OptimizerKind::Adam { beta1: 0.9, beta2: 0.99, eps: 1e-8 }, ..training() });

@@ -25,7 +25,7 @@ pub struct Clip {
 
 impl Clip {
     /// Scales the update from `global` to `params` down to the limit; returns whether it was larger.
-    pub(super) fn apply(self, layout: &Layout, global: &[f32], params: &mut [f32]) -> bool {
+    pub fn apply(self, layout: &Layout, global: &[f32], params: &mut [f32]) -> bool {
         let found = drift(global, params, layout.trainable());
         if found <= self.norm {
             return false;
