@@ -60,11 +60,8 @@ fn a_file_with_mistakes_is_refused_with_their_place() {
     );
     let text = refused("methods = [\"fedavg\", \"fedavgg\"]");
     assert!(text.starts_with("site.toml:7:1: policy.methods: 'fedavgg' is not a method; expected some of"), "{text}");
-    assert!(
-        refused("fewest = 3").starts_with("site.toml:7:1: policy.fewest: unknown key"),
-        "{}",
-        refused("fewest = 3")
-    );
+    let text = refused("fewest = 3");
+    assert!(text.starts_with("site.toml:7:1: unknown key 'policy.fewest', did you mean"), "{text}");
     let nowhere =
         Site::parse("site.toml".to_string(), dir.path().to_path_buf(), "client = 1\n").unwrap_err().to_string();
     assert!(nowhere.contains("server is missing"), "{nowhere}");
