@@ -8,7 +8,7 @@ use fedelity_nn::engine_named;
 const VARIABLE: &str = "FEDELITY_ISA";
 
 /// Resources with the engine that the environment names, or the fastest one on this machine.
-pub(crate) fn resources() -> Result<Resources> {
+pub fn resources() -> Result<Resources> {
     match std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
         None => Ok(Resources::default()),
         Some(name) => Ok(Resources::on(engine_named(&name.to_string_lossy()).context(VARIABLE)?)),

@@ -8,9 +8,12 @@ use fedelity_experiment::StopSign;
 
 use crate::printer::Printer;
 
-/// Whether the user wants to stop.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Interrupt(StopSign);
+/// Whether the user wants to stop. Signals mean what they did before once it is dropped.
+#[derive(Debug)]
+pub(crate) struct Interrupt {
+    sign: StopSign,
+    _listener: Listener,
+}
 
 impl Interrupt {
     /// Installs a handler for both.
@@ -21,18 +24,18 @@ impl Interrupt {
 
     /// The same, for a caller with a table on the screen that must be cleared before a message.
     pub(crate) fn listen_and(say: impl Fn(&str) + Send + 'static) -> Result<Self> {
-        let interrupt = Self::default();
+        let sign = StopSign::default();
         let text = "\nStopping when the clients in training have finished; press Ctrl-C again to stop immediately";
-        on_signal(&interrupt.0, move || say(text))?;
-        Ok(interrupt)
+        let listener = on_signal(&sign, move || say(text))?;
+        Ok(Self { sign, _listener: listener })
     }
 
     pub(crate) fn is_asked(&self) -> bool {
-        self.0.is_asked()
+        self.sign.is_asked()
     }
 
     pub(crate) fn sign(&self) -> StopSign {
-        self.0.clone()
+        self.sign.clone()
     }
 }
 
@@ -42,34 +45,59 @@ const INTERRUPTED: i32 = 130;
 /// The first signal to stop that is not ignored asks to stop and calls a function; the second ends the program. It is the
 /// only way out of a client that takes too long; finished clients and rounds are on disk.
 #[cfg(unix)]
-fn on_signal(sign: &StopSign, act: impl Fn() + Send + 'static) -> Result<()> {
+fn on_signal(sign: &StopSign, act: impl Fn() + Send + 'static) -> Result<Listener> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     use signal_hook::flag;
     use signal_hook::iterator::Signals;
 
     let mut caught = vec![SIGINT, SIGTERM, SIGHUP];
     caught.retain(|&signal| !is_ignored(signal, SIGHUP));
+    let mut signals = Signals::new(&caught)?;
+    let mut listener = Listener { actions: Vec::new(), signals: signals.handle() };
     for &signal in &caught {
-        flag::register_conditional_shutdown(signal, INTERRUPTED, sign.flag())?;
-        flag::register(signal, sign.flag())?;
+        listener.actions.push(flag::register_conditional_shutdown(signal, INTERRUPTED, sign.flag())?);
+        listener.actions.push(flag::register(signal, sign.flag())?);
     }
-    let mut signals = Signals::new(caught)?;
     let listen = move || signals.forever().take(1).for_each(|_| act());
     // Without a thread, it stops all the same.
     let _ = std::thread::Builder::new().name("signals".to_string()).spawn(listen);
-    Ok(())
+    Ok(listener)
 }
 
+/// What catches signals, as long as it lives.
+#[cfg(unix)]
+#[derive(Debug)]
+struct Listener {
+    actions: Vec<signal_hook::SigId>,
+    signals: signal_hook::iterator::Handle,
+}
+
+#[cfg(unix)]
+impl Drop for Listener {
+    fn drop(&mut self) {
+        for action in self.actions.drain(..) {
+            signal_hook::low_level::unregister(action);
+        }
+        self.signals.close();
+    }
+}
+
+/// A handler cannot be taken back here.
 #[cfg(not(unix))]
-fn on_signal(sign: &StopSign, act: impl Fn() + Send + 'static) -> Result<()> {
+#[derive(Debug)]
+struct Listener;
+
+#[cfg(not(unix))]
+fn on_signal(sign: &StopSign, act: impl Fn() + Send + 'static) -> Result<Listener> {
     let sign = sign.clone();
-    Ok(ctrlc::set_handler(move || {
+    ctrlc::set_handler(move || {
         if sign.ask() {
             #[allow(clippy::exit)]
             std::process::exit(INTERRUPTED);
         }
         act();
-    })?)
+    })?;
+    Ok(Listener)
 }
 
 /// Whether whoever started the program ignores a signal, which must then stay ignored: `nohup` ignores the hangup of

@@ -20,7 +20,7 @@ const DEPTH: usize = 6;
 
 /// The path with `latest` replaced by a folder, unless there is a file or folder of that name. `latest` alone is
 /// `runs/latest`.
-pub(crate) fn find(path: &Path) -> Result<PathBuf> {
+pub fn find(path: &Path) -> Result<PathBuf> {
     let mut found = PathBuf::new();
     let mut changed = false;
     for part in path.components() {

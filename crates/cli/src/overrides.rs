@@ -72,7 +72,7 @@ impl Overrides {
 }
 
 /// Sets the data folder from an option or the environment.
-pub(crate) fn place_data(
+pub fn place_data(
     document: &mut Document,
     data_dir: Option<&Path>,
 ) -> Result<(), fedelity_experiment::ExperimentError> {

@@ -1,9 +1,7 @@
 //! Exit statuses of the program.
 
-use std::process::ExitCode;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExitStatus {
+pub enum ExitStatus {
     Done,
     /// It ran, and training diverged.
     Diverged,
@@ -13,13 +11,13 @@ pub(crate) enum ExitStatus {
     Interrupted,
 }
 
-impl From<ExitStatus> for ExitCode {
-    fn from(status: ExitStatus) -> Self {
-        match status {
-            ExitStatus::Done => Self::SUCCESS,
-            ExitStatus::Diverged => Self::from(1),
-            ExitStatus::CouldNotRun => Self::from(2),
-            ExitStatus::Interrupted => Self::from(130),
+impl ExitStatus {
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Diverged => 1,
+            Self::CouldNotRun => 2,
+            Self::Interrupted => 130,
         }
     }
 }

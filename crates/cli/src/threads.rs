@@ -22,7 +22,7 @@ pub(crate) fn threads(option: &str, asked: Option<usize>, printer: &Printer) -> 
 }
 
 /// How many of these threads can exist at the same time, with the one that asks.
-pub(crate) fn startable(wanted: usize) -> usize {
+pub fn startable(wanted: usize) -> usize {
     let gate = RwLock::new(());
     thread::scope(|scope| {
         // None ends before all have been started.

@@ -25,6 +25,7 @@ mod setting;
 mod statistics;
 mod table;
 
+pub use cards::learning_curves;
 pub use client_table::ranged;
 pub use compare::{BASELINE, Comparison, ComparisonRow, Options, ToTarget};
 pub use embed::FeatureLayouts;

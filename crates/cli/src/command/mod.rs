@@ -28,6 +28,8 @@ mod watch;
 use anyhow::Result;
 use clap::Subcommand;
 
+pub use run::resumable;
+
 use crate::printer::Printer;
 use crate::status::ExitStatus;
 

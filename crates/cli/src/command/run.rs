@@ -199,18 +199,23 @@ impl Session {
     }
 }
 
-/// Resumes the runs of a folder.
-pub(crate) fn resume(run: &Path, overrides: &Overrides, session: &Session, printer: &Printer) -> Result<ExitStatus> {
-    let path = latest::resolve(run, printer)?;
-    let folder = RunFolder::open(&path)?;
+/// A folder with runs that can go on, and its configuration.
+pub fn resumable(path: &Path) -> Result<(RunFolder, PathBuf)> {
+    let folder = RunFolder::open(path)?;
     let config = folder.file(names::CONFIG);
     if !config.is_file() {
-        let missing = match is_sweep(&path) {
+        let missing = match is_sweep(path) {
             true => "it is the folder of a sweep, which goes on with its own command: fedelity sweep FILE -o FOLDER",
             false => "it has no config.toml, so nothing of a run was written; start the run again",
         };
         bail!("{}: cannot be resumed: {missing}", path.display());
     }
+    Ok((folder, config))
+}
+
+/// Resumes the runs of a folder.
+pub(crate) fn resume(run: &Path, overrides: &Overrides, session: &Session, printer: &Printer) -> Result<ExitStatus> {
+    let (folder, config) = resumable(&latest::resolve(run, printer)?)?;
     // Neither changes rounds that have been run.
     let later = |set: &&String| matches!(set.split('=').next().map(str::trim), Some("rounds" | "server.quorum"));
     if let Some(set) = overrides.set.iter().find(|set| !later(set)) {

@@ -11,3 +11,5 @@ pub(crate) mod table;
 pub(crate) mod terminal;
 pub(crate) mod units;
 pub(crate) mod visible;
+
+pub use results::result_lines;

@@ -4,7 +4,7 @@ use anyhow::Result;
 use fedelity_record::Status;
 use fedelity_report::{BASELINE, Comparison, ComparisonRow, Group, Options, Results, spread};
 
-use crate::printer::Printer;
+use crate::printer::{Printer, When};
 use crate::view::sparkline::{CURVE_WIDTH, scale, sparkline};
 use crate::view::table::{Align, Table};
 use crate::view::units::{bytes, seconds, wrap};
@@ -55,6 +55,11 @@ pub(crate) fn lines(ended: &Results, printer: &Printer, width: usize) -> Result<
         lines.extend(footnotes.flat_map(|note| wrap(note, width)));
     }
     Ok(lines)
+}
+
+/// The same, without colours.
+pub fn result_lines(ended: &Results, width: usize) -> Result<Vec<String>> {
+    lines(ended, &Printer::new(When::Never, true, false), width)
 }
 
 fn cells(row: &ComparisonRow, group: &Group, compared: bool, scale: (f64, f64)) -> Vec<String> {
@@ -113,8 +118,7 @@ mod tests {
 
     fn table(groups: Vec<(&str, Vec<LoadedRun>)>) -> String {
         let groups = groups.into_iter().map(|(label, runs)| (label.to_string(), runs)).collect();
-        let printer = Printer::new(crate::printer::When::Never, false, false);
-        let text = lines(&Results::of(groups), &printer, 80).unwrap().join("\n");
+        let text = result_lines(&Results::of(groups), 80).unwrap().join("\n");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         text
     }

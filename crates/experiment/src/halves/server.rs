@@ -1,13 +1,14 @@
 //! The server's half.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use fedelity_fl::wire::Wire;
 use fedelity_fl::{
     Broadcast, Coordinator, Evaluation, Federation, FlError, Rejection, Samples, Scaling, ServerState, Trainer, Upload,
     longest_first, sample_clients, sample_others,
 };
-use fedelity_nn::Params;
+use fedelity_nn::{Model, Params};
 
 use super::Agreement;
 use super::envelope::{ExchangeError, seal, unseal};
@@ -94,6 +95,11 @@ impl Server {
 
     pub fn weights(&self) -> &Params {
         self.coordinator.global()
+    }
+
+    /// The model that is trained: its layout names the weights.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.study.model
     }
 
     /// Its state between rounds, as bytes. An open round is not part of it.

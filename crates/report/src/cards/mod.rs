@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 use clients::ShownClients;
 
 use crate::embed::FeatureLayouts;
-use crate::figure::{Figure, FigureCard};
+use crate::figure::{Figure, FigureCard, MethodStyle, styles};
 use crate::loaded::LeftOut;
-use crate::results::Results;
+use crate::results::{Group, Results};
 
 /// All cards for which there are records.
 pub(crate) fn cards(
@@ -44,6 +44,16 @@ pub(crate) fn cards(
         features::features(study, embeddings, left_out),
     ];
     all.into_iter().flatten().filter(|card| !card.figures.is_empty()).collect()
+}
+
+/// The accuracy and the forgetting of the global model over rounds, and how the methods are drawn.
+pub fn learning_curves(study: &Results) -> (Vec<MethodStyle>, Vec<Figure>) {
+    let titles: Vec<String> = study.groups.iter().map(Group::title).collect();
+    let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
+    let cards = [accuracy::accuracy(study), accuracy::forgetting(study)];
+    // The first of each is what the card is about.
+    let figures = cards.into_iter().flatten().filter_map(|card| card.figures.into_iter().next());
+    (styles(&titles), figures.collect())
 }
 
 fn card(id: &str, title: &str, text: &str, choice: bool, figures: Vec<Option<Figure>>) -> Option<FigureCard> {

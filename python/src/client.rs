@@ -1,0 +1,102 @@
+//! A client's half of a federation.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fedelity_experiment as experiment;
+use fedelity_experiment::Agreement;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::config::{document, shared, study};
+use crate::error::{raised, refused};
+use crate::samples::split_of;
+
+/// A client of a federation: messages are bytes, and what carries them is up to the caller.
+#[pyclass(frozen, module = "fedelity")]
+pub(crate) struct Client(Mutex<experiment::Client>);
+
+impl Client {
+    fn with<T: Send>(&self, py: Python<'_>, act: impl Send + FnOnce(MutexGuard<'_, experiment::Client>) -> T) -> T {
+        py.detach(|| act(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+#[pymethods]
+impl Client {
+    /// A client with its number, and one of three kinds of data: `config`, the study of which it takes its part; `data`, a
+    /// site's own `[data]`; or arrays `x` and `y`.
+    #[new]
+    #[pyo3(signature = (agreement, client, *, config=None, data=None, x=None, y=None))]
+    fn new(
+        py: Python<'_>,
+        agreement: &str,
+        client: usize,
+        config: Option<&Bound<'_, PyAny>>,
+        data: Option<&Bound<'_, PyAny>>,
+        x: Option<&Bound<'_, PyAny>>,
+        y: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let agreement = Agreement::from_json(agreement).map_err(raised)?;
+        let made = match (config, data, x, y) {
+            (Some(config), None, None, None) => {
+                let study = study(py, &document(Some(config))?)?;
+                py.detach(|| experiment::Client::of_partition(&study, &agreement, client))
+            }
+            (None, Some(data), None, None) => {
+                let (document, resources) = (document(Some(&whole(data)?))?, shared()?);
+                py.detach(|| experiment::Client::of_site(&agreement, client, &document, &resources))
+            }
+            (None, None, Some(x), Some(y)) => {
+                let (split, resources) = (split_of(&agreement.card, x, y)?, shared()?);
+                py.detach(|| experiment::Client::of_samples(&agreement, client, split, &resources))
+            }
+            _ => {
+                let message = "a client's data are given once: config=..., data=..., or x=... with y=...";
+                return Err(PyTypeError::new_err(message));
+            }
+        };
+        Ok(Self(Mutex::new(made.map_err(raised)?)))
+    }
+
+    /// Its number.
+    #[getter]
+    fn id(&self, py: Python<'_>) -> usize {
+        self.with(py, |client| client.id())
+    }
+
+    /// Its number of samples.
+    #[getter]
+    fn samples(&self, py: Python<'_>) -> usize {
+        self.with(py, |client| client.samples())
+    }
+
+    /// Trains for one round, given the server's message; returns what to send.
+    fn train<'py>(&self, py: Python<'py>, message: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        let upload = self.with(py, |mut client| client.train(message)).map_err(refused)?;
+        Ok(PyBytes::new(py, &upload))
+    }
+
+    /// What it remembers, for a restart.
+    fn memory<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let bytes = self.with(py, |client| client.memory());
+        PyBytes::new(py, &bytes)
+    }
+
+    /// Remembers what `memory()` returned before a restart.
+    fn remember(&self, py: Python<'_>, saved: &[u8]) -> PyResult<()> {
+        self.with(py, |mut client| client.remember(saved)).map_err(refused)
+    }
+}
+
+/// A site's configuration: the keys of `[data]` as a dict, or a whole configuration that has them.
+fn whole<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match data.cast::<PyDict>() {
+        Ok(dict) if !dict.contains("data")? => {
+            let whole = PyDict::new(data.py());
+            whole.set_item("data", dict)?;
+            Ok(whole.into_any())
+        }
+        _ => Ok(data.clone()),
+    }
+}

@@ -1,0 +1,89 @@
+"""Runs from Python."""
+
+import json
+import subprocess
+import sys
+
+import fedelity
+import numpy as np
+import pytest
+
+
+def test_a_dict_a_file_and_toml_are_the_same(small, tmp_path):
+    toml = """
+rounds = 3
+[partition]
+clients = 5
+[clients]
+per-round = 3
+epochs = 1
+[model]
+name = "mlp"
+[evaluation]
+metrics = "fast"
+"""
+    (tmp_path / "file.toml").write_text(toml)
+    results = [
+        fedelity.run(config, output)
+        for config, output in [(small, "a"), (toml, "b"), ("file.toml", "c"), (tmp_path / "file.toml", "d")]
+    ]
+    found = {result.runs[0].records[-1]["weights"]["sha256"] for result in results}
+    assert len(found) == 1
+    assert results[0].curve().shape == (1, 3) and results[0].curve().dtype == np.float64
+    # The command, installed with the package, gives the same.
+    done = subprocess.run(
+        [sys.executable, "-m", "fedelity", "run", "file.toml", "--output", "e", "--json"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["weights"]["sha256"] in found
+
+
+def test_errors_keep_their_text(small, tmp_path):
+    with pytest.raises(fedelity.ConfigError, match=r"config: clients\.batch = 0: expected"):
+        fedelity.run({"clients": {"batch": 0}})
+    (tmp_path / "x.toml").write_text("[clients]\n  batch = 0\n")
+    with pytest.raises(fedelity.ConfigError, match=r"x\.toml:2:3: clients\.batch = 0: expected"):
+        fedelity.run("x.toml")
+    with pytest.raises(fedelity.ConfigError, match=r"config:1:10: "):
+        fedelity.run("rounds = =")
+    with pytest.raises(fedelity.ConfigError, match="cannot read no.toml"):
+        fedelity.run("no.toml")
+    with pytest.raises(fedelity.ConfigError, match="did you mean 'method.mu'"):
+        fedelity.run({"method": {"name": "fedprox", "mo": 1}})
+    with pytest.raises(fedelity.ConfigError, match=r"config: clients\.epochs: None is not a value"):
+        fedelity.run({"clients": {"epochs": None}})
+    with pytest.raises(TypeError, match="found int"):
+        fedelity.run(3)
+    with pytest.raises(fedelity.Error, match="out"):
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "file").touch()
+        fedelity.run(small, "out")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_several_methods_and_seeds(small):
+    config = {**small, "seeds": [1, 2], "method": [{"name": "fedavg"}, {"name": "fedprox", "mu": np.float64(0.1)}]}
+    seen = []
+    result = fedelity.run(config, "out", progress=seen.append, threads=1)
+    assert [(run.method, run.seed) for run in result] == [("fedavg", 1), ("fedavg", 2), ("fedprox", 1), ("fedprox", 2)]
+    assert len(seen) == 12 and seen[0]["rounds"] == 3 and seen[-1]["round"] == 3
+    assert result.curve("accuracy").shape == (4, 3) and result.curve("loss", "fedprox").shape == (2, 3)
+    assert result.runs[2].config["method"] == {"name": "fedprox", "mu": 0.1}
+    table = repr(result)
+    assert "fedprox" in table and "final %" in table
+    html = result._repr_html_()
+    assert html.count("<svg") == 2 and "fedprox" in html and "<script" not in html
+
+
+def test_resuming_prolongs(small):
+    whole = fedelity.run({**small, "rounds": 4}, "whole")
+    fedelity.run(small, "part")
+    part = fedelity.resume("part", rounds=4)
+    assert part.runs[0].records[-1]["weights"] == whole.runs[0].records[-1]["weights"]
+
+
+def test_to_pandas(small):
+    pandas = pytest.importorskip("pandas")
+    frame = fedelity.run(small, "out").to_pandas()
+    assert isinstance(frame, pandas.DataFrame) and len(frame) == 3
+    assert {"method", "seed", "round", "accuracy", "seconds.total"} <= set(frame.columns)
