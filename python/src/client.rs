@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fedelity_experiment as experiment;
-use fedelity_experiment::Agreement;
+use fedelity_experiment::{Agreement, Contents};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -17,6 +17,10 @@ use crate::samples::split_of;
 pub(crate) struct Client(Mutex<experiment::Client>);
 
 impl Client {
+    pub(crate) fn of(client: experiment::Client) -> Self {
+        Self(Mutex::new(client))
+    }
+
     fn with<T: Send>(&self, py: Python<'_>, act: impl Send + FnOnce(MutexGuard<'_, experiment::Client>) -> T) -> T {
         py.detach(|| act(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
     }
@@ -56,7 +60,7 @@ impl Client {
                 return Err(PyTypeError::new_err(message));
             }
         };
-        Ok(Self(Mutex::new(made.map_err(raised)?)))
+        Ok(Self::of(made.map_err(raised)?))
     }
 
     /// Its number.
@@ -77,6 +81,16 @@ impl Client {
         Ok(PyBytes::new(py, &upload))
     }
 
+    /// What a message of the server contains: its round, and its arrays by name with how many numbers each has.
+    fn received<'py>(&self, py: Python<'py>, message: &[u8]) -> PyResult<Bound<'py, PyDict>> {
+        contents(py, self.with(py, |client| client.received(message)).map_err(refused)?)
+    }
+
+    /// What an upload of this client contains.
+    fn sent<'py>(&self, py: Python<'py>, upload: &[u8]) -> PyResult<Bound<'py, PyDict>> {
+        contents(py, self.with(py, |client| client.sent(upload)).map_err(refused)?)
+    }
+
     /// What it remembers, for a restart.
     fn memory<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let bytes = self.with(py, |client| client.memory());
@@ -87,6 +101,13 @@ impl Client {
     fn remember(&self, py: Python<'_>, saved: &[u8]) -> PyResult<()> {
         self.with(py, |mut client| client.remember(saved)).map_err(refused)
     }
+}
+
+fn contents(py: Python<'_>, found: Contents) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("round", found.round)?;
+    dict.set_item("arrays", found.arrays)?;
+    Ok(dict)
 }
 
 /// A site's configuration: the keys of `[data]` as a dict, or a whole configuration that has them.

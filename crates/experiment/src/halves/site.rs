@@ -130,7 +130,8 @@ impl Site {
         Self::of(Document::parse(name, folder, text)?)
     }
 
-    fn of(document: Document) -> Result<Self> {
+    /// A site whose file has been read.
+    pub fn of(document: Document) -> Result<Self> {
         let mut origins = Origins::of(&document);
         let (keys, _) =
             read::<SiteKeys>(document.table(), "", &mut origins).map_err(|error| document.key_error(&error))?;

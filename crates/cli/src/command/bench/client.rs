@@ -154,6 +154,7 @@ impl Client {
             samples: Samples { split: &work.data.dataset.train, indices: &work.indices, scaling: &work.scaling },
             broadcast: &work.rehearsal.broadcast,
             memory: &work.rehearsal.memory,
+            secret: None,
         }
     }
 

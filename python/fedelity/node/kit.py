@@ -1,0 +1,105 @@
+"""Kits: what a site gets from whoever runs the server. Private keys are not among it: each site makes its own."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from .errors import SiteError
+from .keys import make_authority, make_server_certificate
+
+SITE = """\
+# The site {name}. Keys are explained in the guide to real sites.
+server = "{server}"
+client = {client}
+certificate = "ca.crt"
+key = "node.key"
+state = "state"
+
+# The data of this site: a folder with one folder of images per class, or a table.
+[data]
+name = "folder"
+path = "data"
+
+# What may run here, and what may leave. It can only tighten what the server asks for.
+[policy]
+# methods = ["fedavg", "fedntd"]
+# most-bytes-up = 50_000_000
+label-counts = false
+fewest-samples = 1
+# largest-update = 1.0
+# noise = 0.5
+"""
+
+UNIT = """\
+[Unit]
+Description=Fedelity node of the site {name}
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+# Where the kit is, and where fedelity-node is installed.
+WorkingDirectory=/etc/fedelity/{name}
+ExecStart=/opt/fedelity/bin/fedelity-node --site site.toml
+User=fedelity
+UMask=0077
+Restart=on-failure
+# A mistake in the site's file or a refused key does not go away by itself.
+RestartPreventExitStatus=2 3
+RestartSec=10
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+ReadWritePaths=/etc/fedelity/{name}/state
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+SERVER = """\
+# Starts Flower's server with this certificate; only registered nodes may join.
+cd "$(dirname "$0")"
+export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
+exec flower-superlink --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key \\
+  --enable-supernode-auth --database state.db --disable-runtime-dependency-installation "$@"
+"""
+
+
+def make_kits(
+    folder: Path, server: str, also: list[str], sites: list[str], agreement: str | None
+) -> Iterator[str]:
+    """Makes an authority and the server's certificate, unless they exist, and a kit for each site; says what it made."""
+    host, port = _address(server)
+    for name in sites:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
+            raise SiteError(f"--site {name}: a name has letters, digits, '.', '_' and '-', and at most 64 of them")
+        if sites.count(name) > 1 or (folder / "sites" / name).exists():
+            raise SiteError(f"--site {name}: there is a kit for this site already in {folder / 'sites'}")
+    authority, machine = folder / "authority", folder / "server"
+    make_authority(authority, f"Fedelity federation at {host}")
+    certificate = (authority / "ca.crt").read_bytes()
+    if not (machine / "server.crt").exists():
+        make_server_certificate(authority, machine, list(dict.fromkeys([host, *also])))
+        (machine / "ca.crt").write_bytes(certificate)
+        (machine / "start").write_text("#!/bin/sh\n" + SERVER)
+        (machine / "start").chmod(0o755)
+        yield f"{authority}: the authority; ca.key stays with you"
+        yield f"{machine}: certificate and key of the server {host}; {machine / 'start'} starts it"
+    # Numbers go on where earlier kits ended.
+    first = len(list((folder / "sites").iterdir())) if (folder / "sites").exists() else 0
+    for number, name in enumerate(sites, start=first):
+        kit = folder / "sites" / name
+        kit.mkdir(parents=True)
+        (kit / "ca.crt").write_bytes(certificate)
+        (kit / "site.toml").write_text(SITE.format(name=name, server=f"{host}:{port}", client=number))
+        (kit / f"fedelity-node-{name}.service").write_text(UNIT.format(name=name))
+        if agreement is not None:
+            (kit / "agreement.json").write_text(agreement)
+        yield f"{kit}: the kit of client {number}"
+
+
+def _address(server: str) -> tuple[str, int]:
+    host, _, port = server.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise SiteError(f"--server {server}: expected HOST:PORT, such as fl.example.org:8000")
+    return host.strip("[]") if host.startswith("[") else host, int(port)

@@ -1,0 +1,64 @@
+//! A site of a federation, and what it allows.
+
+use std::path::PathBuf;
+
+use fedelity_cli::place_data;
+use fedelity_experiment as experiment;
+use fedelity_experiment::{Agreement, Document};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::client::Client;
+use crate::config::shared;
+use crate::error::raised;
+
+/// A site of a federation: where its server is, what data it has, and what it allows.
+#[pyclass(frozen, module = "fedelity")]
+pub(crate) struct Site(experiment::Site);
+
+#[pymethods]
+impl Site {
+    /// Reads the file of a site.
+    #[new]
+    fn new(path: PathBuf) -> PyResult<Self> {
+        let mut document = Document::read(&path).map_err(raised)?;
+        place_data(&mut document, None).map_err(raised)?;
+        experiment::Site::of(document).map(Self).map_err(raised)
+    }
+
+    /// Its number among the clients.
+    #[getter]
+    fn client_number(&self) -> usize {
+        self.0.keys.client
+    }
+
+    /// Where things are: `server`, `state` and, if the site has them, `certificate` and `key`.
+    #[getter]
+    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (keys, dict) = (&self.0.keys, PyDict::new(py));
+        dict.set_item("server", &keys.server)?;
+        dict.set_item("state", &keys.state)?;
+        if let Some(certificate) = &keys.certificate {
+            dict.set_item("certificate", certificate)?;
+        }
+        if let Some(key) = &keys.key {
+            dict.set_item("key", key)?;
+        }
+        Ok(dict)
+    }
+
+    /// The client of this site; raises `ConfigError` if the site does not allow what the agreement asks for. Noise is drawn
+    /// from `entropy`: 32 random bytes that nobody else knows.
+    fn client(&self, py: Python<'_>, agreement: &str, entropy: [u8; 32]) -> PyResult<Client> {
+        let (agreement, resources) = (Agreement::from_json(agreement).map_err(raised)?, shared()?);
+        let client = py.detach(|| self.0.client(&agreement, entropy, &resources)).map_err(raised)?;
+        Ok(Client::of(client))
+    }
+
+    /// Reads the data, and returns as JSON what would leave in a round.
+    fn report(&self, py: Python<'_>, agreement: &str) -> PyResult<String> {
+        let (agreement, resources) = (Agreement::from_json(agreement).map_err(raised)?, shared()?);
+        let report = py.detach(|| self.0.report(&agreement, &resources)).map_err(raised)?;
+        Ok(serde_json::to_string(&report).unwrap_or_default())
+    }
+}
