@@ -1,13 +1,15 @@
 //! A client's half.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use fedelity_data::{Normalisation, Part, Split};
+use fedelity_data::{Colour, DataSource, Dataset, NewData, Normalisation, Part, Split};
 use fedelity_fl::wire::Wire;
 use fedelity_fl::{Broadcast, Federation, Payload, Samples, Scaling, ServerData, Trainer, client};
-use fedelity_nn::{Model, Params};
+use fedelity_nn::{Input, Model, Params, Pretrained, encoder};
 
 use super::Agreement;
+use super::agreement::frozen_hash;
 use super::envelope::{ExchangeError, seal, unseal};
 use crate::assemble::Study;
 use crate::error::Result;
@@ -21,10 +23,27 @@ pub struct Client {
     id: usize,
     federation: Federation,
     trainer: Trainer,
-    split: Arc<Split>,
+    data: ClientData,
     indices: Vec<u32>,
     scaling: Scaling,
     memory: TwoMemories,
+}
+
+/// Where the samples of a client are.
+#[derive(Clone, Debug)]
+enum ClientData {
+    /// Among the training samples of a study, which its clients share.
+    Shared(Arc<Dataset>),
+    Own(Split),
+}
+
+impl ClientData {
+    fn split(&self) -> &Split {
+        match self {
+            Self::Shared(dataset) => &dataset.train,
+            Self::Own(split) => split,
+        }
+    }
 }
 
 /// What a client remembers: what the server is known to have accepted, and what it may have.
@@ -41,7 +60,10 @@ struct TwoMemories {
 impl TwoMemories {
     /// Settles what is pending, now that the server has said which round it last accepted.
     fn settle(&mut self, accepted: Option<usize>) {
-        if accepted.is_some() && self.pending_round == accepted {
+        if accepted.is_none() {
+            // For this server it is new: what it remembers is from another federation.
+            *self = Self::default();
+        } else if self.pending_round == accepted {
             (self.kept, self.round) = (std::mem::take(&mut self.pending), accepted);
         }
         (self.pending, self.pending_round) = (Payload::new(), None);
@@ -58,30 +80,53 @@ impl Client {
             return Err(ExperimentError::Config(message));
         }
         let Some(indices) = study.pool.partition.clients.get(id) else { return Err(no_such_client(agreement, id)) };
+        if study.pool.partition.is_of_sites() {
+            let message = format!("client {id} is a site: it reads its own data, which its configuration names");
+            return Err(ExperimentError::Config(message));
+        }
         let federation = study.federation(&method, agreement.seed);
-        let split = Arc::new(study.pool.dataset.train.clone());
+        let data = ClientData::Shared(Arc::clone(&study.pool.dataset));
         let scaling = Scaling::from(&study.pool.dataset.normalisation);
-        Ok(Self::with(agreement, id, federation, split, indices.clone(), scaling))
+        Ok(Self::with(agreement, id, federation, data, indices.clone(), scaling))
     }
 
     /// A site with data of its own: `[data]` of its configuration, read as the agreement says. Classes, normalisation,
     /// columns, image size and vocabulary are those of the agreement. Samples that are marked for testing are not used.
+    /// Frozen weights do not travel: they are read from `model.weights` and must be those of the agreement.
     pub fn of_site(agreement: &Agreement, id: usize, site: &Document, resources: &Resources) -> Result<Self> {
-        let keys = Settings::read(site)?.config.data;
-        let data = resources.load_new(site, &keys, &agreement.card, None)?;
+        let config = Settings::read(site)?.config;
+        let (mut keys, card) = (config.data, &agreement.card);
+        if let (DataSource::Folder(folder), Input::Image { channels, height, width }) = (&mut keys.source, card.input) {
+            folder.size = Some((height, width));
+            folder.colour = if channels == 1 { Colour::Grey } else { Colour::Rgb };
+        }
+        let data = resources.load_new(site, &keys, card, None)?;
         let part = if data.part == Part::Test { Part::Train } else { data.part };
-        let data = fedelity_data::NewData { part, ..data };
-        if let Some(class) = data.dataset.classes.iter().find(|class| !agreement.card.classes.contains(class)) {
-            let known = agreement.card.classes.join(", ");
-            let message = format!("the class '{class}' is not part of the federation, which has {known}");
+        let data = NewData { part, ..data };
+        if let Some(class) = data.dataset.classes.iter().find(|class| !card.classes.contains(class)) {
+            let known = card.classes.join(", ");
+            let message = format!(
+                "the class '{class}' is not part of the federation, which has {known}: rename or remove it here, or add it \
+                 to the server's data"
+            );
             return Err(ExperimentError::Config(message));
         }
-        let (split, _) = fit_samples(&agreement.card, std::path::Path::new("the agreement"), &data)?;
-        Self::of_samples(agreement, id, split, resources)
+        let (split, _) = fit_samples(card, Path::new("the agreement"), &data)?;
+        Self::of_its_own(agreement, id, split, config.model.weights.as_deref(), resources)
     }
 
     /// A client with these samples, as the agreement's model reads them.
     pub fn of_samples(agreement: &Agreement, id: usize, split: Split, resources: &Resources) -> Result<Self> {
+        Self::of_its_own(agreement, id, split, None, resources)
+    }
+
+    fn of_its_own(
+        agreement: &Agreement,
+        id: usize,
+        split: Split,
+        weights: Option<&Path>,
+        resources: &Resources,
+    ) -> Result<Self> {
         let (settings, method) = agreement.settings()?;
         let card = &agreement.card;
         let classes = card.classes.len();
@@ -93,13 +138,8 @@ impl Client {
                 "a sample has label {label}, but there are {classes} classes"
             )));
         }
-        if !agreement.frozen.is_empty() {
-            let message = "the model has frozen weights, which do not travel: use a client with the study's own data";
-            return Err(ExperimentError::Config(message.to_string()));
-        }
-        let model = Arc::new(Model::compile(&card.architecture()?, resources.engine.clone())?);
         let federation = Federation {
-            model,
+            model: Arc::new(model(agreement, settings.config.model.freeze, weights, resources)?),
             method: method.method,
             training: settings.training(),
             weighting: settings.config.clients.weighting,
@@ -109,19 +149,19 @@ impl Client {
         };
         let scaling = Scaling::from(&Normalisation { mean: card.mean.clone(), std: card.std.clone() });
         let indices = (0..split.len() as u32).collect();
-        Ok(Self::with(agreement, id, federation, Arc::new(split), indices, scaling))
+        Ok(Self::with(agreement, id, federation, ClientData::Own(split), indices, scaling))
     }
 
     fn with(
         agreement: &Agreement,
         id: usize,
         federation: Federation,
-        split: Arc<Split>,
+        data: ClientData,
         indices: Vec<u32>,
         scaling: Scaling,
     ) -> Self {
         let (digest, trainer) = (agreement.digest(), Trainer::new(federation.model.clone()));
-        Self { digest, id, federation, trainer, split, indices, scaling, memory: TwoMemories::default() }
+        Self { digest, id, federation, trainer, data, indices, scaling, memory: TwoMemories::default() }
     }
 
     pub fn id(&self) -> usize {
@@ -146,12 +186,17 @@ impl Client {
             let (client, found) = (self.id, memory.round.map(|round| round + 1));
             return Err(ExchangeError::Memory { client, expected: accepted.map_or(0, |round| round + 1), found });
         }
-        let samples = Samples { split: &self.split, indices: &self.indices, scaling: &self.scaling };
+        let samples = Samples { split: self.data.split(), indices: &self.indices, scaling: &self.scaling };
         let task = self.federation.task(self.id, samples, &broadcast, &memory.kept);
         let done = client(&mut self.trainer, &task, Params::default())?;
         (memory.pending, memory.pending_round) = (done.memory, Some(broadcast.round));
         self.memory = memory;
-        Ok(seal(&self.digest, &[], &done.upload.to_bytes()))
+        Ok(seal(&self.digest, &[Some(done.teacher_passes as usize)], &done.upload.to_bytes()))
+    }
+
+    /// Remembers nothing, as before its first round.
+    pub fn forget(&mut self) {
+        self.memory = TwoMemories::default();
     }
 
     /// What it remembers, as bytes.
@@ -174,6 +219,36 @@ impl Client {
         self.memory = TwoMemories { kept, round, pending, pending_round };
         Ok(())
     }
+}
+
+/// The model of an agreement. Frozen weights are those of a folder, which must have the same as the server's.
+fn model(agreement: &Agreement, freeze: Option<usize>, weights: Option<&Path>, resources: &Resources) -> Result<Model> {
+    let (card, engine) = (&agreement.card, resources.engine.clone());
+    let whole = card.architecture()?;
+    let shape = match &card.encoder {
+        Some(shape) if !agreement.frozen.is_empty() => shape,
+        _ => return Ok(Model::compile(&whole, engine)?),
+    };
+    let Some(folder) = weights else {
+        let message = format!(
+            "the model has frozen weights, which do not travel: name the folder that has them in the configuration of this \
+             site, [model] with name = \"{}\" and weights = \"FOLDER\"",
+            card.model
+        );
+        return Err(ExperimentError::Config(message));
+    };
+    let found = Pretrained::open(folder)?;
+    let arch = encoder(&card.model, shape, card.projection, freeze, card.input.shape(), card.classes.len());
+    let model = found.load(Model::compile(&arch, engine)?)?;
+    let (expected, hash) = (&agreement.frozen, frozen_hash(&model));
+    if hash != *expected {
+        let reason = format!(
+            "these are not the frozen weights of the federation: their SHA-256 is {hash}, and {expected} at the server; take \
+             the server's files"
+        );
+        return Err(ExperimentError::path(&Pretrained::weights_file(folder), reason));
+    }
+    Ok(model)
 }
 
 fn no_such_client(agreement: &Agreement, id: usize) -> ExperimentError {
