@@ -15,12 +15,10 @@ use fedelity_sim::Simulation;
 use sha2::{Digest, Sha256};
 
 use crate::assemble::Study;
-use crate::best::RoundJudge;
 use crate::checkpoint::{CheckpointFolder, Checkpoints, Identity, Restored, Writer};
 use crate::config::MethodChoice;
 use crate::error::Result;
-use crate::privacy::PrivacyAccount;
-use crate::progress::RunProgress;
+use crate::progress::{RunProgress, RunRecord, accuracies};
 use crate::saved::POSITIVE;
 use crate::stop::StopSign;
 use crate::{ExperimentError, machine};
@@ -75,6 +73,8 @@ pub struct Run<'a> {
     pub seed: u64,
     pub threads: usize,
     pub checkpoints: Checkpoints,
+    /// Whether clients run elsewhere and keep their memory themselves.
+    pub federated: bool,
 }
 
 /// How a run ended.
@@ -159,7 +159,7 @@ impl Study {
                     true => RunFolder::create(&path)?,
                     false => folder.clone(),
                 };
-                let ended = Run { study: self, method, label, seed, threads, checkpoints }.execute(&own, observer)?;
+                let ended = self.one(method, label, seed, threads, checkpoints).execute(&own, observer)?;
                 let mut run = LoadedRun::of(seed, ended.summary, &ended.accuracies);
                 run.header.classes = self.pool.dataset.classes.clone();
                 run.header.client_names = self.pool.partition.names.clone();
@@ -173,6 +173,28 @@ impl Study {
         Ok(fedelity_report::Results::of(groups))
     }
 
+    /// Rejects clients whose samples are elsewhere.
+    fn simulates(&self) -> Result<()> {
+        if self.pool.partition.is_of_sites() {
+            let message = "partition.kind = \"sites\": the samples are at the sites, so there is nothing to simulate; this is the \
+                           configuration of a server, which docs/flower.md starts";
+            return Err(ExperimentError::Config(message.to_string()));
+        }
+        Ok(())
+    }
+
+    /// One method with one seed, in one process.
+    pub(crate) fn one<'a>(
+        &'a self,
+        method: &'a MethodChoice,
+        label: &'a str,
+        seed: u64,
+        threads: usize,
+        checkpoints: Checkpoints,
+    ) -> Run<'a> {
+        Run { study: self, method, label, seed, threads, checkpoints, federated: false }
+    }
+
     /// Writes the layers of a model of one's own, so that the folder reproduces the run.
     fn write_layers(&self, folder: &RunFolder) -> Result<()> {
         Ok(self.card.layers.as_ref().map_or(Ok(()), |text| folder.write(names::LAYERS, text.as_bytes()))?)
@@ -180,6 +202,7 @@ impl Study {
 
     /// Rejects invalid runs before anything is written.
     pub fn check(&self, threads: usize) -> Result<()> {
+        self.simulates()?;
         for method in &self.settings.methods {
             Simulation::new(self.experiment(method, self.settings.config.seeds[0], threads))?;
         }
@@ -191,6 +214,7 @@ impl Run<'_> {
     /// Runs all rounds and writes them into the folder. If the folder has a part of this run, it goes on from there;
     /// the results are the same.
     pub fn execute(&self, folder: &RunFolder, observer: &mut dyn Observer) -> Result<Outcome> {
+        self.study.simulates()?;
         let stopped = |error: FrontError| ExperimentError::Stopped(error);
         let _lock = lock(folder.path())?;
         let place = CheckpointFolder::of(folder.path(), self.identity());
@@ -199,13 +223,13 @@ impl Run<'_> {
             observer.skip(self, &outcome);
             return Ok(outcome);
         }
-        let mut progress = self.begin(folder, earlier, &place)?;
+        let mut progress = self.begin(folder, earlier, place)?;
         observer.start(self, folder, progress.simulation.rounds()).map_err(stopped)?;
         progress.notes.iter().for_each(|note| observer.note(note));
         let sign = observer.stop();
         let (mut failed, mut short) = (None, None);
         while !progress.is_done() {
-            let record = match progress.step(self, folder, &sign) {
+            let record = match progress.step(self, &sign) {
                 Ok(Some(record)) => record,
                 Ok(None) => break,
                 // What there is stays, and can be resumed with another quorum.
@@ -222,7 +246,7 @@ impl Run<'_> {
                 break;
             }
         }
-        let outcome = progress.end(self, folder, &place, &mut |note| observer.note(note))?;
+        let outcome = progress.end(self, &mut |note| observer.note(note))?;
         if let Some(error) = short.or(failed.map(stopped)) {
             return Err(error);
         }
@@ -231,7 +255,7 @@ impl Run<'_> {
     }
 
     /// What the folder already has of this run.
-    fn earlier(&self, folder: &RunFolder, place: &CheckpointFolder) -> Result<Earlier> {
+    pub(crate) fn earlier(&self, folder: &RunFolder, place: &CheckpointFolder) -> Result<Earlier> {
         let path = folder.file(names::ROUNDS);
         let planned = self.study.settings.config.rounds as u64;
         let salvage = match salvage_rounds(&path) {
@@ -268,6 +292,15 @@ impl Run<'_> {
 
     /// Rejects a record of another run.
     fn belongs(&self, header: &Header, path: &Path) -> Result<()> {
+        if header.federated != self.federated {
+            let reason = match header.federated {
+                true => "it is the record of a federation whose clients ran elsewhere: its server goes on with it",
+                false => {
+                    "it is the record of a simulation, which 'fedelity resume' goes on with; choose another folder"
+                }
+            };
+            return Err(ExperimentError::path(path, reason));
+        }
         if let Some((what, then, now)) = header.first_difference(&self.header()) {
             let reason = format!("the run cannot be resumed: its {what} was {then} and is now {now}");
             return Err(ExperimentError::path(path, reason));
@@ -276,12 +309,12 @@ impl Run<'_> {
     }
 
     /// Writes what describes the run, and goes on from what there is.
-    fn begin(&self, folder: &RunFolder, earlier: Earlier, place: &CheckpointFolder) -> Result<RunProgress> {
+    pub(crate) fn begin(&self, folder: &RunFolder, earlier: Earlier, place: CheckpointFolder) -> Result<RunProgress> {
         let study = self.study;
         let Earlier { header, rounds, restored, .. } = earlier;
         let experiment = study.experiment(self.method, self.seed, self.threads);
         let writer = match self.checkpoints {
-            Checkpoints::Clients => Some(Writer::start(place, &restored)?),
+            Checkpoints::Clients => Some(Writer::start(&place, &restored)?),
             Checkpoints::Off => {
                 place.tidy(&restored);
                 None
@@ -296,8 +329,10 @@ impl Run<'_> {
         let config = study.settings.resolved_for(method, &[self.seed], names::PARTITION, Some(names::LAYERS));
         folder.write_config(&config)?;
         study.write_layers(folder)?;
-        study.pool.partition.write(&folder.file(names::PARTITION), true)?;
-        folder.write_holdings(&Holdings::new(study.holdings.clone()))?;
+        if !study.pool.partition.is_of_sites() {
+            study.pool.partition.write(&folder.file(names::PARTITION), true)?;
+            folder.write_holdings(&Holdings::new(study.holdings.clone()))?;
+        }
         folder.remove(names::SUMMARY)?;
         let file = match header {
             // What describes the first part of the run stays.
@@ -312,33 +347,12 @@ impl Run<'_> {
                 folder.start_rounds(&header)?
             }
         };
-        let mut summary = Summary::default();
-        let mut judge = RoundJudge::new(&study.settings.config);
-        let mut account = study.privacy(self.method).map(PrivacyAccount::new);
-        for record in &rounds {
-            summary.add(record);
-            judge.recall(record);
-            account.iter_mut().for_each(|account| account.recall(record));
-        }
-        let stopped_early = rounds.last().is_some_and(|last| last.early_stop.is_some());
-        let accuracies = accuracies(&rounds);
-        Ok(RunProgress {
-            simulation,
-            file,
-            writer,
-            finished,
-            notes,
-            judge,
-            account,
-            stopped_early,
-            summary,
-            accuracies,
-            divergence: None,
-        })
+        let record = Some(RunRecord { folder: folder.clone(), place, file, writer });
+        Ok(RunProgress { record, finished, notes, ..RunProgress::new(self, simulation, &rounds) })
     }
 
     /// What tells its checkpoints from those of other runs.
-    fn identity(&self) -> Identity {
+    pub(crate) fn identity(&self) -> Identity {
         let study = self.study;
         let mut hasher = Sha256::new();
         hasher.update(study.settings.identity(self.method, self.seed));
@@ -346,6 +360,9 @@ impl Run<'_> {
             hasher.update(part);
         }
         hasher.update(study.model.layout().len().to_le_bytes());
+        if self.federated {
+            hasher.update("federated");
+        }
         hasher.finalize().into()
     }
 
@@ -374,8 +391,12 @@ impl Run<'_> {
             partition_fingerprint: self.study.partition_fingerprint.clone(),
             left_out: pool.skipped.count as u64,
             machine: machine::describe(),
-            command: format!("fedelity run {}", names::CONFIG),
+            command: match pool.partition.is_of_sites() {
+                true => String::new(),
+                false => format!("fedelity run {}", names::CONFIG),
+            },
             leaves: Some(self.study.leaves(self.method)),
+            federated: self.federated,
             ..Header::default()
         }
     }
@@ -415,13 +436,13 @@ impl Run<'_> {
 
 /// What a folder already has of a run.
 #[derive(Default)]
-struct Earlier {
-    header: Option<Header>,
+pub(crate) struct Earlier {
+    pub(crate) header: Option<Header>,
     /// The rounds before it goes on.
-    rounds: Vec<RoundRecord>,
-    restored: Restored,
+    pub(crate) rounds: Vec<RoundRecord>,
+    pub(crate) restored: Restored,
     /// How it ended, if it did.
-    ended: Option<Outcome>,
+    pub(crate) ended: Option<Outcome>,
 }
 
 /// Makes this process the only one that writes to a folder.
@@ -433,8 +454,4 @@ pub(crate) fn lock(folder: &Path) -> Result<Lock> {
         ),
         LockError::Io(error) => ExperimentError::path(folder, format!("cannot lock the folder: {error}")),
     })
-}
-
-fn accuracies(rounds: &[RoundRecord]) -> Vec<(u64, f64)> {
-    rounds.iter().filter_map(|record| Some((record.round, record.accuracy?))).collect()
 }

@@ -8,7 +8,6 @@ use fedelity_sim::{Metrics, Observation, Simulation};
 use crate::assemble::Study;
 use crate::config::Document;
 use crate::error::Result;
-use crate::run::Run;
 use crate::stop::StopSign;
 use crate::{Checkpoints, ExperimentError, Resources};
 
@@ -60,7 +59,7 @@ pub fn verify(
     let study = Study::load_with(&document, resources)?;
     let (method, label) = (&study.settings.methods[0], &study.labels()[0]);
     let (seed, threads) = (salvage.header.seed, how.threads);
-    let run = Run { study: &study, method, label, seed, threads, checkpoints: Checkpoints::Off };
+    let run = study.one(method, label, seed, threads, Checkpoints::Off);
     let repeated = run.header();
     let mut found = Verification { recorded: salvage.header, repeated, same: 0, difference: None };
     if let Some((what, recorded, repeated)) = found.recorded.first_difference(&found.repeated) {

@@ -44,10 +44,11 @@ pub struct ClientReport {
     /// Its site, writer or user, if known.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Its training samples of each class. Absent if there are very many clients and classes; `holdings.json` has them.
+    /// Its training samples of each class. Absent if there are very many clients and classes, as `holdings.json` has them, and
+    /// if the client is a site, which keeps them to itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<u64>,
-    /// Its training samples.
+    /// Its training samples; 0 if they are not known.
     pub samples: u64,
     /// The global model on the client's own test samples.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -83,6 +83,9 @@ pub struct Header {
     /// What leaves a client. Older records lack it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leaves: Option<Leaves>,
+    /// Whether the clients ran as programs of their own. Absent if they were simulated.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub federated: bool,
 }
 
 impl Header {

@@ -49,7 +49,8 @@ fn table(run: &LoadedRun, report: &ClientsReport, clients: &[usize]) -> String {
         let rows = rows(report, client, measures);
         let _ =
             write!(out, "<tr><th rowspan={}>{}</th>", rows.len(), escape(&run.client_label(client.client as usize)));
-        let _ = write!(out, "<td rowspan={}>{}</td>", rows.len(), client.samples);
+        let samples = if client.samples == 0 { "-".to_string() } else { client.samples.to_string() };
+        let _ = write!(out, "<td rowspan={}>{samples}</td>", rows.len());
         for (number, row) in rows.iter().enumerate() {
             out.push_str(if number > 0 { "<tr>" } else { "" });
             row.iter().for_each(|cell| {

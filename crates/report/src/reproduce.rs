@@ -51,7 +51,10 @@ impl Recipe {
             let seeds: Vec<String> = part.seeds.iter().map(u64::to_string).collect();
             let file = format!("{name}.toml");
             let of = format!("{}, seeds {}", titles.join(", "), seeds.join(", "));
-            commands.push(format!("fedelity run {file}"));
+            // Samples at sites are not in the configuration: nothing here can repeat their training.
+            if part.groups.iter().flat_map(|group| &group.runs).all(|run| !run.header.federated || !run.header.command.is_empty()) {
+                commands.push(format!("fedelity run {file}"));
+            }
             files.push((file, of, part.text()));
         }
         Self { facts, commands, files }

@@ -48,6 +48,8 @@ pub(crate) struct ClientBook {
 #[derive(Clone, Debug)]
 pub(crate) struct LocalBook {
     by_client: BTreeMap<usize, LocalScores>,
+    /// The training samples that each client had then.
+    samples: BTreeMap<usize, u64>,
     /// Whether there are few enough clients and classes to keep per-class counts.
     by_class: bool,
 }
@@ -56,6 +58,7 @@ impl LocalBook {
     /// Adds the record of the next round.
     pub(crate) fn recall(&mut self, record: &RoundRecord) {
         for client in record.local.iter().flat_map(|local| &local.clients) {
+            self.samples.insert(client.client as usize, client.samples);
             let Some(scores) = client.scores.clone() else { continue };
             let mut found = LocalScores { round: record.round, scores, accuracy_in: client.in_after };
             self.trim(&mut found.scores);
@@ -73,7 +76,7 @@ impl LocalBook {
 impl ClientBook {
     pub(crate) fn new(experiment: &Experiment, plan: &ObservationPlan) -> Self {
         let by_class = experiment.partition.clients.len() * experiment.data.classes.len() <= CLASS_COUNTS;
-        let local = LocalBook { by_client: BTreeMap::new(), by_class };
+        let local = LocalBook { by_client: BTreeMap::new(), samples: BTreeMap::new(), by_class };
         Self { sites: Sites::new(experiment, plan), local }
     }
 
@@ -121,7 +124,10 @@ impl ClientBook {
                 own: self.local.by_client.get(&client).cloned(),
             };
             found.global.iter_mut().for_each(|scores| self.local.trim(scores));
-            if !self.local.by_class {
+            if partition.is_of_sites() {
+                found.samples = self.local.samples.get(&client).copied().unwrap_or(0);
+            }
+            if !self.local.by_class || partition.is_of_sites() {
                 found.held.clear();
             }
             found

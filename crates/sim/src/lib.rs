@@ -22,5 +22,5 @@ pub use faults::{Attack, Faults};
 pub use keeper::Keeper;
 pub use observe::{Metrics, Observation, observed_samples};
 pub use score::scores;
-pub use simulation::{Features, Progress, Simulation};
+pub use simulation::{Absent, Closing, Features, OpenRound, Progress, Simulation};
 pub use workers::waiting_bytes;

@@ -84,6 +84,8 @@ impl ObservationPlan {
         let (samples, every) = match observation.metrics {
             Metrics::All => (labels.len(), 1),
             Metrics::Standard if affordable >= least => (affordable, 1),
+            // How long sites train is not known.
+            Metrics::Standard if experiment.partition.is_of_sites() => (least, 1),
             Metrics::Standard => (least, least.div_ceil(affordable.max(1))),
             Metrics::Fast => (0, 1),
         };
@@ -165,6 +167,7 @@ fn focus(experiment: &Experiment) -> Option<(usize, usize)> {
 }
 
 /// The global model's predictions before a round that evaluates local models.
+#[derive(Debug)]
 pub(crate) struct Baseline {
     /// Its predictions for the test samples of the plan.
     pub(crate) predictions: Vec<u16>,
@@ -258,7 +261,9 @@ pub(crate) fn look(
 ) -> Seen {
     let upload = &done.upload;
     let model = trainer.model().clone();
-    let (samples, drift) = (own.len(), drift(global, &upload.params, model.layout().trainable()));
+    // Of the samples of a site, only the number that it sends is known here.
+    let samples = if own.is_empty() { upload.examples } else { own.len() };
+    let drift = drift(global, &upload.params, model.layout().trainable());
     let local = observed.map(|observed| {
         let Observed { plan, test, baseline, .. } = observed;
         let portrait = trainer.portrait(&upload.params, observed.samples(), baseline.layers.is_some());

@@ -2,7 +2,7 @@
 
 mod attempts;
 
-use std::time::Instant;
+use std::collections::BTreeMap;
 
 use fedelity_data::label_counts;
 use fedelity_fl::metrics::{Forgetting, class_accuracy_cosine};
@@ -16,6 +16,7 @@ use fedelity_record::{
 };
 
 use attempts::Gathered;
+pub use attempts::{Absent, Closing, OpenRound};
 
 use crate::client_book::{ClientBook, Known};
 use crate::faults::FaultPlan;
@@ -48,6 +49,8 @@ pub struct Simulation {
     faults: Option<FaultPlan>,
     /// Clients whose uploads of the last round are still on their way.
     late: Vec<usize>,
+    /// Clients whose uploads are in the last round's weights.
+    counted: Vec<usize>,
 }
 
 /// What a simulation carries over between rounds, beside the records of its rounds.
@@ -98,6 +101,7 @@ impl Simulation {
             local_features: None,
             faults: (!experiment.faults.is_none()).then(|| FaultPlan::new(&experiment)),
             late: Vec::new(),
+            counted: Vec::new(),
             experiment,
         })
     }
@@ -116,7 +120,9 @@ impl Simulation {
             resumed.lookout.recall(record);
             resumed.book.local.recall(record);
         }
-        resumed.late = records.last().map_or(Vec::new(), |last| attempts::late(&last.incidents, last.repeats));
+        if resumed.faults.is_some() {
+            resumed.late = records.last().map_or(Vec::new(), |last| attempts::late(&last.incidents, last.repeats));
+        }
         Ok(resumed)
     }
 
@@ -129,19 +135,36 @@ impl Simulation {
     /// Runs one round, or the rest of it: `kept` are the clients that have already finished it. Returns nothing, with
     /// everything as before the round, if the keeper stops it.
     pub fn step_from(&mut self, kept: Vec<Finished>, keeper: &dyn Keeper) -> Result<Option<RoundRecord>, FlError> {
-        let start = Instant::now();
-        let baseline = self.baseline();
-        let looked = start.elapsed();
+        let mut round = self.open()?;
+        let (number, weights) = (self.coordinator.rounds(), self.coordinator.global().len());
+        let fits = |done: &Finished| done.upload.round == number && done.upload.params.len() == weights;
+        let kept = kept.into_iter().filter(fits);
+        let mut kept: BTreeMap<usize, Finished> = kept.map(|done| (done.upload.client, done)).collect();
+        loop {
+            let Some(found) = self.gather(&mut round, &mut kept, &Absent::new(), keeper)? else {
+                self.abandon(round);
+                return Ok(None);
+            };
+            if found.tally.accepted >= self.experiment.needed {
+                return self.conclude(round, found).map(Some);
+            }
+            self.repeat(&mut round, found.tally)?;
+        }
+    }
+
+    /// Closes a round that has enough uploads, and measures what it came to.
+    fn conclude(&mut self, round: OpenRound, found: Gathered) -> Result<RoundRecord, FlError> {
         let number = self.coordinator.rounds();
-        let Some(gathered) = self.gather(start, kept, keeper, baseline.as_ref())? else { return Ok(None) };
+        let OpenRound { start, looked, opened, baseline, clients, broadcast, attempt, incidents, .. } = round;
+        let Gathered { tally, signs, drifts, local, features } = found;
         let trained = start.elapsed();
-        let Gathered { clients, broadcast, tally, incidents, repeats, bytes_down, bytes_up, .. } = gathered;
-        let Gathered { opened, signs, drifts, local, features, .. } = gathered;
         let before = baseline.and_then(|baseline| baseline.layers);
         self.local_features = features.or(self.local_features.take());
 
         let clipped = self.coordinator.clipped().map(|clipped| clipped as u64);
         let refused = self.coordinator.close()?;
+        self.counted = tally.memories.iter().map(|(client, _)| *client).filter(|id| !refused.contains(id)).collect();
+        self.counted.sort_unstable();
         keep(&mut self.memories, &refused, tally.memories);
         let closed = start.elapsed();
 
@@ -199,21 +222,21 @@ impl Simulation {
             train_terms: terms.map(|(name, mean)| (name.to_string(), mean)).collect(),
             trained_samples: tally.terms.samples(),
             teacher_samples: tally.teacher_passes,
-            bytes_down,
-            bytes_up,
-            traffic: Some((bytes_down + bytes_up) as f64 / weights_both_ways as f64),
+            bytes_down: round.bytes_down,
+            bytes_up: round.bytes_up,
+            traffic: Some((round.bytes_down + round.bytes_up) as f64 / weights_both_ways as f64),
             seconds,
             clients: clients.iter().map(|&client| client as u64).collect(),
             accepted: (tally.accepted < clients.len()).then_some(tally.accepted as u64),
             incidents,
-            repeats: repeats as u64,
+            repeats: attempt as u64,
             weights: Some(self.hashes()),
             notices,
             protection: clipped.map(|_| ProtectionRecord { clipped, privacy: None }),
         };
         self.lookout.recall(&record);
         self.book.local.recall(&record);
-        Ok(Some(record))
+        Ok(record)
     }
 
     /// Evaluates the current global model on the test split.
@@ -344,6 +367,11 @@ impl Simulation {
 
     pub fn experiment(&self) -> &Experiment {
         &self.experiment
+    }
+
+    /// The clients whose uploads are in the weights of the last round that was run, in ascending order.
+    pub fn counted(&self) -> &[usize] {
+        &self.counted
     }
 
     /// What clients remember from their last uploads that the server included.

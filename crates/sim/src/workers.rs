@@ -20,7 +20,7 @@ use fedelity_record::{Incident, IncidentKind};
 
 use crate::faults::{Fault, FaultPlan, Sent};
 use crate::observe::{Observed, Seen, look};
-use crate::{Experiment, Keeper};
+use crate::{Absent, Experiment, Keeper};
 
 /// Maximum bytes of weights waiting to be folded; every worker may always have two uploads.
 const WAITING_BYTES: usize = 64 << 20;
@@ -65,6 +65,8 @@ pub(crate) struct Clients<'a> {
     pub(crate) keeper: &'a dyn Keeper,
     /// What goes wrong on purpose. Without it, an upload that the server refuses is an error.
     pub(crate) faults: Option<&'a FaultPlan>,
+    /// Clients elsewhere of which nothing has arrived.
+    pub(crate) absent: &'a Absent,
     /// How often the round has been repeated.
     pub(crate) attempt: usize,
 }
@@ -101,8 +103,8 @@ impl<'a> Clients<'a> {
 
 /// What becomes of a client.
 enum Arrival {
-    /// Nothing arrives.
-    Nothing(IncidentKind),
+    /// Nothing arrives; the reason may be known.
+    Nothing(IncidentKind, String),
     /// Training failed.
     Failed(FlError),
     Sent(Box<Delivery>),
@@ -162,9 +164,9 @@ impl Fold<'_> {
     fn fold(&mut self, client: usize, arrival: Arrival) -> Result<(), FlError> {
         let start = Instant::now();
         match arrival {
-            Arrival::Nothing(kind) => {
+            Arrival::Nothing(kind, reason) => {
                 self.tally.reached += usize::from(kind != IncidentKind::DroppedBefore);
-                self.note(client, kind, String::new());
+                self.note(client, kind, reason);
             }
             Arrival::Failed(error) => {
                 self.tally.reached += 1;
@@ -259,7 +261,9 @@ pub(crate) fn run(
     let threads = trainers.len().min(clients.schedule.len()).max(1);
     let window = window(threads, clients.broadcast.global.len());
     // The first round allocates all the memory a round can need, so that later ones do not grow by chance.
-    while spare.len() < window.min(clients.schedule.len()) {
+    let here = |id: &&usize| !kept.contains_key(*id) && !clients.absent.contains_key(*id);
+    let here = clients.schedule.iter().filter(here).count();
+    while spare.len() < window.min(here) {
         spare.push(Params(clients.broadcast.global.to_vec()));
     }
     let shared = Shared {
@@ -306,7 +310,7 @@ pub(crate) fn run(
 /// What a worker does next.
 enum Claim {
     /// The client sends nothing in time, so it need not train.
-    Silent(IncidentKind),
+    Silent(IncidentKind, String),
     /// The client finished before the round was resumed.
     Kept(Box<Finished>),
     /// The client trains, with its memory and a buffer for its weights.
@@ -328,9 +332,9 @@ impl<'a> Shared<'a> {
             let samples = clients.samples(id);
             let start = Instant::now();
             let done = match claim {
-                Claim::Silent(kind) => {
+                Claim::Silent(kind, reason) => {
                     let mut fold = self.lock();
-                    fold.put(position, id, Ok(Arrival::Nothing(kind)));
+                    fold.put(position, id, Ok(Arrival::Nothing(kind, reason)));
                     drop(fold);
                     self.wake.notify_all();
                     continue;
@@ -368,7 +372,10 @@ impl<'a> Shared<'a> {
                 fold.claimed += 1;
                 let id = clients.schedule[position];
                 if let Some(kind) = clients.fault(id).and_then(Fault::silence) {
-                    return Some((position, Claim::Silent(kind)));
+                    return Some((position, Claim::Silent(kind, String::new())));
+                }
+                if let Some((kind, reason)) = clients.absent.get(&id).cloned() {
+                    return Some((position, Claim::Silent(kind, reason)));
                 }
                 if let Some(done) = fold.kept.remove(&id) {
                     return Some((position, Claim::Kept(Box::new(done))));

@@ -4,9 +4,9 @@ import hashlib
 import os
 
 import fedelity
-from flwr.app import Message, RecordDict
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
-from .. import flower
+from ..flower.messages import MODEL, REFUSED, bytes_of, settings_of, with_bytes
 from .audit import Audit
 from .state import State
 
@@ -23,41 +23,51 @@ class Answers:
         self._agreement: str | None = None
         self._client: fedelity.Client | None = None
 
-    def to(self, message: Message) -> RecordDict:
-        """The answer to a message."""
-        kind, run = message.metadata.message_type, message.metadata.run_id
-        if kind == flower.WHO:
-            self._audit.note("asked", kind=kind, run=run, decision="answered")
-            return flower.presentation(self._site.client_number, fedelity.__version__)
-        if kind == flower.TRAIN:
-            return self._train(message)
-        if kind == flower.MODEL:
-            return self._keep(message)
-        raise Refusal(f"a message of type '{kind}': this node trains, keeps the final model, and says who it is")
+    def to(self, message: Message) -> tuple[RecordDict, str]:
+        """The answer to a message, and what was done, in words."""
+        match message.metadata.message_type:
+            case MessageType.QUERY:
+                return self._who(message)
+            case MessageType.TRAIN:
+                return self._train(message)
+            case str(kind) if kind == MODEL:
+                return self._keep(message)
+            case str(kind) if kind == REFUSED:
+                return self._unused(message)
+            case kind:
+                raise Refusal(f"a message of type '{kind}': this node trains, keeps the last model, and says who it is")
 
     def refuse(self, message: Message, reason: str) -> None:
         """Records a refusal."""
-        kind, run = message.metadata.message_type, message.metadata.run_id
-        self._audit.note("received", kind=kind, run=run, decision="refused", reason=reason)
+        self._audit.note("received", **_origin(message), decision="refused", reason=reason)
 
-    def _train(self, message: Message) -> RecordDict:
-        try:
-            agreement, task, round = flower.read_task(message.content)
-        except ValueError as error:
-            raise Refusal(str(error)) from None
+    def _who(self, message: Message) -> tuple[RecordDict, str]:
+        node = {"client": self._site.client_number, "fedelity": fedelity.__version__, "keeps-model": True}
+        self._audit.note("received", **_origin(message), decision="answered", answer=node)
+        return RecordDict({"node": ConfigRecord(node)}), "said who this is"
+
+    def _unused(self, message: Message) -> tuple[RecordDict, str]:
+        reason = str(settings_of(message, "refusal").get("reason", ""))
+        self._audit.note("received", **_origin(message), decision="noted", reason=reason)
+        return RecordDict(), f"the server does not use this node: {reason}"
+
+    def _train(self, message: Message) -> tuple[RecordDict, str]:
+        agreement = str(settings_of(message, "round").get("agreement", ""))
         digest = hashlib.sha256(agreement.encode()).hexdigest()
-        facts = {"kind": flower.TRAIN, "run": message.metadata.run_id, "round": round, "agreement": digest}
+        facts = {**_origin(message), "agreement": digest}
         try:
+            task = bytes_of(message, "message")
             client = self._client_for(agreement, digest)
-            arrays = client.received(task)["arrays"]
-            self._audit.note("received", task, **facts, arrays=arrays, decision="accepted")
+            received = client.received(task)
+            self._audit.note("received", task, **facts, **received, decision="accepted")
             upload = client.train(task)
-        except fedelity.Error as error:
+            sent = client.sent(upload)
+        except (fedelity.Error, ValueError) as error:
             raise Refusal(str(error)) from None
         # What the client remembers is safe before the server can have accepted the upload.
         self._state.write(_memory(digest), client.memory())
-        self._audit.note("sent", upload, **facts, arrays=client.sent(upload)["arrays"], decision="sent")
-        return flower.answer(upload)
+        self._audit.note("sent", upload, **facts, **sent, decision="sent")
+        return with_bytes("upload", upload), f"trained round {sent['round']}"
 
     def _client_for(self, agreement: str, digest: str) -> fedelity.Client:
         if self._client is None or self._agreement != agreement:
@@ -69,18 +79,19 @@ class Answers:
             self._state.write("agreement.json", agreement.encode())
         return self._client
 
-    def _keep(self, message: Message) -> RecordDict:
-        run = message.metadata.run_id
+    def _keep(self, message: Message) -> tuple[RecordDict, str]:
         try:
-            file = flower.read_model(message.content)
+            file = bytes_of(message, "model")
         except ValueError as error:
             raise Refusal(str(error)) from None
-        self._state.write("model.safetensors", file)
-        self._audit.note("received", file, kind=flower.MODEL, run=run, decision="kept")
-        return RecordDict()
+        path = self._state.write("model.safetensors", file)
+        self._audit.note("received", file, **_origin(message), decision="kept")
+        return RecordDict(), f"the last model is {path}"
+
+
+def _origin(message: Message) -> dict[str, str]:
+    return {"kind": message.metadata.message_type, "run": str(message.metadata.run_id)}
 
 
 def _memory(digest: str) -> str:
     return f"memory-{digest[:16]}.bin"
-
-

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import fedelity
-from flwr.app import Error, Message
-from flwr.common.constant import ErrorCode
+from flwr.app import Message, RecordDict
 
+from ..flower.messages import failure
 from .answers import Answers, Refusal
 from .audit import Audit
 from .errors import ConnectionLost, KeyRefused, NodeError
@@ -107,16 +107,15 @@ class RunningNode:
 
     def _reply(self, message: Message) -> Message:
         try:
-            answer = self._in_background(message)
+            answer, done = self._in_background(message)
         except Refusal as refusal:
             self._answers.refuse(message, str(refusal))
             self._say(f"refused: {refusal}")
-            error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, str(refusal))
-            return Message(error, reply_to=message)
-        self._say(f"answered {message.metadata.message_type}")
+            return failure(refusal, message)
+        self._say(done)
         return Message(answer, reply_to=message)
 
-    def _in_background(self, message: Message):
+    def _in_background(self, message: Message) -> tuple[RecordDict, str]:
         """The answer, made in another thread, so that this one can leave at once when it is told to."""
         done: queue.Queue = queue.Queue()
 

@@ -40,6 +40,8 @@ pub enum Kind {
     },
     /// Each client holds the samples of one natural key, or of several.
     Natural,
+    /// Each client is a site with samples of its own, which are not here: for the server of a federation.
+    Sites,
 }
 
 impl Kind {
@@ -63,6 +65,7 @@ impl Kind {
             Self::Shards { shards } => format!("{shards} shards for each of {clients} clients"),
             Self::LabelsPerClient { labels } => format!("{labels} labels for each of {clients} clients"),
             Self::Natural => format!("natural keys over {clients} clients"),
+            Self::Sites => format!("{clients} sites with their own samples"),
         }
     }
 }

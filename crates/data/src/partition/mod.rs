@@ -2,7 +2,7 @@
 //!
 //! A partition depends only on labels or keys and has its own random stream, so it is independent of the method, the
 //! model and the training seed. Only integers and the basic operations of `f64` are used: the same seed gives the same
-//! partition on every machine. Every kind assigns every sample once and leaves no client empty. The order within a
+//! partition on every machine. Every kind but `sites` assigns every sample once and leaves no client empty. The order within a
 //! client is random, so a prefix of a client's list is a fair sample of the client.
 
 mod dirichlet;
@@ -75,6 +75,11 @@ impl Partition {
     /// A partition of which only the samples are known.
     pub fn of(clients: Vec<Vec<u32>>) -> Self {
         Self { clients, ..Self::default() }
+    }
+
+    /// Whether its clients are sites whose samples are not here.
+    pub fn is_of_sites(&self) -> bool {
+        self.given() == 0
     }
 
     /// The number of assigned samples.
@@ -156,8 +161,15 @@ fn make(
     stream: &mut Stream,
 ) -> Result<Partition, DataError> {
     let count = clients.unwrap_or(0);
-    if *kind != Kind::Natural {
-        check(labels, classes, kind, count)?;
+    match *kind {
+        Kind::Natural => {}
+        Kind::Sites if count == 0 => return Err(refuse("clients", count, "the number of sites, at least 1")),
+        Kind::Sites => {}
+        Kind::Iid
+        | Kind::Dirichlet { .. }
+        | Kind::DirichletEqual { .. }
+        | Kind::Shards { .. }
+        | Kind::LabelsPerClient { .. } => check(labels, classes, kind, count)?,
     }
     let mut made = match *kind {
         Kind::Iid => iid::make(labels.len(), count, stream),
@@ -166,6 +178,7 @@ fn make(
         Kind::Shards { shards } => shards::make(labels, classes, count, shards, stream)?,
         Kind::LabelsPerClient { labels: held } => labels_per_client::make(labels, count, held, stream)?,
         Kind::Natural => natural::make(keys.unwrap_or(&NaturalKeys::default()), clients, stream)?,
+        Kind::Sites => Partition { clients: vec![Vec::new(); count], draws: 1, ..Partition::default() },
     };
     // A site that reads its own samples has them in the order of the data.
     if *kind != Kind::Natural {

@@ -35,8 +35,13 @@ impl Pool {
             None => {
                 let held_out = hold_out.draw(labels, classes, keys.seed);
                 let withheld = held_out.withheld(labels.len());
-                let made = partition(dataset, &withheld, &keys.kind, keys.clients, keys.seed);
-                (made.map_err(|error| named(document, error))?, held_out)
+                let clients = keys.clients.or(keys.names.as_ref().map(Vec::len));
+                let made = partition(dataset, &withheld, &keys.kind, clients, keys.seed);
+                let mut made = made.map_err(|error| named(document, error))?;
+                if let Some(names) = &keys.names {
+                    made.names.clone_from(names);
+                }
+                (made, held_out)
             }
             Some(path) => {
                 let wrong = |error: DataError| document.error("partition.file", error.to_string());

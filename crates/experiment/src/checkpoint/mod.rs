@@ -23,7 +23,7 @@ use frame::{Damage, Frames};
 pub(crate) use frame::Identity;
 pub(crate) use writer::{ClosedRound, Writer};
 
-const FOLDER: &str = "checkpoint";
+pub(crate) const FOLDER: &str = "checkpoint";
 /// The array that holds features in a state.
 const FEATURES: &str = "features";
 
@@ -53,6 +53,9 @@ type Remembered = BTreeMap<usize, usize>;
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Index {
     memories: Vec<(usize, usize)>,
+    /// The round of each client's last upload that counted, if clients remember elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    accepted: Vec<(usize, usize)>,
 }
 
 /// Where a run goes on.
@@ -61,6 +64,8 @@ pub(crate) struct Restored {
     /// Nothing before the first round.
     pub(crate) progress: Option<Progress>,
     pub(crate) remembered: Remembered,
+    /// The round of each client's last upload that counted, counted from 0, if clients remember elsewhere.
+    pub(crate) accepted: BTreeMap<usize, usize>,
     /// Clients that have finished the next round.
     pub(crate) finished: Vec<Finished>,
     /// What could not be used, and why.
@@ -127,8 +132,10 @@ impl CheckpointFolder {
         let mut restored = Restored::default();
         for rounds in states {
             match self.read_state(rounds) {
-                Ok((progress, remembered)) => {
-                    (restored.progress, restored.remembered) = (Some(progress), remembered);
+                Ok((progress, index)) => {
+                    restored.progress = Some(progress);
+                    restored.remembered = index.memories.into_iter().collect();
+                    restored.accepted = index.accepted.into_iter().collect();
                     break;
                 }
                 Err((path, damage @ Damage::Foreign)) => return Err(ExperimentError::path(&path, damage.to_string())),
@@ -147,7 +154,7 @@ impl CheckpointFolder {
         Ok(restored)
     }
 
-    fn read_state(&self, rounds: usize) -> Result<(Progress, Remembered), (PathBuf, Damage)> {
+    fn read_state(&self, rounds: usize) -> Result<(Progress, Index), (PathBuf, Damage)> {
         let path = self.file(Part::State { rounds });
         let of = |damage| (path.clone(), damage);
         let bytes = read(&path).map_err(of)?;
@@ -164,7 +171,7 @@ impl CheckpointFolder {
             memories.insert(client, self.read_memory(client, round)?);
         }
         let features = features.opt(FEATURES).map(|found| found.to_vec());
-        Ok((Progress { server, memories, features }, index.memories.into_iter().collect()))
+        Ok((Progress { server, memories, features }, index))
     }
 
     fn read_memory(&self, client: usize, round: usize) -> Result<Payload, (PathBuf, Damage)> {
@@ -213,8 +220,8 @@ impl CheckpointFolder {
 
     /// Removes what only an unfinished run needs: all but the state after these rounds.
     pub(crate) fn settle(&self, rounds: usize) {
-        if let Ok((_, remembered)) = self.read_state(rounds) {
-            self.remove_but(rounds, &remembered, usize::MAX);
+        if let Ok((_, index)) = self.read_state(rounds) {
+            self.remove_but(rounds, &index.memories.into_iter().collect(), usize::MAX);
         }
     }
 

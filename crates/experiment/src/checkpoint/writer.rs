@@ -28,6 +28,8 @@ pub(crate) struct ClosedRound {
     pub(crate) server: ServerState,
     /// What the round's clients remember now.
     pub(crate) changed: Vec<(usize, Payload)>,
+    /// The round of each client's last upload that counted, if clients remember elsewhere.
+    pub(crate) accepted: Vec<(usize, usize)>,
     pub(crate) features: Option<Vec<f32>>,
     /// `rounds.jsonl`: it must be on disk before the state.
     pub(crate) records: File,
@@ -42,11 +44,16 @@ pub(crate) struct Writer {
 struct Shared {
     waiting: Mutex<Waiting>,
     wake: Condvar,
+    /// Wakes those who wait for the disk.
+    done: Condvar,
     failed: AtomicBool,
 }
 
 #[derive(Default)]
 struct Waiting {
+    /// How often everything was asked to be on disk, and how often it was.
+    asked: u64,
+    synced: u64,
     round: Option<ClosedRound>,
     /// Clients of one round, as frames.
     clients: Vec<Vec<u8>>,
@@ -63,8 +70,12 @@ impl Writer {
         let cannot = |error: io::Error| ExperimentError::path(&path, format!("cannot write checkpoints: {error}"));
         fs::create_dir_all(&path).map_err(cannot)?;
         folder.tidy(from);
-        let shared =
-            Arc::new(Shared { waiting: Mutex::default(), wake: Condvar::new(), failed: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            waiting: Mutex::default(),
+            wake: Condvar::new(),
+            done: Condvar::new(),
+            failed: AtomicBool::new(false),
+        });
         let disk = Disk::of(folder, from);
         let thread = thread::Builder::new().name("checkpoint".to_string()).spawn({
             let shared = Arc::clone(&shared);
@@ -113,7 +124,18 @@ impl Writer {
         self.shared.wake.notify_one();
     }
 
-    /// Waits until everything is on disk.
+    /// Waits until everything so far is on disk, or cannot be written, which [`Writer::finish`] says.
+    pub(crate) fn wait(&self) {
+        let mut waiting = self.shared.lock();
+        waiting.asked += 1;
+        let asked = waiting.asked;
+        self.shared.wake.notify_one();
+        while waiting.synced < asked && !self.has_failed() {
+            waiting = self.shared.done.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits until everything is on disk, and ends.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.end();
         match self.shared.lock().error.take() {
@@ -147,12 +169,16 @@ impl Shared {
     fn work(&self, mut disk: Disk) {
         loop {
             let mut waiting = self.lock();
-            while waiting.round.is_none() && waiting.clients.is_empty() && !waiting.ended {
+            while waiting.round.is_none()
+                && waiting.clients.is_empty()
+                && waiting.synced == waiting.asked
+                && !waiting.ended
+            {
                 waiting = self.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             }
             let (round, clients, of_round) =
                 (waiting.round.take(), std::mem::take(&mut waiting.clients), waiting.of_round);
-            let ended = waiting.ended;
+            let (ended, asked, synced) = (waiting.ended, waiting.asked, waiting.synced);
             drop(waiting);
             let last = round.is_none() && clients.is_empty() && ended;
             let closed = match round {
@@ -162,10 +188,18 @@ impl Shared {
             };
             let written =
                 closed.and_then(|()| if clients.is_empty() { Ok(()) } else { disk.append(of_round, &clients) });
+            let written = written.and_then(|()| if asked > synced { disk.sync() } else { Ok(()) });
             if let Err(error) = written {
-                self.lock().error = Some(error);
+                let mut waiting = self.lock();
+                waiting.error = Some(error);
                 self.failed.store(true, Ordering::Relaxed);
+                drop(waiting);
+                self.done.notify_all();
                 return;
+            }
+            if asked > synced {
+                self.lock().synced = asked;
+                self.done.notify_all();
             }
             if last {
                 return;
@@ -214,7 +248,7 @@ impl Disk {
     }
 
     fn write_round(&mut self, round: ClosedRound) -> Written {
-        let ClosedRound { server, changed, features, records } = round;
+        let ClosedRound { server, changed, accepted, features, records } = round;
         let rounds = server.round;
         self.replaced.extend(self.newest.map(|rounds| Part::State { rounds }));
         for (client, memory) in changed {
@@ -228,7 +262,8 @@ impl Disk {
             self.replaced.extend(before.map(|round| Part::Memory { client, round }));
         }
         let features = features.map_or_else(Payload::new, |found| Payload::new().with(FEATURES, found));
-        let index = Index { memories: self.remembered.iter().map(|(&client, &round)| (client, round)).collect() };
+        let memories = self.remembered.iter().map(|(&client, &round)| (client, round)).collect();
+        let index = Index { memories, accepted };
         let index =
             serde_json::to_vec(&index).map_err(|error| (self.folder.file(Part::State { rounds }), error.into()))?;
         self.whole(Part::State { rounds }, &[&server.to_bytes(), &features.to_bytes(), &index])?;

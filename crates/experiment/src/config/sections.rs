@@ -1,5 +1,6 @@
 //! All keys of a configuration, with their descriptions, defaults and bounds.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use fedelity_data::Kind;
@@ -48,14 +49,17 @@ pub struct Config {
     pub privacy: PrivacyKeys,
 }
 
-#[keys]
+#[keys(check = one_name_each)]
 pub struct PartitionKeys {
     /// Who holds what.
     #[key(flatten)]
     pub kind: Kind,
-    /// Number of clients. By default, a natural partition has one per key.
-    #[key(default = 20, min = 1, unless("kind", is_natural))]
+    /// Number of clients. By default, a natural partition has one per key, and sites are as many as their names.
+    #[key(default = 20, min = 1, unless("kind", names_clients))]
     pub clients: Option<usize>,
+    /// The names of the sites, in the order of their numbers.
+    #[key(what = "a list of different names", only("kind", is_sites))]
+    pub names: Option<Vec<String>>,
     /// Seed of the partition, independent of the training seeds.
     #[key(default = 1)]
     pub seed: u64,
@@ -64,8 +68,33 @@ pub struct PartitionKeys {
     pub file: Option<PathBuf>,
 }
 
-fn is_natural(kind: &str) -> bool {
-    kind == Kind::Natural.name()
+fn names_clients(kind: &str) -> bool {
+    kind == Kind::Natural.name() || is_sites(kind)
+}
+
+fn is_sites(kind: &str) -> bool {
+    kind == Kind::Sites.name()
+}
+
+/// Rejects names that do not tell the sites apart.
+fn one_name_each(partition: &PartitionKeys) -> Result<(), KeyError> {
+    let Some(names) = &partition.names else {
+        if partition.kind == Kind::Sites && partition.clients.is_none() {
+            let message = "kind = \"sites\": how many? Set partition.names, such as names = [\"mercy\", \"north\"], or \
+                           partition.clients";
+            return Err(KeyError::new("kind", message));
+        }
+        return Ok(());
+    };
+    let (shown, different) = (format!("{names:?}"), names.iter().collect::<BTreeSet<_>>());
+    if names.is_empty() || different.len() < names.len() || different.iter().any(|name| name.trim().is_empty()) {
+        return Err(KeyError::expected("names", shown, "a list of different names, such as [\"mercy\", \"north\"]"));
+    }
+    if partition.clients.is_some_and(|clients| clients != names.len()) {
+        let message = format!("clients: there are {} names; leave it out", names.len());
+        return Err(KeyError::new("clients", message));
+    }
+    Ok(())
 }
 
 #[keys]

@@ -103,7 +103,8 @@ impl Settings {
         }
         needs_validation(&config)?;
         needs_equal_updates(&config)?;
-        let pool = config.partition.clients.filter(|_| config.partition.file.is_none());
+        let pool = config.partition.clients.or(config.partition.names.as_ref().map(Vec::len));
+        let pool = pool.filter(|_| config.partition.file.is_none());
         let methods = methods(given, &config, origins)?;
         let mut settings = Self { config, methods, notes: Vec::new(), table };
         pool.map_or(Ok(0), |pool| settings.settle_per_round(document, pool))?;

@@ -1,6 +1,6 @@
 //! What server and clients agree on before the first round.
 
-use fedelity_nn::{Card, Params};
+use fedelity_nn::{Card, Model, Params};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -34,7 +34,7 @@ impl Agreement {
             seed,
             clients: study.pool.partition.clients.len(),
             card: study.card.clone(),
-            frozen: frozen_hash(study),
+            frozen: frozen_hash(&study.model),
         }
     }
 
@@ -102,7 +102,7 @@ impl Agreement {
 }
 
 /// SHA-256 of the frozen weights; empty if there are none.
-fn frozen_hash(study: &Study) -> String {
-    let frozen = study.model.frozen();
+pub(super) fn frozen_hash(model: &Model) -> String {
+    let frozen = model.frozen();
     if frozen.is_empty() { String::new() } else { Params(frozen.to_vec()).hash() }
 }

@@ -1,15 +1,17 @@
 //! A client's half.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use fedelity_data::{NewData, Normalisation, Part, Split};
+use fedelity_data::{Colour, DataSource, Dataset, NewData, Normalisation, Part, Split};
 use fedelity_fl::wire::Wire;
 use fedelity_fl::{Broadcast, Federation, Method, Payload, Samples, Scaling, ServerData, Task, Trainer, client};
 use fedelity_methods::Clip;
-use fedelity_nn::{Model, Params};
+use fedelity_nn::{Input, Model, Params, Pretrained, encoder};
 use sha2::{Digest, Sha256};
 
 use super::Agreement;
+use super::agreement::frozen_hash;
 use super::envelope::{ExchangeError, seal, unseal};
 use crate::assemble::Study;
 use crate::config::DataKeys;
@@ -24,7 +26,7 @@ pub struct Client {
     id: usize,
     federation: Federation,
     trainer: Trainer,
-    split: Arc<Split>,
+    data: ClientData,
     indices: Vec<u32>,
     scaling: Scaling,
     memory: TwoMemories,
@@ -44,6 +46,23 @@ pub(super) struct Restraint {
     pub most_bytes: Option<u64>,
 }
 
+/// Where the samples of a client are.
+#[derive(Clone, Debug)]
+enum ClientData {
+    /// Among the training samples of a study, which its clients share.
+    Shared(Arc<Dataset>),
+    Own(Split),
+}
+
+impl ClientData {
+    fn split(&self) -> &Split {
+        match self {
+            Self::Shared(dataset) => &dataset.train,
+            Self::Own(split) => split,
+        }
+    }
+}
+
 /// What a client remembers: what the server is known to have accepted, and what it may have.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct TwoMemories {
@@ -58,7 +77,10 @@ struct TwoMemories {
 impl TwoMemories {
     /// Settles what is pending, now that the server has said which round it last accepted.
     fn settle(&mut self, accepted: Option<usize>) {
-        if accepted.is_some() && self.pending_round == accepted {
+        if accepted.is_none() {
+            // For this server it is new: what it remembers is from another federation.
+            *self = Self::default();
+        } else if self.pending_round == accepted {
             (self.kept, self.round) = (std::mem::take(&mut self.pending), accepted);
         }
         (self.pending, self.pending_round) = (Payload::new(), None);
@@ -75,30 +97,37 @@ impl Client {
             return Err(ExperimentError::Config(message));
         }
         let Some(indices) = study.pool.partition.clients.get(id) else { return Err(no_such_client(agreement, id)) };
+        if study.pool.partition.is_of_sites() {
+            let message = format!("client {id} is a site: it reads its own data, which its configuration names");
+            return Err(ExperimentError::Config(message));
+        }
         let federation = study.federation(&method, agreement.seed);
-        let split = Arc::new(study.pool.dataset.train.clone());
+        let data = ClientData::Shared(Arc::clone(&study.pool.dataset));
         let scaling = Scaling::from(&study.pool.dataset.normalisation);
-        Ok(Self::with(agreement, id, federation, split, indices.clone(), scaling))
+        Ok(Self::with(agreement, id, federation, data, indices.clone(), scaling))
     }
 
     /// A site with data of its own: `[data]` of its configuration, read as the agreement says. Classes, normalisation,
     /// columns, image size and vocabulary are those of the agreement. Samples that are marked for testing are not used.
+    /// Frozen weights do not travel: they are read from `model.weights` and must be those of the agreement.
     pub fn of_site(agreement: &Agreement, id: usize, site: &Document, resources: &Resources) -> Result<Self> {
-        let keys = Settings::read(site)?.config.data;
-        Self::of_samples(agreement, id, site_samples(agreement, site, &keys, resources)?, resources)
+        let config = Settings::read(site)?.config;
+        let split = site_samples(agreement, site, config.data, resources)?;
+        Self::of_its_own(agreement, id, agreement.settings()?, split, config.model.weights.as_deref(), resources)
     }
 
     /// A client with these samples, as the agreement's model reads them.
     pub fn of_samples(agreement: &Agreement, id: usize, split: Split, resources: &Resources) -> Result<Self> {
-        Self::of_data(agreement, id, agreement.settings()?, split, resources)
+        Self::of_its_own(agreement, id, agreement.settings()?, split, None, resources)
     }
 
-    /// A client with these samples and settings: those of the agreement, or tighter ones.
-    pub(super) fn of_data(
+    /// A client with samples of its own and these settings: those of the agreement, or tighter ones.
+    pub(super) fn of_its_own(
         agreement: &Agreement,
         id: usize,
         (settings, method): (Settings, MethodChoice),
         split: Split,
+        weights: Option<&Path>,
         resources: &Resources,
     ) -> Result<Self> {
         let card = &agreement.card;
@@ -111,13 +140,8 @@ impl Client {
                 "a sample has label {label}, but there are {classes} classes"
             )));
         }
-        if !agreement.frozen.is_empty() {
-            let message = "the model has frozen weights, which do not travel: use a client with the study's own data";
-            return Err(ExperimentError::Config(message.to_string()));
-        }
-        let model = Arc::new(Model::compile(&card.architecture()?, resources.engine.clone())?);
         let federation = Federation {
-            model,
+            model: Arc::new(model(agreement, settings.config.model.freeze, weights, resources)?),
             method: method.method,
             training: settings.training(),
             weighting: settings.config.clients.weighting,
@@ -127,20 +151,20 @@ impl Client {
         };
         let scaling = Scaling::from(&Normalisation { mean: card.mean.clone(), std: card.std.clone() });
         let indices = (0..split.len() as u32).collect();
-        Ok(Self::with(agreement, id, federation, Arc::new(split), indices, scaling))
+        Ok(Self::with(agreement, id, federation, ClientData::Own(split), indices, scaling))
     }
 
     fn with(
         agreement: &Agreement,
         id: usize,
         federation: Federation,
-        split: Arc<Split>,
+        data: ClientData,
         indices: Vec<u32>,
         scaling: Scaling,
     ) -> Self {
         let (digest, trainer) = (agreement.digest(), Trainer::new(federation.model.clone()));
         let (memory, restraint) = (TwoMemories::default(), Restraint::default());
-        Self { digest, id, federation, trainer, split, indices, scaling, memory, restraint, uploads: 0 }
+        Self { digest, id, federation, trainer, data, indices, scaling, memory, restraint, uploads: 0 }
     }
 
     /// The client, which now keeps more to itself.
@@ -171,12 +195,8 @@ impl Client {
 
     /// Its number of samples of each class.
     pub fn label_counts(&self) -> Vec<usize> {
-        let counts = self.own_samples().label_counts(self.federation.model.classes());
-        counts.into_iter().map(|count| count as usize).collect()
-    }
-
-    fn own_samples(&self) -> Samples<'_> {
-        Samples { split: &self.split, indices: &self.indices, scaling: &self.scaling }
+        let samples = Samples { split: self.data.split(), indices: &self.indices, scaling: &self.scaling };
+        samples.label_counts(self.federation.model.classes()).into_iter().map(|count| count as usize).collect()
     }
 
     /// Trains for one round, given the server's message. Returns what to send.
@@ -192,7 +212,7 @@ impl Client {
             let (client, found) = (self.id, memory.round.map(|round| round + 1));
             return Err(ExchangeError::Memory { client, expected: accepted.map_or(0, |round| round + 1), found });
         }
-        let samples = Samples { split: &self.split, indices: &self.indices, scaling: &self.scaling };
+        let samples = Samples { split: self.data.split(), indices: &self.indices, scaling: &self.scaling };
         let task = self.federation.task(self.id, samples, &broadcast, &memory.kept);
         let task = Task { secret: self.restraint.entropy.map(|entropy| secret(&entropy, self.uploads)), ..task };
         let mut done = client(&mut self.trainer, &task, Params::default())?;
@@ -206,7 +226,12 @@ impl Client {
         }
         (memory.pending, memory.pending_round) = (done.memory, Some(broadcast.round));
         self.memory = memory;
-        Ok(seal(&self.digest, &[], &done.upload.to_bytes()))
+        Ok(seal(&self.digest, &[Some(done.teacher_passes as usize)], &done.upload.to_bytes()))
+    }
+
+    /// Remembers nothing, as before its first round.
+    pub fn forget(&mut self) {
+        self.memory = TwoMemories::default();
     }
 
     /// What it remembers, as bytes.
@@ -235,23 +260,61 @@ impl Client {
 pub(super) fn site_samples(
     agreement: &Agreement,
     site: &Document,
-    keys: &DataKeys,
+    mut keys: DataKeys,
     resources: &Resources,
 ) -> Result<Split> {
-    let data = resources.load_new(site, keys, &agreement.card, None)?;
+    let card = &agreement.card;
+    if let (DataSource::Folder(folder), Input::Image { channels, height, width }) = (&mut keys.source, card.input) {
+        folder.size = Some((height, width));
+        folder.colour = if channels == 1 { Colour::Grey } else { Colour::Rgb };
+    }
+    let data = resources.load_new(site, &keys, card, None)?;
     let part = if data.part == Part::Test { Part::Train } else { data.part };
     let data = NewData { part, ..data };
-    if let Some(class) = data.dataset.classes.iter().find(|class| !agreement.card.classes.contains(class)) {
-        let known = agreement.card.classes.join(", ");
-        let message = format!("the class '{class}' is not part of the federation, which has {known}");
+    if let Some(class) = data.dataset.classes.iter().find(|class| !card.classes.contains(class)) {
+        let known = card.classes.join(", ");
+        let message = format!(
+            "the class '{class}' is not part of the federation, which has {known}: rename or remove it here, or add it \
+             to the server's data"
+        );
         return Err(site.error("data", message));
     }
-    Ok(fit_samples(&agreement.card, std::path::Path::new("the agreement"), &data)?.0)
+    Ok(fit_samples(card, Path::new("the agreement"), &data)?.0)
 }
 
 /// What the noise of one upload is drawn from.
 fn secret(entropy: &[u8; 32], upload: u64) -> [u8; 32] {
     Sha256::new().chain_update(entropy).chain_update(upload.to_le_bytes()).finalize().into()
+}
+
+/// The model of an agreement. Frozen weights are those of a folder, which must have the same as the server's.
+fn model(agreement: &Agreement, freeze: Option<usize>, weights: Option<&Path>, resources: &Resources) -> Result<Model> {
+    let (card, engine) = (&agreement.card, resources.engine.clone());
+    let whole = card.architecture()?;
+    let shape = match &card.encoder {
+        Some(shape) if !agreement.frozen.is_empty() => shape,
+        _ => return Ok(Model::compile(&whole, engine)?),
+    };
+    let Some(folder) = weights else {
+        let message = format!(
+            "the model has frozen weights, which do not travel: name the folder that has them in the configuration of this \
+             site, [model] with name = \"{}\" and weights = \"FOLDER\"",
+            card.model
+        );
+        return Err(ExperimentError::Config(message));
+    };
+    let found = Pretrained::open(folder)?;
+    let arch = encoder(&card.model, shape, card.projection, freeze, card.input.shape(), card.classes.len());
+    let model = found.load(Model::compile(&arch, engine)?)?;
+    let (expected, hash) = (&agreement.frozen, frozen_hash(&model));
+    if hash != *expected {
+        let reason = format!(
+            "these are not the frozen weights of the federation: their SHA-256 is {hash}, and {expected} at the server; take \
+             the server's files"
+        );
+        return Err(ExperimentError::path(&Pretrained::weights_file(folder), reason));
+    }
+    Ok(model)
 }
 
 fn no_such_client(agreement: &Agreement, id: usize) -> ExperimentError {

@@ -1,41 +1,69 @@
 //! The server's half.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
+use fedelity_files::Lock;
 use fedelity_fl::wire::Wire;
-use fedelity_fl::{
-    Broadcast, Coordinator, Evaluation, Federation, FlError, Rejection, Samples, Scaling, ServerState, Trainer, Upload,
-    longest_first, sample_clients, sample_others,
-};
+use fedelity_fl::{Evaluation, Finished, FlError, Payload, Rejection, ServerState, Upload};
 use fedelity_nn::{Model, Params};
+use fedelity_record::{IncidentKind, RecordError, RoundRecord, RunFolder, Status, names};
+use fedelity_sim::{Absent, Closing, OpenRound, Progress, Simulation};
 
 use super::Agreement;
 use super::envelope::{ExchangeError, seal, unseal};
 use crate::ExperimentError;
 use crate::assemble::Study;
+use crate::checkpoint::{self, CheckpointFolder, Checkpoints};
 use crate::error::Result;
+use crate::progress::RunProgress;
+use crate::run::{Outcome, Run, lock};
+
+/// How many refused messages of one client are recorded in a round.
+const REFUSALS: usize = 5;
+/// The features of the closely examined client in a saved server.
+const FEATURES: &str = "features";
 
 /// A server that gets its messages from outside.
+///
+/// Its rounds are those of a simulation whose clients are elsewhere: evaluation, records, notices, early stopping and
+/// checkpoints are the same. What only a client knows is absent from its records.
 pub struct Server {
     study: Study,
     agreement: Agreement,
     digest: [u8; 32],
-    coordinator: Coordinator,
-    open: Option<OpenRound>,
+    threads: usize,
+    progress: RunProgress,
+    /// All rounds so far.
+    records: Vec<RoundRecord>,
     /// The last round in which an upload of a client counted.
     accepted: BTreeMap<usize, usize>,
-    /// How often the next round has been given up, and the clients that were tried.
-    attempt: usize,
-    tried: BTreeSet<usize>,
+    open: Option<Exchange>,
+    /// While it records in a folder.
+    lock: Option<Lock>,
 }
 
-struct OpenRound {
-    clients: Vec<usize>,
-    /// The broadcast, encoded once for all of them.
+/// The messages of an open round.
+struct Exchange {
+    round: OpenRound,
+    /// The broadcast, encoded once for all clients.
     message: Vec<u8>,
     /// Uploads that have arrived and been checked.
-    waiting: BTreeMap<usize, Upload>,
+    arrived: BTreeMap<usize, Finished>,
+    /// Clients that will not send one.
+    absent: Absent,
+    /// How many messages of each client were refused.
+    refused: BTreeMap<usize, usize>,
+}
+
+impl Exchange {
+    fn of(round: OpenRound) -> Self {
+        let message = round.broadcast().to_bytes();
+        let (arrived, absent, refused) = Default::default();
+        Self { round, message, arrived, absent, refused }
+    }
 }
 
 /// How a round ended.
@@ -48,39 +76,91 @@ pub enum RoundEnd {
         /// Clients whose uploads the aggregation rule left out.
         left_out: Vec<usize>,
     },
-    /// Too few uploads arrived; nothing has changed, and the next one has other clients.
+    /// Too few uploads arrived; nothing has changed, and the round is open again for other clients.
     Repeated { arrived: usize, needed: usize },
+    /// The global model diverged: no round follows.
+    Diverged { reason: String },
 }
 
 impl Server {
-    /// A server before its first round. The study has one method and one seed.
-    pub fn new(study: Study) -> Result<Self> {
-        let (agreement, federation) = begin(&study)?;
-        Ok(Self::with(study, agreement, Coordinator::new(federation)?, BTreeMap::new()))
+    /// A server before its first round, which records nothing. The study has one method and one seed.
+    pub fn new(study: Study, threads: usize) -> Result<Self> {
+        let run = run_of(&study, threads)?;
+        let simulation = Simulation::new(study.experiment(run.method, run.seed, threads))?;
+        let progress = RunProgress::new(&run, simulation, &[]);
+        let agreement = Agreement::of(&study, run.method, run.seed);
+        Ok(Self::with(study, threads, agreement, progress))
     }
 
-    /// A server as it was when it was [saved](Self::save).
-    pub fn restore(study: Study, saved: &[u8]) -> Result<Self, ExchangeError> {
+    /// A server that records its rounds in a run folder. If the folder has a part of this federation, it goes on from there,
+    /// with the same results, whenever it was stopped.
+    pub fn in_folder(study: Study, threads: usize, path: &Path) -> Result<Self> {
+        let run = run_of(&study, threads)?;
+        let folder = match RunFolder::create(path) {
+            Err(RecordError::Exists { .. }) => RunFolder::open(path)?,
+            other => other?,
+        };
+        let lock = lock(folder.path())?;
+        let place = CheckpointFolder::of(folder.path(), run.identity());
+        let mut earlier = run.earlier(&folder, &place)?;
+        if earlier.header.is_none() && !is_fresh(folder.path()) {
+            let reason = "it has other files than those of a federation; choose another folder";
+            return Err(ExperimentError::path(path, reason));
+        }
+        let records = earlier.rounds.clone();
+        let agreement = Agreement::of(&study, run.method, run.seed);
+        let (progress, accepted) = match earlier.ended.take() {
+            None => {
+                let accepted = earlier.restored.accepted.clone();
+                (run.begin(&folder, earlier, place)?, accepted)
+            }
+            // Nothing is written to a folder that is complete.
+            Some(outcome) => {
+                let restored = place.restore(records.len())?;
+                let Some(progress) = restored.progress.filter(|progress| progress.server.round == records.len()) else {
+                    return Err(ExperimentError::path(path, "its federation has ended; choose another folder"));
+                };
+                let experiment = study.experiment(run.method, run.seed, threads);
+                let mut ended = RunProgress::new(&run, Simulation::resume(experiment, progress, &records)?, &records);
+                ended.summary = outcome.summary;
+                (ended, restored.accepted)
+            }
+        };
+        Ok(Self { records, accepted, lock: Some(lock), ..Self::with(study, threads, agreement, progress) })
+    }
+
+    /// A server as it was when it was [saved](Self::save), which records nothing.
+    pub fn restore(study: Study, threads: usize, saved: &[u8]) -> Result<Self, ExchangeError> {
         let broken = |error: ExperimentError| match error {
             ExperimentError::Federation(error) => ExchangeError::Round(error),
             _ => ExchangeError::Agreement,
         };
-        let (agreement, federation) = begin(&study).map_err(broken)?;
-        let ([clients], mut rest) = unseal::<1>(&agreement.digest(), saved)?;
+        let run = run_of(&study, threads).map_err(broken)?;
+        let agreement = Agreement::of(&study, run.method, run.seed);
+        let ([clients, state, features], mut rest) = unseal::<3>(&agreement.digest(), saved)?;
+        let mut take = |bytes: usize| -> Result<&[u8], ExchangeError> {
+            let (taken, left) = rest.split_at_checked(bytes).ok_or(ExchangeError::Foreign)?;
+            rest = left;
+            Ok(taken)
+        };
         let mut accepted = BTreeMap::new();
         for _ in 0..clients.unwrap_or(0) {
-            let (pair, after) = rest.split_at_checked(16).ok_or(ExchangeError::Foreign)?;
-            let number = |at: usize| u64::from_le_bytes(pair.as_chunks::<8>().0[at]) as usize;
-            accepted.insert(number(0), number(1));
-            rest = after;
+            let pair = take(16)?.as_chunks::<8>().0;
+            let [client, round] = [0, 1].map(|at| u64::from_le_bytes(pair[at]) as usize);
+            accepted.insert(client, round);
         }
-        let coordinator = Coordinator::resume(federation, ServerState::from_bytes(rest)?)?;
-        Ok(Self::with(study, agreement, coordinator, accepted))
+        let server = ServerState::from_bytes(take(state.unwrap_or(0))?)?;
+        let features = Payload::from_bytes(take(features.unwrap_or(0))?)?.opt(FEATURES).map(|found| found.to_vec());
+        let records: Vec<RoundRecord> = serde_json::from_slice(rest).map_err(|_| ExchangeError::Foreign)?;
+        let progress = Progress { server, memories: BTreeMap::new(), features };
+        let simulation = Simulation::resume(study.experiment(run.method, run.seed, threads), progress, &records)?;
+        let progress = RunProgress::new(&run, simulation, &records);
+        Ok(Self { records, accepted, ..Self::with(study, threads, agreement, progress) })
     }
 
-    fn with(study: Study, agreement: Agreement, coordinator: Coordinator, accepted: BTreeMap<usize, usize>) -> Self {
-        let digest = agreement.digest();
-        Self { study, agreement, digest, coordinator, open: None, accepted, attempt: 0, tried: BTreeSet::new() }
+    fn with(study: Study, threads: usize, agreement: Agreement, progress: RunProgress) -> Self {
+        let (digest, records, accepted) = (agreement.digest(), Vec::new(), BTreeMap::new());
+        Self { study, agreement, digest, threads, progress, records, accepted, open: None, lock: None }
     }
 
     /// What clients need to know before they start.
@@ -88,121 +168,212 @@ impl Server {
         &self.agreement
     }
 
-    /// The number of closed rounds.
-    pub fn rounds(&self) -> usize {
-        self.coordinator.rounds()
-    }
-
-    pub fn weights(&self) -> &Params {
-        self.coordinator.global()
-    }
-
-    /// The model that is trained: its layout names the weights.
     pub fn model(&self) -> &Arc<Model> {
         &self.study.model
     }
 
+    /// The names of the clients, by number; empty if they have none.
+    pub fn names(&self) -> &[String] {
+        &self.study.pool.partition.names
+    }
+
+    /// The number of closed rounds.
+    pub fn rounds(&self) -> usize {
+        self.progress.simulation.rounds()
+    }
+
+    /// The records of all rounds so far.
+    pub fn records(&self) -> &[RoundRecord] {
+        &self.records
+    }
+
+    /// What the user should know about a folder that it goes on with.
+    pub fn notes(&self) -> &[String] {
+        &self.progress.notes
+    }
+
+    /// Whether no round follows: all have been run, the run stopped early, or it diverged.
+    pub fn is_done(&self) -> bool {
+        self.progress.is_done() || matches!(self.progress.summary.status, Status::Diverged { .. })
+    }
+
+    pub fn weights(&self) -> &Params {
+        self.progress.simulation.global()
+    }
+
+    /// The last round, counted from 0, in which an upload of a client counted.
+    pub fn accepted(&self, client: usize) -> Option<usize> {
+        self.accepted.get(&client).copied()
+    }
+
     /// Its state between rounds, as bytes. An open round is not part of it.
     pub fn save(&self) -> Vec<u8> {
+        let simulation = &self.progress.simulation;
+        let state = simulation.server().to_bytes();
+        let features = simulation.local_features().map(|found| Payload::new().with(FEATURES, found.to_vec()));
+        let features = features.unwrap_or_default().to_bytes();
         let mut body = Vec::new();
         for (&client, &round) in &self.accepted {
             body.extend((client as u64).to_le_bytes());
             body.extend((round as u64).to_le_bytes());
         }
-        body.extend(self.coordinator.kept().to_bytes());
-        seal(&self.digest, &[Some(self.accepted.len())], &body)
+        body.extend(&state);
+        body.extend(&features);
+        body.extend(serde_json::to_vec(&self.records).unwrap_or_default());
+        seal(&self.digest, &[Some(self.accepted.len()), Some(state.len()), Some(features.len())], &body)
     }
 
-    /// Opens the next round and returns its clients: those of the simulation or, if the round is repeated, others.
+    /// Opens the next round, if none is open, and returns its clients: those of the simulation or, if the round is
+    /// repeated, others.
     pub fn open(&mut self) -> Result<Vec<usize>> {
-        let (seed, clients, per_round) = (self.agreement.seed, self.agreement.clients, self.study.per_round);
-        let chosen = match self.attempt {
-            0 => sample_clients(seed, self.rounds(), clients, per_round),
-            attempt => sample_others(seed, self.rounds(), attempt, clients, per_round, &self.tried),
-        };
-        let broadcast: Broadcast = self.coordinator.open(&chosen)?;
-        self.open =
-            Some(OpenRound { clients: chosen.clone(), message: broadcast.to_bytes(), waiting: BTreeMap::new() });
-        Ok(chosen)
+        if self.open.is_none() {
+            let mut open = Exchange::of(self.progress.simulation.open()?);
+            // What had arrived when the server was stopped.
+            for done in std::mem::take(&mut self.progress.finished) {
+                if self.progress.simulation.examine(&done.upload).is_ok() {
+                    open.arrived.insert(done.upload.client, done);
+                }
+            }
+            self.open = Some(open);
+        }
+        Ok(self.open.iter().flat_map(|open| open.round.clients()).copied().collect())
     }
 
     /// What a client of the open round is sent; nothing for others.
     pub fn message(&self, client: usize) -> Option<Vec<u8>> {
-        let open = self.open.as_ref().filter(|open| open.clients.contains(&client))?;
-        Some(seal(&self.digest, &[self.accepted.get(&client).copied()], &open.message))
+        let open = self.open.as_ref().filter(|open| open.round.clients().contains(&client))?;
+        Some(seal(&self.digest, &[self.accepted(client)], &open.message))
     }
 
-    /// Takes in what a client sent. What is refused changes nothing, and the error says why.
+    /// Takes in what a client sent. What is refused does not count, and the error says why.
     pub fn accept(&mut self, sender: usize, bytes: &[u8]) -> Result<(), ExchangeError> {
-        let ([], body) = unseal::<0>(&self.digest, bytes)?;
+        let done = self.read(sender, bytes);
+        let Some(open) = &mut self.open else { return done.map(|_| ()) };
+        match done {
+            Ok(done) => {
+                if let Some(writer) = self.progress.writer() {
+                    writer.client(&done);
+                }
+                open.absent.remove(&sender);
+                open.arrived.insert(sender, done);
+                Ok(())
+            }
+            Err(error) => {
+                let before = open.refused.entry(sender).or_insert(0);
+                *before += 1;
+                if *before <= REFUSALS && sender < self.agreement.clients {
+                    open.round.refuse(sender, error.to_string());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// An upload that counts, if the round ends with it.
+    fn read(&self, sender: usize, bytes: &[u8]) -> Result<Finished, ExchangeError> {
+        let ([teacher_passes], body) = unseal::<1>(&self.digest, bytes)?;
         let upload = Upload::from_bytes(body)?;
         if upload.client != sender {
             return Err(ExchangeError::Sender { sender, named: upload.client });
         }
-        self.coordinator.examine(&upload)?;
-        let stranger = Rejection::Stranger { client: sender };
-        let open = self.open.as_mut().ok_or(stranger)?;
-        if open.waiting.contains_key(&sender) {
+        self.progress.simulation.examine(&upload)?;
+        if self.open.as_ref().is_some_and(|open| open.arrived.contains_key(&sender)) {
             return Err(Rejection::Twice { client: sender }.into());
         }
-        open.waiting.insert(sender, upload);
-        Ok(())
+        let teacher_passes = teacher_passes.unwrap_or(0) as u64;
+        Ok(Finished { upload, memory: Payload::new(), teacher_passes })
     }
 
-    /// The clients of the open round whose uploads have not arrived.
+    /// Notes that a client of the open round will send nothing: it cannot be reached or, with a reason, it has failed.
+    pub fn absent(&mut self, client: usize, reason: Option<&str>) {
+        let Some(open) = self.open.as_mut().filter(|open| !open.arrived.contains_key(&client)) else { return };
+        let why = match reason {
+            None => (IncidentKind::DroppedBefore, String::new()),
+            Some(reason) => (IncidentKind::Failed, reason.to_string()),
+        };
+        open.absent.insert(client, why);
+    }
+
+    /// The clients of the open round that may still send their uploads.
     pub fn missing(&self) -> Vec<usize> {
-        let open = self.open.iter();
-        open.flat_map(|open| open.clients.iter().filter(|client| !open.waiting.contains_key(client)).copied()).collect()
+        let Some(open) = &self.open else { return Vec::new() };
+        let missing = |client: &&usize| !open.arrived.contains_key(client) && !open.absent.contains_key(client);
+        open.round.clients().iter().filter(missing).copied().collect()
     }
 
-    /// Ends the round with what has arrived.
+    /// Ends the round with what has arrived, and records it. It is on disk when this returns.
     pub fn close(&mut self) -> Result<RoundEnd> {
         let round = self.rounds();
-        let Some(OpenRound { clients, mut waiting, .. }) = self.open.take() else {
+        let Some(Exchange { round: open, arrived, absent, .. }) = self.open.take() else {
             return Err(FlError::Order { what: "closing a round", round: round + 1, state: "not open" }.into());
         };
-        let needed = self.study.needed();
-        let arrived: Vec<usize> = waiting.keys().copied().collect();
-        if arrived.len() < needed {
-            self.coordinator.abandon();
-            self.attempt += 1;
-            self.tried.extend(clients);
-            return Ok(RoundEnd::Repeated { arrived: arrived.len(), needed });
-        }
-        let sizes = &self.study.pool.partition.clients;
-        for client in longest_first(&arrived, |client| sizes[client].len()) {
-            if let Some(upload) = waiting.remove(&client) {
-                self.coordinator.fold(upload)?;
+        let run = run_of(&self.study, self.threads)?;
+        let sent: Vec<usize> = arrived.keys().copied().collect();
+        let record = match self.progress.simulation.close(open, arrived.into_values().collect(), absent) {
+            Ok(Closing::Closed(record)) => record,
+            Ok(Closing::Repeated { round, accepted, needed }) => {
+                self.open = Some(Exchange::of(*round));
+                return Ok(RoundEnd::Repeated { arrived: accepted, needed });
             }
-        }
-        let left_out = self.coordinator.close()?;
-        let counted: Vec<usize> = arrived.into_iter().filter(|client| !left_out.contains(client)).collect();
+            Err(error) => {
+                self.progress.fail(&run, error)?;
+                let reason = self.progress.divergence.clone().unwrap_or_default();
+                return Ok(RoundEnd::Diverged { reason });
+            }
+        };
+        let counted = self.progress.simulation.counted().to_vec();
         self.accepted.extend(counted.iter().map(|&client| (client, round)));
-        (self.attempt, self.tried) = (0, BTreeSet::new());
+        self.records.push(self.progress.keep(&run, *record, &self.accepted)?);
+        self.progress.wait()?;
+        let left_out = sent.into_iter().filter(|client| !counted.contains(client)).collect();
         Ok(RoundEnd::Closed { counted, left_out })
     }
 
     /// Gives the open round up: everything is as it was before it.
     pub fn abandon(&mut self) {
-        self.coordinator.abandon();
-        self.open = None;
+        if let Some(open) = self.open.take() {
+            self.progress.simulation.abandon(open.round);
+        }
+    }
+
+    /// Completes the record, if there is one. If rounds are left, the federation is interrupted, and
+    /// [goes on](Self::in_folder) later.
+    pub fn finish(&mut self) -> Result<Outcome> {
+        self.abandon();
+        let run = run_of(&self.study, self.threads)?;
+        if !self.progress.is_done() && !matches!(self.progress.summary.status, Status::Diverged { .. }) {
+            self.progress.summary.status = Status::Interrupted;
+        }
+        let notes = &mut Vec::new();
+        let outcome = self.progress.end(&run, &mut |note| notes.push(note.to_string()))?;
+        self.progress.notes.append(notes);
+        self.lock = None;
+        Ok(outcome)
     }
 
     /// The global model on the test samples.
-    pub fn evaluate(&self) -> Evaluation {
-        let data = &self.study.pool.dataset;
-        let indices: Vec<u32> = (0..data.test.len() as u32).collect();
-        let scaling = Scaling::from(&data.normalisation);
-        let samples = Samples { split: &data.test, indices: &indices, scaling: &scaling };
-        let mut trainers = [Trainer::new(self.study.model.clone())];
-        fedelity_sim::evaluate(&mut trainers, self.weights(), samples, self.study.model.classes()).evaluation
+    pub fn evaluate(&mut self) -> Evaluation {
+        self.progress.simulation.evaluate()
     }
 }
 
-/// The agreement and the federation of a study with one method and one seed.
-fn begin(study: &Study) -> Result<(Agreement, Federation)> {
-    match (&study.settings.methods[..], &study.settings.config.seeds[..]) {
-        ([method], [seed]) => Ok((Agreement::of(study, method, *seed), study.federation(method, *seed))),
-        _ => Err(ExperimentError::Config("a federation has one method and one seed".to_string())),
+/// The one method with the one seed of a study, with clients elsewhere.
+fn run_of(study: &Study, threads: usize) -> Result<Run<'_>> {
+    let ([method], [seed]) = (&study.settings.methods[..], &study.settings.config.seeds[..]) else {
+        return Err(ExperimentError::Config("a federation has one method and one seed".to_string()));
+    };
+    if !study.settings.config.faults.is_none() {
+        let message = "[faults] is for simulations: leave it out of the configuration of a federation";
+        return Err(ExperimentError::Config(message.to_string()));
     }
+    let checkpoints = Checkpoints::Clients;
+    Ok(Run { federated: true, ..study.one(method, method.name, *seed, threads, checkpoints) })
+}
+
+/// Whether a folder has nothing but what a server writes before its first round.
+fn is_fresh(folder: &Path) -> bool {
+    let ours = [names::CONFIG, names::PARTITION, names::HOLDINGS, names::LAYERS, names::ROUNDS, checkpoint::FOLDER];
+    let known = |name: &str| ours.contains(&name) || name.starts_with('.');
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.into_iter().all(|entry| entry.file_name().to_str().is_some_and(known))
 }

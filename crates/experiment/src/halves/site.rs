@@ -34,6 +34,9 @@ pub struct SiteKeys {
     /// Folder for what must survive a restart: memory, the audit log, and the last model.
     #[key(default = "state", what = "the path of a folder")]
     pub state: PathBuf,
+    /// Folder with the frozen weights of a pretrained encoder, which do not travel, if the model has some.
+    #[key(what = "the path of a folder")]
+    pub weights: Option<PathBuf>,
     /// Data of this site.
     pub data: DataKeys,
     /// What may run here, and what may leave.
@@ -148,8 +151,9 @@ impl Site {
             most_bytes: self.keys.policy.most_bytes_up,
         };
         let id = self.keys.client;
-        let samples = site_samples(agreement, &self.document, &self.keys.data, resources)?;
-        let client = Client::of_data(agreement, id, (settings, method), samples, resources)?;
+        let samples = site_samples(agreement, &self.document, self.keys.data.clone(), resources)?;
+        let client =
+            Client::of_its_own(agreement, id, (settings, method), samples, self.keys.weights.as_deref(), resources)?;
         let client = client.restrained(restraint);
         let fewest = self.keys.policy.fewest_samples;
         if client.samples() < fewest {

@@ -269,7 +269,7 @@ impl Sweep {
         };
         let (method, label) = (&study.settings.methods[0], &study.labels()[0]);
         let checkpoints = Checkpoints::default();
-        let run = Run { study: &study, method, label, seed: job.seed, threads: 1, checkpoints };
+        let run = study.one(method, label, job.seed, 1, checkpoints);
         run.execute(&folder, &mut OneJob { job, rounds: study.settings.config.rounds, observer })
     }
 

@@ -7,6 +7,7 @@ use fedelity_data::{Inputs, Split};
 use fedelity_experiment::{Agreement, Client, Document, ExchangeError, Resources, RoundEnd, Server, Study};
 use fedelity_fl::{Coordinator, Memories, Samples, Scaling, Trainer, client, longest_first, round};
 use fedelity_nn::Params;
+use fedelity_record::{RoundRecord, RunFolder, Seconds, Status, Summary, salvage_rounds};
 use fedelity_sim::Simulation;
 
 use crate::bits::{server, write_table};
@@ -48,11 +49,11 @@ fn own(study: &Study, id: usize) -> Split {
 /// Runs rounds with a server that is rebuilt before each of them, clients that restart after each, and uploads that arrive in
 /// reverse. Returns the hash of the weights after each round.
 fn federate(document: &Document, rounds: usize, make: impl Fn(&Agreement, usize) -> Client) -> Vec<String> {
-    let mut saved = Server::new(study(document)).unwrap().save();
+    let mut saved = Server::new(study(document), 1).unwrap().save();
     let mut memories: Vec<Option<Vec<u8>>> = vec![None; 4];
     let mut hashes = Vec::new();
     for _ in 0..rounds {
-        let mut server = Server::restore(study(document), &saved).unwrap();
+        let mut server = Server::restore(study(document), 1, &saved).unwrap();
         let agreement = Agreement::from_json(&server.agreement().to_json()).unwrap();
         assert_eq!(agreement.digest(), server.agreement().digest());
         let clients = server.open().unwrap();
@@ -144,7 +145,7 @@ fn sites_read_their_own_tables_under_the_agreement() {
         |agreement: &Agreement, id: usize| Client::of_site(agreement, id, &site(parts[id].0), &resources).unwrap();
     assert_eq!(federate(&document, 3, of_site), simulate(&document, 3));
 
-    let agreement = Server::new(study(&document)).unwrap().agreement().clone();
+    let agreement = Server::new(study(&document), 1).unwrap().agreement().clone();
     // A class that the site lacks is no error, one that nobody knows is.
     let one: Vec<Vec<&str>> = rows.iter().filter(|row| row[5] == "1").take(12).cloned().collect();
     write("one.csv", &one, &other);
@@ -167,7 +168,7 @@ fn lost_uploads_and_restarts_do_not_part_the_two_sides() {
     write_table(dir.path());
     let document = document(dir.path(), "scaffold", &["server.quorum=0.6", "clients.per-round=4"]);
     let study = study(&document);
-    let mut server = Server::new(self::study(&document)).unwrap();
+    let mut server = Server::new(self::study(&document), 1).unwrap();
     let agreement = server.agreement().clone();
     let mut clients: Vec<Client> = (0..4).map(|id| Client::of_partition(&study, &agreement, id).unwrap()).collect();
     // A server that only ever meets the clients whose uploads count.
@@ -214,8 +215,8 @@ fn lost_uploads_and_restarts_do_not_part_the_two_sides() {
     assert!(fresh.remember(&clients[2].memory()).is_err());
     // What does not belong is refused, and leaves nothing behind.
     let other = self::document(dir.path(), "scaffold", &["optimizer.lr=0.5"]);
-    let stranger = Server::new(self::study(&other)).unwrap();
-    assert!(matches!(Server::restore(self::study(&other), &server.save()), Err(ExchangeError::Agreement)));
+    let stranger = Server::new(self::study(&other), 1).unwrap();
+    assert!(matches!(Server::restore(self::study(&other), 1, &server.save()), Err(ExchangeError::Agreement)));
     assert!(Client::of_partition(&study, stranger.agreement(), 1).is_err());
     assert!(matches!(server.accept(2, &upload), Err(ExchangeError::Sender { sender: 2, named: 1 })));
     for cut in 0..upload.len().min(200) {
@@ -228,4 +229,145 @@ fn lost_uploads_and_restarts_do_not_part_the_two_sides() {
     assert_eq!(server.missing(), [0, 2, 3]);
     server.abandon();
     assert!(server.accept(1, &upload).is_err());
+}
+
+/// The records of a run, without what depends on the clock.
+fn records(path: &Path) -> Vec<RoundRecord> {
+    let salvage = salvage_rounds(&path.join("rounds.jsonl")).unwrap();
+    assert_eq!(salvage.problems, Vec::<String>::new());
+    let timeless = |record: RoundRecord| RoundRecord { seconds: Seconds::default(), ..record };
+    salvage.rounds.into_iter().map(timeless).collect()
+}
+
+/// What a simulation with the same configuration records.
+fn simulated(document: &Document, path: &Path) -> Vec<RoundRecord> {
+    let study = study(document);
+    study.run(&study.folder(Some(path)).unwrap(), 2, &mut ()).unwrap();
+    records(path)
+}
+
+/// Runs the open round, except the clients that are lost.
+fn exchange(server: &mut Server, clients: &mut [Client], lost: &[usize]) -> RoundEnd {
+    for id in server.open().unwrap() {
+        if server.missing().contains(&id) && !lost.contains(&id) {
+            let upload = clients[id].train(&server.message(id).unwrap()).unwrap();
+            server.accept(id, &upload).unwrap();
+        }
+    }
+    server.close().unwrap()
+}
+
+/// The files of a run folder that must not depend on who ran the clients.
+fn files(path: &Path) -> Vec<Vec<u8>> {
+    let names =
+        ["config.toml", "partition.json", "holdings.json", "clients.json", "model.safetensors", "best.safetensors"];
+    names.iter().map(|name| fs::read(path.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))).collect()
+}
+
+#[test]
+fn a_server_writes_the_run_folder_of_a_simulation_and_goes_on_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    for (method, sets) in [
+        ("scaffold", &["server.validation=0.1"][..]),
+        ("fedgkd", &["evaluation.best=test", "evaluation.metrics=all", "evaluation.every=2"]),
+        ("fedavg", &["evaluation.best=test", "server.rule=krum", "clients.per-round=4"]),
+    ] {
+        let document = document(dir.path(), method, sets);
+        let (expected, path) = (dir.path().join(format!("{method}-simulated")), dir.path().join(method));
+        let rounds = simulated(&document, &expected);
+        let study = study(&document);
+        let server = || Server::in_folder(self::study(&document), 2, &path).unwrap();
+        let agreement = server().agreement().clone();
+        let mut clients: Vec<Client> = (0..4).map(|id| Client::of_partition(&study, &agreement, id).unwrap()).collect();
+        for round in 0..3 {
+            // Stopped in the middle of a round: what has arrived is kept.
+            let mut stopped = server();
+            assert_eq!((stopped.rounds(), stopped.is_done()), (round, false));
+            let first = stopped.open().unwrap()[0];
+            let upload = clients[first].train(&stopped.message(first).unwrap()).unwrap();
+            stopped.accept(first, &upload).unwrap();
+            drop(stopped);
+            let mut server = server();
+            server.open().unwrap();
+            assert!(!server.missing().contains(&first), "{method}: the upload was lost");
+            assert!(matches!(exchange(&mut server, &mut clients, &[]), RoundEnd::Closed { .. }));
+            assert_eq!(server.records().len(), round + 1);
+            if round == 2 {
+                assert!(server.is_done());
+                assert_eq!(server.finish().unwrap().summary.status, Status::Finished);
+            }
+        }
+        assert_eq!(records(&path), rounds, "{method}");
+        assert_eq!(files(&path), files(&expected), "{method}");
+        let summary = |path: &Path| {
+            let read = fedelity_record::read_summary(&path.join("summary.json")).unwrap();
+            Summary { seconds: Seconds::default(), ..read }
+        };
+        assert_eq!(summary(&path), summary(&expected), "{method}");
+        // A complete folder is left alone.
+        let server = server();
+        assert!(server.is_done() && server.rounds() == 3);
+        assert_eq!(server.weights().hash(), rounds[2].weights.as_ref().unwrap().sha256);
+        drop(server);
+        assert!(path.join("summary.json").is_file());
+    }
+}
+
+#[test]
+fn what_is_lost_is_recorded_and_a_folder_belongs_to_one_federation() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    let document = document(dir.path(), "fedavg", &["clients.per-round=4", "server.quorum=0.7"]);
+    let (study, path) = (study(&document), dir.path().join("run"));
+    let mut server = Server::in_folder(self::study(&document), 1, &path).unwrap();
+    let agreement = server.agreement().clone();
+    let mut clients: Vec<Client> = (0..4).map(|id| Client::of_partition(&study, &agreement, id).unwrap()).collect();
+    let held = Server::in_folder(self::study(&document), 1, &path).err().unwrap().to_string();
+    assert!(held.contains("is writing to this folder"), "{held}");
+    // Two are lost, which is too many; then one fails and one sends something else first.
+    server.open().unwrap();
+    server.absent(0, None);
+    assert_eq!(server.missing(), [1, 2, 3]);
+    assert_eq!(exchange(&mut server, &mut clients, &[0, 1]), RoundEnd::Repeated { arrived: 2, needed: 3 });
+    assert_eq!(server.open().unwrap(), [0, 1, 2, 3]);
+    server.absent(3, Some("no disk space"));
+    assert!(server.accept(1, b"garbage").is_err());
+    assert_eq!(exchange(&mut server, &mut clients, &[]), RoundEnd::Closed { counted: vec![0, 1, 2], left_out: vec![] });
+    let record = &server.records()[0];
+    let said: Vec<String> = record.incidents.iter().map(|incident| incident.describe(&[])).collect();
+    let expected = [
+        "client 0 dropped out before it received the model",
+        "client 1 was late",
+        "an upload of client 1 was refused: not a message between a Fedelity server and its clients",
+        "client 3 failed: no disk space",
+    ];
+    let mut sorted = said.clone();
+    sorted.sort_by_key(|text| expected.iter().position(|known| known == text));
+    assert_eq!(sorted, expected, "{said:?}");
+    assert_eq!((record.accepted, record.repeats), (Some(3), 1));
+    assert_eq!(server.finish().unwrap().summary.status, Status::Interrupted);
+    drop(server);
+    // Another method, a simulation and a folder of the user's are refused, with nothing written.
+    let other = self::document(dir.path(), "fedprox", &["clients.per-round=4"]);
+    let refused = Server::in_folder(self::study(&other), 1, &path).err().unwrap().to_string();
+    assert!(refused.ends_with("the run cannot be resumed: its method was fedavg and is now fedprox"), "{refused}");
+    let folder = RunFolder::open(&path).unwrap();
+    let refused = study.run(&folder, 1, &mut ()).err().unwrap().to_string();
+    assert!(refused.contains("a federation whose clients ran elsewhere: its server goes on with it"), "{refused}");
+    let own = dir.path().join("own");
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("thesis.tex"), "x").unwrap();
+    let refused = Server::in_folder(self::study(&document), 1, &own).err().unwrap().to_string();
+    assert!(refused.contains("it has other files than those of a federation"), "{refused}");
+    assert_eq!(fs::read_dir(&own).unwrap().count(), 1);
+    let mut faulty = document.clone();
+    faulty.set("faults.drop-before=0.5").unwrap();
+    let refused = Server::new(self::study(&faulty), 1).err().unwrap().to_string();
+    assert!(refused.starts_with("[faults] is for simulations"), "{refused}");
+    // It goes on where it was.
+    let mut server = Server::in_folder(self::study(&document), 1, &path).unwrap();
+    assert_eq!(server.rounds(), 1);
+    exchange(&mut server, &mut clients, &[]);
+    assert_eq!((server.rounds(), server.accepted(3)), (2, Some(1)));
 }

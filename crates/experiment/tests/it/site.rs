@@ -10,8 +10,8 @@ use crate::bits::{server, write_table};
 
 const STUDY: &str = "rounds = 3\n[data]\nname = \"csv\"\ntrain = \"small.csv\"\n[partition]\nclients = 2\nkind = \"iid\"\n\
                      [clients]\nper-round = 2\nepochs = 1\nbatch = 20\n[model]\nname = \"mlp\"\n";
-/// Magic and digest of a message.
-const FRAME: usize = 36;
+/// Magic, digest and one number.
+const FRAME: usize = 44;
 
 struct Federation {
     server: Server,
@@ -22,7 +22,8 @@ fn federation(folder: &Path, method: &str, sets: &[&str]) -> Federation {
     let mut document = Document::parse("study.toml".to_string(), folder.to_path_buf(), STUDY).unwrap();
     document.set(&format!("method.name={method}")).unwrap();
     server(method).iter().chain(sets).for_each(|set| document.set(set).unwrap());
-    let mut server = Server::new(Study::load_with(&document, &Resources::default()).unwrap()).unwrap();
+    let study = Study::load_with(&document, &Resources::default()).unwrap();
+    let mut server = Server::new(study, 1).unwrap();
     server.open().unwrap();
     let agreement = server.agreement().clone();
     Federation { server, agreement }

@@ -1,0 +1,1 @@
+"""Any method of Fedelity on Flower."""
