@@ -9,6 +9,7 @@ from ._fedelity import (
     Evaluation,
     Refused,
     Server,
+    Study,
     __version__,
 )
 from ._result import Result, Run
@@ -25,6 +26,7 @@ __all__ = [
     "Result",
     "Run",
     "Server",
+    "Study",
     "__version__",
     "resume",
     "run",

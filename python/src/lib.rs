@@ -9,6 +9,7 @@ mod run;
 mod samples;
 mod server;
 mod show;
+mod study;
 
 use std::ffi::OsString;
 
@@ -34,5 +35,6 @@ fn _fedelity(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<server::Server>()?;
     module.add_class::<server::ClosedRound>()?;
     module.add_class::<client::Client>()?;
+    module.add_class::<study::Study>()?;
     module.add_class::<evaluation::Evaluation>()
 }

@@ -286,7 +286,9 @@ impl Run<'_> {
         });
         let ended = ended.map(|summary| Outcome { summary, accuracies: accuracies(&rounds), divergence: None });
         let restored = if ended.is_some() { Restored::default() } else { place.restore(whole)? };
-        rounds.truncate(restored.rounds());
+        if ended.is_none() {
+            rounds.truncate(restored.rounds());
+        }
         Ok(Earlier { header: Some(header), rounds, restored, ended })
     }
 
@@ -295,7 +297,9 @@ impl Run<'_> {
         if header.federated != self.federated {
             let reason = match header.federated {
                 true => "it is the record of a federation whose clients ran elsewhere: its server goes on with it",
-                false => "it is the record of a simulation, which 'fedelity resume' goes on with; choose another folder",
+                false => {
+                    "it is the record of a simulation, which 'fedelity resume' goes on with; choose another folder"
+                }
             };
             return Err(ExperimentError::path(path, reason));
         }

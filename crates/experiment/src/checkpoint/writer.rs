@@ -70,13 +70,12 @@ impl Writer {
         let cannot = |error: io::Error| ExperimentError::path(&path, format!("cannot write checkpoints: {error}"));
         fs::create_dir_all(&path).map_err(cannot)?;
         folder.tidy(from);
-        let shared =
-            Arc::new(Shared {
-                waiting: Mutex::default(),
-                wake: Condvar::new(),
-                done: Condvar::new(),
-                failed: AtomicBool::new(false),
-            });
+        let shared = Arc::new(Shared {
+            waiting: Mutex::default(),
+            wake: Condvar::new(),
+            done: Condvar::new(),
+            failed: AtomicBool::new(false),
+        });
         let disk = Disk::of(folder, from);
         let thread = thread::Builder::new().name("checkpoint".to_string()).spawn({
             let shared = Arc::clone(&shared);

@@ -259,7 +259,8 @@ fn exchange(server: &mut Server, clients: &mut [Client], lost: &[usize]) -> Roun
 
 /// The files of a run folder that must not depend on who ran the clients.
 fn files(path: &Path) -> Vec<Vec<u8>> {
-    let names = ["config.toml", "partition.json", "holdings.json", "clients.json", "model.safetensors", "best.safetensors"];
+    let names =
+        ["config.toml", "partition.json", "holdings.json", "clients.json", "model.safetensors", "best.safetensors"];
     names.iter().map(|name| fs::read(path.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))).collect()
 }
 
@@ -270,7 +271,7 @@ fn a_server_writes_the_run_folder_of_a_simulation_and_goes_on_with_it() {
     for (method, sets) in [
         ("scaffold", &["server.validation=0.1"][..]),
         ("fedgkd", &["evaluation.best=test", "evaluation.metrics=all", "evaluation.every=2"]),
-        ("fedavg", &["evaluation.best=test", "server.rule=krum", "clients.per-round=4"]),
+        ("fedavg", &["evaluation.best=test", "server.rule=krum", "server.byzantine=0", "clients.per-round=4"]),
     ] {
         let document = document(dir.path(), method, sets);
         let (expected, path) = (dir.path().join(format!("{method}-simulated")), dir.path().join(method));

@@ -10,4 +10,5 @@ mod memory;
 mod optional;
 mod privacy;
 mod resume;
+mod sites;
 mod sweep;
