@@ -10,6 +10,7 @@ from ._fedelity import (
     Refused,
     Server,
     Site,
+    Study,
     __version__,
 )
 from ._result import Result, Run
@@ -27,6 +28,7 @@ __all__ = [
     "Run",
     "Server",
     "Site",
+    "Study",
     "__version__",
     "resume",
     "run",

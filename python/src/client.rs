@@ -1,6 +1,6 @@
 //! A client's half of a federation.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fedelity_experiment as experiment;
 use fedelity_experiment::{Agreement, Contents};
@@ -11,6 +11,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::config::{document, shared, study};
 use crate::error::{raised, refused};
 use crate::samples::split_of;
+use crate::study::Study;
 
 /// A client of a federation: messages are bytes, and what carries them is up to the caller.
 #[pyclass(frozen, module = "fedelity")]
@@ -28,8 +29,8 @@ impl Client {
 
 #[pymethods]
 impl Client {
-    /// A client with its number, and one of three kinds of data: `config`, the study of which it takes its part; `data`, a
-    /// site's own `[data]`; or arrays `x` and `y`.
+    /// A client with its number, and one of three kinds of data: `config`, the study of which it takes its part, or a `Study`
+    /// that is loaded; `data`, a site's own `[data]`; or arrays `x` and `y`.
     #[new]
     #[pyo3(signature = (agreement, client, *, config=None, data=None, x=None, y=None))]
     fn new(
@@ -44,7 +45,10 @@ impl Client {
         let agreement = Agreement::from_json(agreement).map_err(raised)?;
         let made = match (config, data, x, y) {
             (Some(config), None, None, None) => {
-                let study = study(py, &document(Some(config))?)?;
+                let study = match config.cast::<Study>() {
+                    Ok(study) => Arc::clone(&study.get().0),
+                    Err(_) => Arc::new(study(py, &document(Some(config))?)?),
+                };
                 py.detach(|| experiment::Client::of_partition(&study, &agreement, client))
             }
             (None, Some(data), None, None) => {
@@ -95,6 +99,11 @@ impl Client {
     fn memory<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let bytes = self.with(py, |client| client.memory());
         PyBytes::new(py, &bytes)
+    }
+
+    /// Remembers nothing, as before its first round.
+    fn forget(&self, py: Python<'_>) {
+        self.with(py, |mut client| client.forget());
     }
 
     /// Remembers what `memory()` returned before a restart.

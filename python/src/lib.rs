@@ -10,6 +10,7 @@ mod samples;
 mod server;
 mod show;
 mod site;
+mod study;
 
 use std::ffi::OsString;
 
@@ -36,5 +37,6 @@ fn _fedelity(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<server::ClosedRound>()?;
     module.add_class::<client::Client>()?;
     module.add_class::<site::Site>()?;
+    module.add_class::<study::Study>()?;
     module.add_class::<evaluation::Evaluation>()
 }

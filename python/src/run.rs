@@ -98,13 +98,7 @@ fn execute(
     checkpoints: bool,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<PathBuf> {
-    let threads = match threads {
-        Some(0 | 1_025..) => {
-            return Err(PyValueError::new_err(format!("threads: expected a whole number from 1 to {MOST_THREADS}")));
-        }
-        Some(threads) => threads,
-        None => thread::available_parallelism().map_or(1, usize::from),
-    };
+    let threads = threads_of(threads)?;
     let (resources, sign, (told, mut events)) = (shared()?, StopSign::default(), channel());
     let viewer = Viewer { told: told.clone(), sign: sign.clone(), checkpoints, noticed: Vec::new() };
     let work = move || {
@@ -124,6 +118,17 @@ fn execute(
         return Err(PyKeyboardInterrupt::new_err(how));
     }
     Ok(ended.folder)
+}
+
+/// The number of threads that was asked for, or one for each core.
+pub(crate) fn threads_of(threads: Option<usize>) -> PyResult<usize> {
+    match threads {
+        Some(0 | 1_025..) => {
+            Err(PyValueError::new_err(format!("threads: expected a whole number from 1 to {MOST_THREADS}")))
+        }
+        Some(threads) => Ok(threads),
+        None => Ok(thread::available_parallelism().map_or(1, usize::from)),
+    }
 }
 
 /// Trains, on its own thread.

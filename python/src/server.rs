@@ -1,9 +1,11 @@
 //! The server's half of a federation.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fedelity_experiment as experiment;
 use fedelity_experiment::RoundEnd;
+use fedelity_record::Status;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -11,6 +13,7 @@ use crate::arrays::named;
 use crate::config::{document, study};
 use crate::error::{Error, raised, refused};
 use crate::evaluation::Evaluation;
+use crate::run::threads_of;
 
 /// A server of a federation: messages are bytes, and what carries them is up to the caller.
 #[pyclass(frozen, module = "fedelity")]
@@ -24,20 +27,35 @@ impl Server {
 
 #[pymethods]
 impl Server {
-    /// A server before its first round.
+    /// A server before its first round. With a folder as `output`, it records its rounds there, and goes on from what the
+    /// folder has of this federation.
     #[new]
-    #[pyo3(signature = (config=None))]
-    fn new(py: Python<'_>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        let study = study(py, &document(config)?)?;
-        let made = py.detach(|| experiment::Server::new(study)).map_err(raised)?;
-        Ok(Self(Mutex::new(made)))
+    #[pyo3(signature = (config=None, *, output=None, threads=None))]
+    fn new(
+        py: Python<'_>,
+        config: Option<&Bound<'_, PyAny>>,
+        output: Option<PathBuf>,
+        threads: Option<usize>,
+    ) -> PyResult<Self> {
+        let (study, threads) = (study(py, &document(config)?)?, threads_of(threads)?);
+        let made = py.detach(|| match output {
+            Some(folder) => experiment::Server::in_folder(study, threads, &folder),
+            None => experiment::Server::new(study, threads),
+        });
+        Ok(Self(Mutex::new(made.map_err(raised)?)))
     }
 
     /// A server as it was when it was saved, with the same configuration.
     #[staticmethod]
-    fn restore(py: Python<'_>, config: Option<&Bound<'_, PyAny>>, saved: &[u8]) -> PyResult<Self> {
-        let study = study(py, &document(config)?)?;
-        let made = py.detach(|| experiment::Server::restore(study, saved)).map_err(refused)?;
+    #[pyo3(signature = (config, saved, *, threads=None))]
+    fn restore(
+        py: Python<'_>,
+        config: Option<&Bound<'_, PyAny>>,
+        saved: &[u8],
+        threads: Option<usize>,
+    ) -> PyResult<Self> {
+        let (study, threads) = (study(py, &document(config)?)?, threads_of(threads)?);
+        let made = py.detach(|| experiment::Server::restore(study, threads, saved)).map_err(refused)?;
         Ok(Self(Mutex::new(made)))
     }
 
@@ -53,7 +71,37 @@ impl Server {
         self.with(py, |server| server.rounds())
     }
 
-    /// Opens the next round; returns the numbers of its clients.
+    /// The number of clients.
+    #[getter]
+    fn clients(&self, py: Python<'_>) -> usize {
+        self.with(py, |server| server.agreement().clients)
+    }
+
+    /// The names of the clients, by number; empty if they have none.
+    #[getter]
+    fn names(&self, py: Python<'_>) -> Vec<String> {
+        self.with(py, |server| server.names().to_vec())
+    }
+
+    /// How many uploads a round needs.
+    #[getter]
+    fn needed(&self, py: Python<'_>) -> usize {
+        self.with(py, |server| server.needed())
+    }
+
+    /// Whether no round follows.
+    #[getter]
+    fn done(&self, py: Python<'_>) -> bool {
+        self.with(py, |server| server.is_done())
+    }
+
+    /// What the user should know about a folder that it goes on with.
+    #[getter]
+    fn notes(&self, py: Python<'_>) -> Vec<String> {
+        self.with(py, |server| server.notes().to_vec())
+    }
+
+    /// Opens the next round, if none is open; returns the numbers of its clients.
     fn open(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         self.with(py, |mut server| server.open()).map_err(raised)
     }
@@ -71,7 +119,13 @@ impl Server {
         self.with(py, |mut server| server.accept(client, upload)).map_err(refused)
     }
 
-    /// The clients of the open round whose uploads have not arrived.
+    /// Notes that a client of the open round will send nothing: it cannot be reached or, with a reason, it has failed.
+    #[pyo3(signature = (client, reason=None))]
+    fn absent(&self, py: Python<'_>, client: usize, reason: Option<&str>) {
+        self.with(py, |mut server| server.absent(client, reason));
+    }
+
+    /// The clients of the open round that may still send their uploads.
     fn missing(&self, py: Python<'_>) -> Vec<usize> {
         self.with(py, |server| server.missing())
     }
@@ -84,6 +138,33 @@ impl Server {
     /// Gives the open round up: everything is as it was before it.
     fn abandon(&self, py: Python<'_>) {
         self.with(py, |mut server| server.abandon());
+    }
+
+    /// Completes the record, if there is one; returns how the federation ended. If rounds are left, it is interrupted.
+    fn finish(&self, py: Python<'_>) -> PyResult<&'static str> {
+        let outcome = self.with(py, |mut server| server.finish()).map_err(raised)?;
+        Ok(match outcome.summary.status {
+            Status::Finished => "finished",
+            Status::StoppedEarly { .. } => "stopped early",
+            Status::Diverged { .. } => "diverged",
+            Status::Interrupted => "interrupted",
+        })
+    }
+
+    /// The record of the last round, as a line of `rounds.jsonl`; nothing before the first.
+    fn record<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let line = self.with(py, |server| server.records().last().map(serde_json::to_string));
+        match line {
+            None => Ok(py.None().into_bound(py)),
+            Some(Ok(line)) => py.import("json")?.call_method1("loads", (line,)),
+            Some(Err(error)) => Err(Error::new_err(error.to_string())),
+        }
+    }
+
+    /// The global model as the bytes of a safetensors file that describes itself.
+    fn model<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.with(py, |server| server.model_file()).map_err(raised)?;
+        Ok(PyBytes::new(py, &bytes))
     }
 
     /// Its state between rounds.
@@ -106,7 +187,7 @@ impl Server {
 
     /// The global model on the test samples.
     fn evaluate(&self, py: Python<'_>) -> Evaluation {
-        Evaluation(self.with(py, |server| server.evaluate()))
+        Evaluation(self.with(py, |mut server| server.evaluate()))
     }
 }
 
@@ -116,7 +197,8 @@ pub(crate) struct ClosedRound(RoundEnd);
 
 #[pymethods]
 impl ClosedRound {
-    /// Whether the weights are new. If not, too few uploads had arrived, and the next round has other clients.
+    /// Whether the weights are new. If not, too few uploads had arrived, and the round is open again for other clients, or the
+    /// global model diverged.
     #[getter]
     fn closed(&self) -> bool {
         matches!(self.0, RoundEnd::Closed { .. })
@@ -127,7 +209,7 @@ impl ClosedRound {
     fn counted(&self) -> Vec<usize> {
         match &self.0 {
             RoundEnd::Closed { counted, .. } => counted.clone(),
-            RoundEnd::Repeated { .. } => Vec::new(),
+            RoundEnd::Repeated { .. } | RoundEnd::Diverged { .. } => Vec::new(),
         }
     }
 
@@ -136,7 +218,7 @@ impl ClosedRound {
     fn left_out(&self) -> Vec<usize> {
         match &self.0 {
             RoundEnd::Closed { left_out, .. } => left_out.clone(),
-            RoundEnd::Repeated { .. } => Vec::new(),
+            RoundEnd::Repeated { .. } | RoundEnd::Diverged { .. } => Vec::new(),
         }
     }
 
@@ -148,6 +230,7 @@ impl ClosedRound {
         match &self.0 {
             RoundEnd::Closed { counted, left_out } => format!("<closed: counted {counted:?}, left out {left_out:?}>"),
             RoundEnd::Repeated { arrived, needed } => format!("<to be repeated: {arrived} of {needed} uploads>"),
+            RoundEnd::Diverged { reason } => format!("<diverged: {reason}>"),
         }
     }
 }

@@ -286,7 +286,9 @@ impl Run<'_> {
         });
         let ended = ended.map(|summary| Outcome { summary, accuracies: accuracies(&rounds), divergence: None });
         let restored = if ended.is_some() { Restored::default() } else { place.restore(whole)? };
-        rounds.truncate(restored.rounds());
+        if ended.is_none() {
+            rounds.truncate(restored.rounds());
+        }
         Ok(Earlier { header: Some(header), rounds, restored, ended })
     }
 

@@ -67,19 +67,37 @@ pub fn save(path: &Path, layout: &Layout, params: &Params, card: Option<&Card>) 
 /// # Errors
 /// When the file cannot be written.
 pub fn save_model(path: &Path, model: &Model, params: &[f32], card: Option<&Card>) -> Result<(), NnError> {
-    write(path, &[(model.frozen_layout(), model.frozen()), (model.layout(), params)], card)
+    write(path, &parts(model, params), card)
+}
+
+/// What [`save_model`] writes.
+///
+/// # Errors
+/// When the weights do not fit into the format.
+pub fn model_bytes(model: &Model, params: &[f32], card: Option<&Card>) -> Result<Vec<u8>, NnError> {
+    serialised(&parts(model, params), card)
+        .map_err(|reason| NnError::DoesNotFit { model: model.name().to_owned(), reason })
+}
+
+/// All weights of a model, the frozen ones first.
+fn parts<'a>(model: &'a Model, params: &'a [f32]) -> [(&'a Layout, &'a [f32]); 2] {
+    [(model.frozen_layout(), model.frozen()), (model.layout(), params)]
 }
 
 fn write(path: &Path, parts: &[(&Layout, &[f32])], card: Option<&Card>) -> Result<(), NnError> {
+    let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
+    let bytes = serialised(parts, card).map_err(bad)?;
+    fedelity_files::write(path, &bytes).map_err(|source| NnError::Io { source, path: path.to_owned() })
+}
+
+fn serialised(parts: &[(&Layout, &[f32])], card: Option<&Card>) -> Result<Vec<u8>, String> {
     let tensors = parts.iter().flat_map(|&(layout, values)| {
         layout.tensors().iter().map(move |t| (t.name.as_str(), Slice { shape: &t.shape, data: &values[t.range()] }))
     });
-    let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
-    let card = card.map(serde_json::to_string).transpose().map_err(|e| bad(e.to_string()))?;
+    let card = card.map(serde_json::to_string).transpose().map_err(|error| error.to_string())?;
     // A single entry: the safetensors crate writes several in an order that changes from run to run.
     let metadata = card.map(|card| HashMap::from([(CARD.to_owned(), card)]));
-    let bytes = safetensors::serialize(tensors, metadata).map_err(|e| bad(e.to_string()))?;
-    fedelity_files::write(path, &bytes).map_err(|source| NnError::Io { source, path: path.to_owned() })
+    safetensors::serialize(tensors, metadata).map_err(|error| error.to_string())
 }
 
 /// The description of the model in a file; `None` if there is none, as in files from other programs.

@@ -52,7 +52,12 @@ impl Recipe {
             let file = format!("{name}.toml");
             let of = format!("{}, seeds {}", titles.join(", "), seeds.join(", "));
             // Samples at sites are not in the configuration: nothing here can repeat their training.
-            if part.groups.iter().flat_map(|group| &group.runs).all(|run| !run.header.federated || !run.header.command.is_empty()) {
+            if part
+                .groups
+                .iter()
+                .flat_map(|group| &group.runs)
+                .all(|run| !run.header.federated || !run.header.command.is_empty())
+            {
                 commands.push(format!("fedelity run {file}"));
             }
             files.push((file, of, part.text()));

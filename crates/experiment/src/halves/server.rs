@@ -8,6 +8,7 @@ use std::sync::Arc;
 use fedelity_files::Lock;
 use fedelity_fl::wire::Wire;
 use fedelity_fl::{Evaluation, Finished, FlError, Payload, Rejection, ServerState, Upload};
+use fedelity_nn::checkpoint::model_bytes;
 use fedelity_nn::{Model, Params};
 use fedelity_record::{IncidentKind, RecordError, RoundRecord, RunFolder, Status, names};
 use fedelity_sim::{Absent, Closing, OpenRound, Progress, Simulation};
@@ -199,6 +200,17 @@ impl Server {
 
     pub fn weights(&self) -> &Params {
         self.progress.simulation.global()
+    }
+
+    /// The global model as a file of its own, with its description.
+    pub fn model_file(&self) -> Result<Vec<u8>> {
+        let run = run_of(&self.study, self.threads)?;
+        Ok(model_bytes(&self.study.model, self.weights(), Some(&run.card()))?)
+    }
+
+    /// How many uploads a round needs.
+    pub fn needed(&self) -> usize {
+        self.study.needed()
     }
 
     /// The last round, counted from 0, in which an upload of a client counted.

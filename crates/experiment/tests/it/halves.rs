@@ -271,7 +271,7 @@ fn a_server_writes_the_run_folder_of_a_simulation_and_goes_on_with_it() {
     for (method, sets) in [
         ("scaffold", &["server.validation=0.1"][..]),
         ("fedgkd", &["evaluation.best=test", "evaluation.metrics=all", "evaluation.every=2"]),
-        ("fedavg", &["evaluation.best=test", "server.rule=krum", "clients.per-round=4"]),
+        ("fedavg", &["evaluation.best=test", "server.rule=krum", "server.byzantine=0", "clients.per-round=4"]),
     ] {
         let document = document(dir.path(), method, sets);
         let (expected, path) = (dir.path().join(format!("{method}-simulated")), dir.path().join(method));

@@ -8,7 +8,9 @@ mod example;
 mod halves;
 mod memory;
 mod optional;
+mod policy;
 mod privacy;
 mod resume;
-mod site;
+
+mod sites;
 mod sweep;

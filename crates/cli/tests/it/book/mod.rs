@@ -33,6 +33,7 @@ pages! {
     compare: "docs/compare.md",
     faults: "docs/faults.md",
     first_steps: "docs/first-steps.md",
+    flower: "docs/flower.md",
     introduction: "docs/introduction.md",
     new_method: "docs/new-method.md",
     numerics: "docs/numerics.md",
