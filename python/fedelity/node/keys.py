@@ -22,7 +22,7 @@ def make_key(path: Path) -> Path:
     encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     _create(path, private.private_bytes(encoding, serialization.PrivateFormat.OpenSSH, plain), secret=True)
     public = private.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    shown = path.with_name(path.name + ".pub")
+    shown = path.with_suffix(".pub")
     _create(shown, public + b"\n")
     return shown
 

@@ -12,7 +12,7 @@ SITE = """\
 server = "{server}"
 client = {client}
 certificate = "ca.crt"
-key = "node.key"
+key = "{name}.key"
 state = "state"
 
 # The data of this site: a folder with one folder of images per class, or a table.

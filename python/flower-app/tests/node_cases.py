@@ -1,0 +1,198 @@
+"""Fedelity's own node: sites with tables of their own, against `fedelity run` on the same tables."""
+
+import csv
+import json
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from federation import WORK, Program, case, check, compare, finish, flwr_run, hashes, simulated, superlink, tool, until
+
+SITES = ("mercy", "north")
+
+
+def tables() -> None:
+    """A table for each site, and one for testing; its classes depend on its columns."""
+    rng = random.Random(1)
+
+    def rows(count: int) -> list[list[object]]:
+        made = []
+        for _ in range(count):
+            values = [round(rng.gauss(0, 1), 4) for _ in range(4)]
+            made.append([*values, "ill" if values[0] + values[1] > 0.3 * values[2] else "well"])
+        return made
+
+    for name, count in (("sites/mercy", 120), ("sites/north", 90), ("test", 100)):
+        path = WORK / f"{name}.csv"
+        path.parent.mkdir(exist_ok=True)
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([["a", "b", "c", "d", "outcome"], *rows(count)])
+
+
+def study(name: str, method: str = "scaffold", rounds: int = 3, more: str = "", epochs: int = 2) -> Path:
+    """A study whose clients are the sites."""
+    tables()
+    file = WORK / f"{name}.toml"
+    file.write_text(
+        f'rounds = {rounds}\n[data]\nname = "csv"\ntrain = "sites"\ntest = "test.csv"\nlabel = "outcome"\n'
+        f'[partition]\nkind = "natural"\n[clients]\nper-round = 2\nepochs = {epochs}\n{more}'
+        f'[model]\nname = "mlp"\n[method]\nname = "{method}"\n'
+    )
+    return file
+
+
+def kits(config: Path | None = None) -> None:
+    """Kits for the sites and a stranger, with keys of their own and data."""
+    config_option = [] if config is None else ["--config", str(config)]
+    names = [word for name in (*SITES, "stranger") for word in ("--site", name)]
+    node_command("kit", "fed", "--server", "127.0.0.1:8000", *config_option, *names)
+    for name in (*SITES, "stranger"):
+        kit = WORK / "fed" / "sites" / name
+        text = (kit / "site.toml").read_text()
+        source = WORK / "sites" / f"{name if name in SITES else SITES[0]}.csv"
+        data = f'name = "csv"\ntrain = "{source}"\nlabel = "outcome"'
+        (kit / "site.toml").write_text(text.replace('name = "folder"\npath = "data"', data))
+        node_command("key", "--site", str(kit / "site.toml"))
+    (WORK / "ca.crt").write_bytes((WORK / "fed" / "server" / "ca.crt").read_bytes())
+
+
+def node_command(*words: str, fails: int = 0) -> str:
+    done = subprocess.run([tool("fedelity-node"), *words], cwd=WORK, capture_output=True, text=True)
+    check(done.returncode == fails, f"fedelity-node {' '.join(words)}: {done.returncode} {done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
+
+
+def node(name: str) -> Program:
+    return Program(name, tool("fedelity-node"), "--site", str(WORK / "fed" / "sites" / name / "site.toml"))
+
+
+def secured() -> Program:
+    """A SuperLink that knows the keys of the sites, but not the stranger's."""
+    server = WORK / "fed" / "server"
+    names = ("--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.crt", "--ssl-keyfile", "server.key")
+    options = [word if word.startswith("--") else str(server / word) for word in names]
+    link = superlink(*options, "--enable-supernode-auth", "--database", str(WORK / "link.db"))
+    for name in SITES:
+        key = WORK / "fed" / "sites" / name / f"{name}.pub"
+        done = subprocess.run([tool("flwr"), "supernode", "register", str(key), "tls"], capture_output=True, text=True, cwd=WORK)
+        check(done.returncode == 0, f"register: {done.stdout}{done.stderr}")
+    return link
+
+
+def audit(name: str) -> list[dict[str, object]]:
+    text = (WORK / "fed" / "sites" / name / "state" / "audit.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def policy(name: str, text: str) -> None:
+    """Adds a key to the policy of a site."""
+    file = WORK / "fed" / "sites" / name / "site.toml"
+    file.write_text(file.read_text().replace("[policy]\n", f"[policy]\n{text}\n"))
+
+
+@case
+def nodes() -> None:
+    """Two of Fedelity's nodes with TLS, keys and tables of their own: the weights of `fedelity run`, a log of what left, the
+    last model at each site, and a stranger who is refused."""
+    file, folder = study("nodes"), WORK / "nodes-run"
+    kits(file)
+    said = node_command("check", "--site", "fed/sites/mercy/site.toml")
+    check("120 samples" in said and "control-change" in said and "no sample and no label" in said, said)
+    link = secured()
+    running = [node(name) for name in SITES]
+    stranger = node("stranger")
+    text = finish(flwr_run("run", "tls", config=str(file), output=str(folder), poll=0.1), 180)
+    check("fedelity: finished, 3 rounds" in text, text[-3000:])
+    compare(file, folder)
+    for name in SITES:
+        state = WORK / "fed" / "sites" / name / "state"
+        until(lambda state=state: (state / "model.safetensors").exists(), 30, "the last model")
+        model, ours = (state / "model.safetensors").read_bytes(), (folder / "model.safetensors").read_bytes()
+        check(model == ours, f"the model at {name} is not the server's")
+        done = subprocess.run(
+            [tool("fedelity"), "predict", str(state / "model.safetensors"), str(WORK / "test.csv")],
+            cwd=WORK, capture_output=True, text=True,
+        )
+        check(done.returncode == 0, f"predict with the model at {name}: {done.stderr}")
+        lines = audit(name)
+        sent = [line for line in lines if line["event"] == "sent"]
+        check([line["round"] for line in sent] == [1, 2, 3], f"{sent}")
+        check(all(set(line["arrays"]) == {"weights", "control-change"} for line in sent), f"{sent[0]}")  # type: ignore[arg-type]
+        check(all(len(str(line["sha256"])) == 64 for line in sent), f"{sent[0]}")
+    print(f"  one line of {len(lines)}: {json.dumps(sent[-1])}")
+    until(lambda: stranger.process.poll() is not None, 120, "the stranger ends")
+    check(stranger.process.returncode == 3, f"the stranger: {stranger.process.returncode}")
+    print(f"  the stranger: {stranger.text().splitlines()[-1]}")
+    for one in running:
+        check(one.stop() == 0, f"{one.name} leaves in order: {one.text()[-500:]}")
+        check("leaving the server" in one.text(), one.text()[-500:])
+    link.kill()
+
+
+@case
+def node_killed() -> None:
+    """A node is killed between two rounds of SCAFFOLD and started again at once: it is let in, and the weights are the same."""
+    file, folder = study("node-killed", rounds=4, epochs=40), WORK / "node-killed-run"
+    kits()
+    link = secured()
+    running = [node(name) for name in SITES]
+    run = flwr_run("run", "tls", config=str(file), output=str(folder), poll=0.1, join_timeout=90.0)
+    until(lambda: "fedelity: round 1:" in run.text(), 120, "round 1")
+    running[1].process.send_signal(signal.SIGKILL)
+    running[1].process.wait()
+    started = time.monotonic()
+    running[1].start()
+    until(lambda: running[1].text().count("joined") == 2, 90, "the node is back")
+    print(f"  back after {time.monotonic() - started:.1f} s", flush=True)
+    text = finish(run, 240)
+    check("fedelity: finished, 4 rounds" in text, text[-3000:])
+    expected, found = simulated(file), hashes(folder)
+    check(found == expected, f"weights {found}, expected {expected}")
+    link.kill()
+
+
+@case
+def node_offline() -> None:
+    """The server is killed and started again: nodes wait, say so, and go on."""
+    file, folder = study("node-offline", rounds=4, epochs=40), WORK / "node-offline-run"
+    kits()
+    link = secured()
+    running = [node(name) for name in SITES]
+    settings = {"config": str(file), "output": str(folder), "poll": 0.1}
+    run = flwr_run("run", "tls", **settings)
+    until(lambda: "fedelity: round 1:" in run.text(), 120, "round 1")
+    link.kill()
+    run.kill()
+    until(lambda: all("cannot reach the server" in one.text() for one in running), 60, "the nodes notice")
+    secured_again = secured()
+    text = finish(flwr_run("run-again", "tls", **settings), 240)
+    check("going on after round" in text and "fedelity: finished, 4 rounds" in text, text[-3000:])
+    compare(file, folder)
+    check(all(one.process.poll() is None for one in running), "the nodes are still there")
+    secured_again.kill()
+
+
+@case
+def node_policy() -> None:
+    """What a site's policy forbids is refused there: the server gets the reason, records it, and goes on without the site."""
+    file, folder = study("node-policy", more="[server]\nquorum = 0.5\n"), WORK / "node-policy-run"
+    kits(file)
+    policy("north", 'methods = ["fedavg"]')
+    said = node_command("check", "--site", "fed/sites/north/site.toml", fails=2)
+    check("this site runs only fedavg" in said, said)
+    link = secured()
+    running = [node(name) for name in SITES]
+    text = finish(flwr_run("run", "tls", config=str(file), output=str(folder), poll=0.1), 180)
+    check("fedelity: finished, 3 rounds" in text, text[-3000:])
+    reason = "the server asks for 'scaffold', and this site runs only fedavg"
+    check(reason in text, text[-3000:])
+    lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()[1:]]
+    check(all(reason in json.dumps(line["incidents"]) for line in lines), f"{lines[0]['incidents']}")
+    refused = [line for line in audit("north") if line.get("decision") == "refused"]
+    check(len(refused) == 3 and all(reason in str(line["reason"]) for line in refused), f"{refused}")
+    check(not any(line["event"] == "sent" for line in audit("north")), "nothing has left")
+    print(f"  {json.dumps(refused[0])}")
+    check(all(one.stop() == 0 for one in running), "the nodes leave in order")
+    link.kill()
