@@ -24,7 +24,11 @@ pub(crate) fn raised(error: ExperimentError) -> PyErr {
     let text = error.to_string();
     match error {
         ExperimentError::Config(_) => ConfigError::new_err(text),
-        ExperimentError::Path { .. } | ExperimentError::Data(_) | ExperimentError::Text(_) => DataError::new_err(text),
+        ExperimentError::Policy(_) => Refused::new_err(text),
+        ExperimentError::SiteData(_)
+        | ExperimentError::Path { .. }
+        | ExperimentError::Data(_)
+        | ExperimentError::Text(_) => DataError::new_err(text),
         _ => Error::new_err(text),
     }
 }

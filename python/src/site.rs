@@ -1,6 +1,6 @@
 //! A site of a federation, and what it allows.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fedelity_cli::place_data;
 use fedelity_experiment as experiment;
@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 
 use crate::client::Client;
 use crate::config::shared;
-use crate::error::raised;
+use crate::error::{DataError, raised};
 
 /// A site of a federation: where its server is, what data it has, and what it allows.
 #[pyclass(frozen, module = "fedelity")]
@@ -21,7 +21,12 @@ impl Site {
     /// Reads the file of a site.
     #[new]
     fn new(path: PathBuf) -> PyResult<Self> {
-        let mut document = Document::read(&path).map_err(raised)?;
+        let unread = |error| DataError::new_err(format!("cannot read {}: {error}", path.display()));
+        let text = std::fs::read_to_string(&path).map_err(unread)?;
+        // The server is told where a refusal comes from, and folders of the site are none of its business.
+        let name = path.file_name().map_or_else(String::new, |name| name.display().to_string());
+        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        let mut document = Document::parse(name, folder, &text).map_err(raised)?;
         place_data(&mut document, None).map_err(raised)?;
         experiment::Site::of(document).map(Self).map_err(raised)
     }
@@ -47,8 +52,8 @@ impl Site {
         Ok(dict)
     }
 
-    /// The client of this site; raises `ConfigError` if the site does not allow what the agreement asks for. Noise is drawn
-    /// from `entropy`: 32 random bytes that nobody else knows.
+    /// The client of this site; raises `Refused` if the site does not allow what the agreement asks for, and `DataError` if its
+    /// data cannot be used under it. Noise is drawn from `entropy`: 32 random bytes that nobody else knows.
     fn client(&self, py: Python<'_>, agreement: &str, entropy: [u8; 32]) -> PyResult<Client> {
         let (agreement, resources) = (Agreement::from_json(agreement).map_err(raised)?, shared()?);
         let client = py.detach(|| self.0.client(&agreement, entropy, &resources)).map_err(raised)?;

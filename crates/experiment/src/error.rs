@@ -15,6 +15,12 @@ pub enum ExperimentError {
     /// The configuration: the message starts with the file and line, or the option, that gave the value.
     #[error("{0}")]
     Config(String),
+    /// A site does not allow what the server asks for.
+    #[error("{0}")]
+    Policy(String),
+    /// A site's data cannot be used under the agreement.
+    #[error("{0}")]
+    SiteData(String),
     /// An invalid file or folder.
     #[error("{}: {reason}", path.display())]
     Path { path: PathBuf, reason: String },

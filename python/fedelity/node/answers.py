@@ -12,7 +12,12 @@ from .state import State
 
 
 class Refusal(Exception):
-    """What the server asks for is not done; the reason is sent and recorded."""
+    """What the server asks for is not done. The reason is sent and recorded; `detail` is for the operator of the site alone,
+    because it may have names and values of the data."""
+
+    def __init__(self, reason: str, detail: str | None = None) -> None:
+        super().__init__(reason)
+        self.detail = detail or reason
 
 
 class Answers:
@@ -62,6 +67,9 @@ class Answers:
             self._audit.note("received", task, **facts, **received, decision="accepted")
             upload = client.train(task)
             sent = client.sent(upload)
+        except fedelity.DataError as error:
+            reason = "the data of this site cannot be used under the agreement; its operator sees why in the node's output"
+            raise Refusal(reason, str(error)) from None
         except (fedelity.Error, ValueError) as error:
             raise Refusal(str(error)) from None
         # What the client remembers is safe before the server can have accepted the upload.

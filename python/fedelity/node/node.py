@@ -110,7 +110,7 @@ class RunningNode:
             answer, done = self._in_background(message)
         except Refusal as refusal:
             self._answers.refuse(message, str(refusal))
-            self._say(f"refused: {refusal}")
+            self._say(f"refused: {refusal.detail}")
             return failure(refusal, message)
         self._say(done)
         return Message(answer, reply_to=message)

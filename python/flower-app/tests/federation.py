@@ -57,9 +57,10 @@ class Program:
 
     def kill(self) -> None:
         """Ends it and everything that it has started, at once."""
+        below = descendants(self.process.pid)
         for line in subprocess.run(["ps", "-eo", "pid=,sid="], capture_output=True, text=True).stdout.splitlines():
             pid, session = map(int, line.split())
-            if session == self.process.pid or pid in descendants(self.process.pid):
+            if session == self.process.pid or pid in below:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:

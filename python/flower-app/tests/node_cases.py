@@ -68,13 +68,13 @@ def node(name: str) -> Program:
     return Program(name, tool("fedelity-node"), "--site", str(WORK / "fed" / "sites" / name / "site.toml"))
 
 
-def secured() -> Program:
-    """A SuperLink that knows the keys of the sites, but not the stranger's."""
+def secured(again: bool = False) -> Program:
+    """A SuperLink that knows the keys of the sites, but not the stranger's; `again` with the database of an earlier one."""
     server = WORK / "fed" / "server"
     names = ("--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.crt", "--ssl-keyfile", "server.key")
     options = [word if word.startswith("--") else str(server / word) for word in names]
     link = superlink(*options, "--enable-supernode-auth", "--database", str(WORK / "link.db"))
-    for name in SITES:
+    for name in () if again else SITES:
         key = WORK / "fed" / "sites" / name / f"{name}.pub"
         done = subprocess.run([tool("flwr"), "supernode", "register", str(key), "tls"], capture_output=True, text=True, cwd=WORK)
         check(done.returncode == 0, f"register: {done.stdout}{done.stderr}")
@@ -166,12 +166,12 @@ def node_offline() -> None:
     link.kill()
     run.kill()
     until(lambda: all("cannot reach the server" in one.text() for one in running), 60, "the nodes notice")
-    secured_again = secured()
+    link = secured(again=True)
     text = finish(flwr_run("run-again", "tls", **settings), 240)
     check("going on after round" in text and "fedelity: finished, 4 rounds" in text, text[-3000:])
     compare(file, folder)
     check(all(one.process.poll() is None for one in running), "the nodes are still there")
-    secured_again.kill()
+    link.kill()
 
 
 @case
@@ -195,4 +195,25 @@ def node_policy() -> None:
     check(not any(line["event"] == "sent" for line in audit("north")), "nothing has left")
     print(f"  {json.dumps(refused[0])}")
     check(all(one.stop() == 0 for one in running), "the nodes leave in order")
+    link.kill()
+
+
+@case
+def node_data() -> None:
+    """A site whose data do not fit the agreement takes no part; the server is not told what is in them."""
+    file, folder = study("node-data", more="[server]\nquorum = 0.5\n"), WORK / "node-data-run"
+    kits(file)
+    table = WORK / "north.csv"
+    table.write_text((WORK / "sites" / "north.csv").read_text() + "1,2,3,4,hopeless\n")
+    site = WORK / "fed" / "sites" / "north" / "site.toml"
+    site.write_text(site.read_text().replace("/sites/north.csv", "/north.csv"))
+    said = node_command("check", "--site", str(site), fails=2)
+    check("the class 'hopeless' is not part of the federation, which has ill, well" in said, said)
+    link = secured()
+    running = [node(name) for name in SITES]
+    text = finish(flwr_run("run", "tls", config=str(file), output=str(folder), poll=0.1), 180)
+    check("fedelity: finished, 3 rounds" in text, text[-3000:])
+    check("cannot be used under the agreement" in text and "hopeless" not in text, text[-3000:])
+    check("hopeless" not in json.dumps(audit("north")), "the log has no label")
+    check("'hopeless'" in running[1].text(), running[1].text())
     link.kill()

@@ -15,7 +15,7 @@ use super::client::{Restraint, site_samples};
 use super::{Agreement, Client};
 use crate::config::{DataKeys, Document, Origins, Settings};
 use crate::error::Result;
-use crate::{MethodChoice, Resources};
+use crate::{ExperimentError, MethodChoice, Resources};
 
 /// The file of a site.
 #[keys]
@@ -151,7 +151,8 @@ impl Site {
             most_bytes: self.keys.policy.most_bytes_up,
         };
         let id = self.keys.client;
-        let samples = site_samples(agreement, &self.document, self.keys.data.clone(), resources)?;
+        let samples = site_samples(agreement, &self.document, self.keys.data.clone(), resources);
+        let samples = samples.map_err(|error| ExperimentError::SiteData(error.to_string()))?;
         let client =
             Client::of_its_own(agreement, id, (settings, method), samples, self.keys.weights.as_deref(), resources)?;
         let client = client.restrained(restraint);
@@ -247,8 +248,8 @@ impl Site {
         }
     }
 
-    fn refuse(&self, key: &str, message: String) -> crate::ExperimentError {
+    fn refuse(&self, key: &str, message: String) -> ExperimentError {
         let path = format!("policy.{key}");
-        self.document.error(&path, format!("{path}: {message}"))
+        ExperimentError::Policy(self.document.error(&path, format!("{path}: {message}")).to_string())
     }
 }
