@@ -34,6 +34,7 @@ pages! {
     faults: "docs/faults.md",
     first_steps: "docs/first-steps.md",
     flower: "docs/flower.md",
+    real_sites: "docs/sites.md",
     introduction: "docs/introduction.md",
     new_method: "docs/new-method.md",
     numerics: "docs/numerics.md",
