@@ -58,7 +58,7 @@ fn shape(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
 }
 
 /// The numbers of an array of one type.
-fn numbers<T: numpy::Element + Copy>(array: &Bound<'_, PyAny>, name: &str, kind: &str) -> PyResult<Vec<T>> {
+pub(crate) fn numbers<T: numpy::Element + Copy>(array: &Bound<'_, PyAny>, name: &str, kind: &str) -> PyResult<Vec<T>> {
     match array.extract::<PyReadonlyArrayDyn<'_, T>>() {
         Ok(values) => Ok(values.to_vec().or_else(|_| {
             // An array that is not in one piece.
@@ -74,7 +74,7 @@ fn numbers<T: numpy::Element + Copy>(array: &Bound<'_, PyAny>, name: &str, kind:
 }
 
 /// Class numbers from any array of whole numbers.
-fn labels(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u16>> {
+pub(crate) fn labels(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u16>> {
     let found = shape(array, name)?;
     if found.len() != 1 {
         return Err(PyValueError::new_err(format!(

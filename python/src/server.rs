@@ -106,7 +106,7 @@ impl Server {
 
     /// The global model on the test samples.
     fn evaluate(&self, py: Python<'_>) -> Evaluation {
-        Evaluation(self.with(py, |server| server.evaluate()))
+        Evaluation { found: self.with(py, |server| server.evaluate()), details: "{}".to_string() }
     }
 }
 
