@@ -24,7 +24,3 @@ def main() -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     return command(sys.argv[1:])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -50,6 +50,9 @@ class Data:
         if not 0 < test_fraction < 1:
             raise ValueError(f"test_fraction = {test_fraction}: expected a number above 0 and below 1")
         labels, tests = np.asarray(y), np.asarray([] if y_test is None else y_test)
+        for part, name_of in ((labels, "y"), (tests, "y_test")):
+            if part.size and part.dtype.kind not in "iuUS":
+                raise TypeError(f"{name_of}: expected class numbers or names, found {part.dtype}")
         if labels.dtype.kind in "US":
             names = list(classes) if classes is not None else sorted({*labels.tolist(), *tests.tolist()})
             places = {str(name): place for place, name in enumerate(names)}
@@ -72,10 +75,12 @@ class Data:
         self.client, self.client_test = None, None
         if client is not None:
             of = np.asarray(client)
-            self.clients = [str(one) for one in np.unique(of)]
-            self.client = np.unique(of, return_inverse=True)[1].astype(np.int64)
+            # Names in the order in which they come, as in a file; numbers in their own.
+            one_each = of.tolist() if of.dtype.kind in "US" else np.unique(of).tolist()
+            self.clients = list(dict.fromkeys(str(one) for one in one_each))
+            known = {name: place for place, name in enumerate(self.clients)}
+            self.client = np.array([known[str(one)] for one in of.tolist()], np.int64)
             if client_test is not None:
-                known = {name: place for place, name in enumerate(self.clients)}
                 tested = [str(one) for one in np.asarray(client_test).tolist()]
                 stranger = next((one for one in tested if one not in known), None)
                 if stranger is not None:

@@ -8,6 +8,38 @@ import numpy.typing as npt
 
 from ._data import Data
 
+__all__ = [
+    "__version__",
+    "Error",
+    "ConfigError",
+    "DataError",
+    "MethodError",
+    "Refused",
+    "command",
+    "run",
+    "resume",
+    "evaluate_arrays",
+    "evaluate_files",
+    "perform",
+    "logits",
+    "partition",
+    "methods",
+    "run_folders",
+    "table",
+    "picture",
+    "weights",
+    "Server",
+    "ClosedRound",
+    "Client",
+    "AloneLoss",
+    "ModelView",
+    "ClientView",
+    "StepView",
+    "UploadView",
+    "ServerView",
+    "Evaluation",
+]
+
 __version__: str
 
 class Error(Exception): ...

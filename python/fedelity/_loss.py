@@ -42,7 +42,7 @@ def loss(
     >>> z, t = np.array([[2, 0, 1]], np.float32), np.array([[1, 3, 0]], np.float32)
     >>> value, grad = loss("fedntd", z, np.array([0]), t, beta=1.0, tau=1.0)
     >>> round(value, 4), grad.shape
-    (1.4373, (1, 3))
+    (1.4826, (1, 3))
 
     Some methods read more: ``received`` is what their server sends beyond the weights, by name (``class-alpha`` of FedCAD,
     ``credibility`` of FedSSD, ``half-gammas`` of FedGKD-VOTE), and ``counts`` how many samples of each class the client has

@@ -49,7 +49,7 @@ def run(
 
 
 def resume(
-    run: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
     *,
     rounds: int | None = None,
     threads: int | None = None,
@@ -59,12 +59,13 @@ def resume(
     """Goes on with the runs of a folder that were stopped, or prolongs them to more ``rounds``. Data in memory are
     given again.
 
-    >>> resume("first", rounds=3).curve("accuracy").shape
+    >>> short = {"rounds": 1, "partition": {"clients": 4}, "clients": {"per-round": 2}}
+    >>> resume(run(short, "second").path, rounds=3).curve("accuracy").shape
     (1, 3)
     """
     show, close = shown(progress)
     try:
-        path = _fedelity.resume(run, rounds, threads, show, data)
+        path = _fedelity.resume(folder, rounds, threads, show, data)
     finally:
         close()
     return Result(path)

@@ -35,7 +35,7 @@ def evaluate(
     its run. ``model`` is a run, its folder or a model file.
 
     >>> evaluate("first").samples
-    2000
+    1000
     """
     if (x is None) != (y is None) or (x is not None and (data is not None or part is not None)):
         raise TypeError("evaluate: give x and y, or data, or neither")

@@ -135,7 +135,7 @@ impl<'py> Matrix<'py> {
             let found = array.shape();
             return Err(PyValueError::new_err(format!("{name}: expected shape ({rows}, {columns}), found {found:?}")));
         }
-        if array.as_slice().is_err() {
+        if !array.is_c_contiguous() {
             let how = "numpy.ascontiguousarray makes it so";
             return Err(PyValueError::new_err(format!("{name}: expected an array in one piece, row by row; {how}")));
         }

@@ -44,7 +44,7 @@ def test_arrays_are_the_same_as_a_file(tmp_path):
     )
     of_arrays = fedelity.run(MLP, "arrays", data=data)
     a, b = of_file.runs[0], of_arrays.runs[0]
-    assert a.header["client-names"] == b.header["client-names"] == ["s0", "s1", "s2", "s3"]
+    assert a.header["client-names"] == b.header["client-names"] == list(dict.fromkeys(f"s{one}" for one in client))
     for name, weights in a.weights().items():
         assert np.abs(weights - b.weights()[name]).max() < 1e-5
     assert b.config["data"]["name"] == "arrays" and b.curve()[-1] > 0.8
@@ -70,6 +70,15 @@ def test_images_and_any_partition():
         fedelity.resume("a", rounds=4, data=fedelity.Data(x[::-1], np.array(["dark", "light"])[y]))
 
 
+def test_the_order_in_memory_does_not_matter():
+    x, y, _ = table()
+    found = [
+        fedelity.run({**MLP, "partition": {"kind": "iid", "clients": 3}}, name, data=fedelity.Data(array, y)).runs[0]
+        for name, array in [("c", x), ("fortran", np.asfortranarray(x)), ("strided", np.repeat(x, 2, axis=0)[::2])]
+    ]
+    assert len({run.records[-1]["weights"]["sha256"] for run in found}) == 1
+
+
 def test_texts():
     texts = ["good fine great", "bad poor awful"] * 30
     config = {"rounds": 2, "model": {"name": "lstm"}, "partition": {"kind": "iid", "clients": 3}, "clients": {"per-round": 3}}
@@ -89,7 +98,7 @@ def test_mistakes_are_named():
         (lambda: fedelity.Data(bad, y), ValueError, r"x\[7, 2\] is not a finite number"),
         (lambda: fedelity.Data(x.astype(int), y), TypeError, "expected images as uint8"),
         (lambda: fedelity.Data(x.tolist(), y), TypeError, "a list is one of texts"),
-        (lambda: fedelity.Data(x, y.astype(float)), TypeError, "y: expected class numbers"),
+        (lambda: fedelity.Data(x, y.astype(float)), TypeError, "y: expected class numbers or names, found float64"),
         (lambda: fedelity.Data(x, y * 0), ValueError, "two classes or more"),
         (lambda: fedelity.Data(x, y, classes=["a", "b"]), fedelity.DataError, "label 2, expected 0 to 1"),
         (lambda: fedelity.Data(x, y, x_test=x), ValueError, "given together"),

@@ -26,7 +26,7 @@ def test_evaluate_predict_export(small):
         fedelity.export(run)
     with pytest.raises(TypeError, match="give x and y, or data"):
         fedelity.evaluate(run, x)
-    with pytest.raises(fedelity.DataError, match="nowhere"):
+    with pytest.raises(fedelity.Error, match="nowhere"):
         fedelity.predict("nowhere", x)
     with pytest.raises(fedelity.Error, match="nowhere"):
         fedelity.evaluate("nowhere")
