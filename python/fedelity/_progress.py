@@ -52,8 +52,13 @@ def in_notebook() -> bool:
 
 def shown(progress: bool | Show | None) -> tuple[Callable[[str], None] | None, Callable[[], None]]:
     """What to call with each round as JSON, and what at the end."""
-    if callable(progress):
-        return (lambda line: progress(json.loads(line)) and None), (lambda: None)
+    if progress is not None and not isinstance(progress, bool):
+        show = progress
+
+        def tell(line: str) -> None:
+            show(json.loads(line))
+
+        return tell, (lambda: None)
     stream = sys.stdout if in_notebook() else sys.stderr
     if progress is None:
         progress = in_notebook() or stream.isatty()

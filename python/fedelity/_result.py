@@ -79,7 +79,7 @@ class Result:
     """The runs of a folder: that of ``run``, or any that the command ``fedelity`` wrote.
 
     >>> Result("first").runs
-    [<Run fedavg, seed 1, 3 rounds: first>]
+    [<Run fedavg, seed 1, 2 rounds: first>]
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

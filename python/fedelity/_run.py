@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import _fedelity
+from ._data import Data
 from ._progress import Show, shown
 from ._result import Result
 
@@ -20,6 +21,7 @@ def run(
     threads: int | None = None,
     progress: bool | Show | None = None,
     checkpoints: bool = True,
+    data: Data | None = None,
 ) -> Result:
     """Trains a federation and records it: what ``fedelity run`` does, with the same results.
 
@@ -27,7 +29,8 @@ def run(
     its default. ``output`` is a new folder for the results; by default, it is made in ``runs``.
 
     ``progress`` is a function that gets each round's record as a dict, ``True`` or ``False``; by default, there is a line on
-    a terminal and in a notebook. Training uses all cores unless ``threads`` says otherwise.
+    a terminal and in a notebook. Training uses all cores unless ``threads`` says otherwise. ``data`` are samples in memory, instead
+    of ``[data]``.
 
     Ctrl-C, or the stop button of a notebook, ends the run once the clients in training have finished. What it has done is
     kept, and ``resume`` goes on with it; the results are the same.
@@ -39,27 +42,30 @@ def run(
     show, close = shown(progress)
     try:
         config = dict(config) if isinstance(config, Mapping) else config
-        path = _fedelity.run(config, output, threads, checkpoints, show)
+        path = _fedelity.run(config, output, threads, checkpoints, show, data)
     finally:
         close()
     return Result(path)
 
 
 def resume(
-    run: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
     *,
     rounds: int | None = None,
     threads: int | None = None,
     progress: bool | Show | None = None,
+    data: Data | None = None,
 ) -> Result:
-    """Goes on with the runs of a folder that were stopped, or prolongs them to more ``rounds``.
+    """Goes on with the runs of a folder that were stopped, or prolongs them to more ``rounds``. Data in memory are
+    given again.
 
-    >>> resume("first", rounds=3).curve("accuracy").shape
+    >>> short = {"rounds": 1, "partition": {"clients": 4}, "clients": {"per-round": 2}}
+    >>> resume(run(short, "second").path, rounds=3).curve("accuracy").shape
     (1, 3)
     """
     show, close = shown(progress)
     try:
-        path = _fedelity.resume(run, rounds, threads, show)
+        path = _fedelity.resume(folder, rounds, threads, show, data)
     finally:
         close()
     return Result(path)

@@ -5,9 +5,17 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::{PyErr, create_exception};
 
+use crate::method::MethodClass;
+
 create_exception!(fedelity, Error, PyException, "What Fedelity could not do. The message says what to change.");
 create_exception!(fedelity, ConfigError, Error, "The configuration: the message names the key and where it was given.");
 create_exception!(fedelity, DataError, Error, "A file, a folder or data that cannot be used.");
+create_exception!(
+    fedelity,
+    MethodError,
+    Error,
+    "An exception in a hook of a method in Python: the cause has its traceback."
+);
 create_exception!(fedelity, Refused, Error, "A message of a federation that is not used; nothing has changed.");
 
 /// Adds the exceptions to the module.
@@ -16,6 +24,7 @@ pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Error", py.get_type::<Error>())?;
     module.add("ConfigError", py.get_type::<ConfigError>())?;
     module.add("DataError", py.get_type::<DataError>())?;
+    module.add("MethodError", py.get_type::<MethodError>())?;
     module.add("Refused", py.get_type::<Refused>())
 }
 
@@ -30,6 +39,18 @@ pub(crate) fn raised(error: ExperimentError) -> PyErr {
         | ExperimentError::Data(_)
         | ExperimentError::Text(_) => DataError::new_err(text),
         _ => Error::new_err(text),
+    }
+}
+
+/// The same, if one of these methods in Python may have raised an exception.
+pub(crate) fn raised_by(py: Python<'_>, error: ExperimentError, methods: &[&MethodClass]) -> PyErr {
+    match methods.iter().find_map(|method| method.failure()) {
+        Some(cause) => {
+            let made = MethodError::new_err(error.to_string());
+            made.set_cause(py, Some(cause));
+            made
+        }
+        None => raised(error),
     }
 }
 

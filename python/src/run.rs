@@ -15,7 +15,10 @@ use pyo3::prelude::*;
 use serde::Serialize;
 
 use crate::config::{document, shared, warn};
-use crate::error::{Error, raised};
+use crate::dataset::{given, resources};
+use crate::entry::registry;
+use crate::error::{Error, raised, raised_by};
+use crate::method::MethodClass;
 
 /// How often Python is asked whether somebody wants to interrupt it.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -24,7 +27,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 const MOST_THREADS: usize = 1024;
 
 /// The stack of the main thread of a program in Linux.
-const STACK: usize = 8 << 20;
+pub(crate) const STACK: usize = 8 << 20;
 
 /// What the thread that trains tells Python.
 enum Event {
@@ -56,9 +59,18 @@ enum Task {
     Resumed { document: Document, folder: RunFolder },
 }
 
+/// What a run uses.
+struct Session {
+    resources: Resources,
+    /// Methods in Python.
+    methods: Vec<&'static MethodClass>,
+    threads: Option<usize>,
+    checkpoints: bool,
+}
+
 /// Runs a configuration; returns its folder.
 #[pyfunction]
-#[pyo3(signature = (config, output, threads, checkpoints, progress))]
+#[pyo3(signature = (config, output, threads, checkpoints, progress, data))]
 pub(crate) fn run(
     py: Python<'_>,
     config: Option<&Bound<'_, PyAny>>,
@@ -66,20 +78,26 @@ pub(crate) fn run(
     threads: Option<usize>,
     checkpoints: bool,
     progress: Option<&Bound<'_, PyAny>>,
+    data: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<PathBuf> {
-    let task = Task::New { document: document(config)?, output };
-    execute(py, task, threads, checkpoints, progress)
+    let (registry, methods) = registry(py)?;
+    let mut document = document(config)?;
+    document.know(&registry);
+    let resources = resources(&mut document, data)?;
+    let session = Session { resources, methods, threads, checkpoints };
+    execute(py, Task::New { document, output }, session, progress)
 }
 
 /// Goes on with the runs of a folder; returns it.
 #[pyfunction]
-#[pyo3(signature = (folder, rounds, threads, progress))]
+#[pyo3(signature = (folder, rounds, threads, progress, data))]
 pub(crate) fn resume(
     py: Python<'_>,
     folder: PathBuf,
     rounds: Option<u32>,
     threads: Option<usize>,
     progress: Option<&Bound<'_, PyAny>>,
+    data: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<PathBuf> {
     let told = |error: anyhow::Error| Error::new_err(format!("{error:#}"));
     let (folder, config) = find_run(&folder).and_then(|folder| resumable(&folder)).map_err(told)?;
@@ -88,18 +106,21 @@ pub(crate) fn resume(
         document.put(&["rounds"], toml::Value::Integer(rounds.into()), "rounds").map_err(raised)?;
     }
     place_data(&mut document, None).map_err(raised)?;
-    execute(py, Task::Resumed { document, folder }, threads, true, progress)
+    let (registry, methods) = registry(py)?;
+    document.know(&registry);
+    let resources = match data {
+        // The partition is that of the run.
+        Some(data) => given(data)?,
+        None => shared()?,
+    };
+    let session = Session { resources, methods, threads, checkpoints: true };
+    execute(py, Task::Resumed { document, folder }, session, progress)
 }
 
-fn execute(
-    py: Python<'_>,
-    task: Task,
-    threads: Option<usize>,
-    checkpoints: bool,
-    progress: Option<&Bound<'_, PyAny>>,
-) -> PyResult<PathBuf> {
+fn execute(py: Python<'_>, task: Task, session: Session, progress: Option<&Bound<'_, PyAny>>) -> PyResult<PathBuf> {
+    let Session { resources, methods, threads, checkpoints } = session;
     let threads = threads_of(threads)?;
-    let (resources, sign, (told, mut events)) = (shared()?, StopSign::default(), channel());
+    let (sign, (told, mut events)) = (StopSign::default(), channel());
     let viewer = Viewer { told: told.clone(), sign: sign.clone(), checkpoints, noticed: Vec::new() };
     let work = move || {
         let ended = train(task, &resources, startable(threads), viewer);
@@ -111,7 +132,7 @@ fn execute(
         .stack_size(STACK)
         .spawn(work)
         .map_err(|error| Error::new_err(format!("cannot start a thread: {error}")))?;
-    let ended = follow(py, &mut events, &sign, progress)?;
+    let ended = follow(py, &mut events, &sign, progress)?.map_err(|error| raised_by(py, error, &methods))?;
     let name = ended.folder.display().to_string();
     if ended.interrupted {
         let how = format!("what was recorded is in {name}; go on with fedelity.resume({name:?})");
@@ -155,7 +176,7 @@ fn follow(
     events: &mut Receiver<Event>,
     sign: &StopSign,
     progress: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Ended> {
+) -> PyResult<Result<Ended, ExperimentError>> {
     let mut failed: Option<PyErr> = None;
     loop {
         let waiting = &mut *events;
@@ -163,9 +184,9 @@ fn follow(
         let told = match event {
             Ok(Event::Ended(ended)) => {
                 return match (ended, failed) {
-                    (Err(error), _) => Err(raised(error)),
+                    (Err(error), _) => Ok(Err(error)),
                     (Ok(_), Some(error)) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => Err(error),
-                    (Ok(ended), _) => Ok(ended),
+                    (Ok(ended), _) => Ok(Ok(ended)),
                 };
             }
             Ok(Event::Note(note)) => warn(py, &note),

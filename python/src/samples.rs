@@ -2,7 +2,7 @@
 
 use fedelity_data::{Inputs, Split};
 use fedelity_nn::{Card, Input};
-use numpy::{PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -58,12 +58,10 @@ fn shape(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
 }
 
 /// The numbers of an array of one type.
-fn numbers<T: numpy::Element + Copy>(array: &Bound<'_, PyAny>, name: &str, kind: &str) -> PyResult<Vec<T>> {
+pub(crate) fn numbers<T: numpy::Element + Copy>(array: &Bound<'_, PyAny>, name: &str, kind: &str) -> PyResult<Vec<T>> {
     match array.extract::<PyReadonlyArrayDyn<'_, T>>() {
-        Ok(values) => Ok(values.to_vec().or_else(|_| {
-            // An array that is not in one piece.
-            Ok::<_, PyErr>(values.as_array().iter().copied().collect())
-        })?),
+        // In the order of the indices, however the array lies in memory.
+        Ok(values) => Ok(values.as_array().iter().copied().collect()),
         Err(_) => {
             let found = array.getattr("dtype")?;
             Err(PyTypeError::new_err(format!(
@@ -74,7 +72,7 @@ fn numbers<T: numpy::Element + Copy>(array: &Bound<'_, PyAny>, name: &str, kind:
 }
 
 /// Class numbers from any array of whole numbers.
-fn labels(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u16>> {
+pub(crate) fn labels(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<u16>> {
     let found = shape(array, name)?;
     if found.len() != 1 {
         return Err(PyValueError::new_err(format!(

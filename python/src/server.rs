@@ -187,7 +187,7 @@ impl Server {
 
     /// The global model on the test samples.
     fn evaluate(&self, py: Python<'_>) -> Evaluation {
-        Evaluation(self.with(py, |mut server| server.evaluate()))
+        Evaluation { found: self.with(py, |mut server| server.evaluate()), details: "{}".to_string() }
     }
 }
 

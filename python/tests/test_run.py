@@ -86,4 +86,4 @@ def test_to_pandas(small):
     pandas = pytest.importorskip("pandas")
     frame = fedelity.run(small, "out").to_pandas()
     assert isinstance(frame, pandas.DataFrame) and len(frame) == 3
-    assert {"method", "seed", "round", "accuracy", "seconds.total"} <= set(frame.columns)
+    assert {"method", "seed", "round", "accuracy", "seconds.train"} <= set(frame.columns)

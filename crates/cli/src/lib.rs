@@ -23,7 +23,10 @@ use std::io::ErrorKind;
 use clap::Parser;
 
 use args::Cli;
-use printer::{Printer, io_kind};
+use command::Command;
+use fedelity_fl::Evaluation;
+use fedelity_methods::Registry;
+use printer::{Printer, When, io_kind};
 
 pub use command::resumable;
 pub use engine::resources;
@@ -33,8 +36,8 @@ pub use status::ExitStatus;
 pub use threads::startable;
 pub use view::result_lines;
 
-/// Does what the command line says; the first argument is the name of the program.
-pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
+/// Does what the command line says; the first argument is the name of the program. Configurations may name these methods.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, methods: &Registry) -> ExitStatus {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(answer) => {
@@ -45,7 +48,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
     };
     let printer = Printer::new(cli.color, cli.quiet, cli.verbose);
     interrupt::report_file_size_limits();
-    match cli.command.run(&printer) {
+    match cli.command.run(&printer, methods) {
         Ok(status) => status,
         // Nobody reads the output any more.
         Err(error) if io_kind(&error) == Some(ErrorKind::BrokenPipe) => ExitStatus::Done,
@@ -54,4 +57,22 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
             ExitStatus::CouldNotRun
         }
     }
+}
+
+/// As [`run`], without a word: the error is returned instead.
+pub fn attempt(arguments: impl IntoIterator<Item = OsString>, methods: &Registry) -> anyhow::Result<ExitStatus> {
+    Cli::try_parse_from(arguments)?.command.run(&silent(), methods)
+}
+
+/// What `fedelity evaluate` with these arguments finds, and all that it prints of it.
+pub fn evaluated(arguments: impl IntoIterator<Item = OsString>) -> anyhow::Result<(Evaluation, serde_json::Value)> {
+    match Cli::try_parse_from(arguments)?.command {
+        Command::Evaluate(command) => command.evaluated(&silent()),
+        _ => anyhow::bail!("expected the arguments of fedelity evaluate"),
+    }
+}
+
+/// Says nothing but what is lost.
+fn silent() -> Printer {
+    Printer::new(When::Never, true, false)
 }

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests compare with the platform's functions"))]
 
 mod agnews;
+mod arrays;
 pub mod augment;
 mod cache;
 pub mod catalogue;
@@ -35,6 +36,7 @@ mod sst5;
 pub mod table;
 mod tiny_imagenet;
 
+pub use arrays::{ArrayData, ArraySource};
 pub use augment::{Augmentation, Augmenter};
 pub use catalogue::{SetName, load};
 pub use dataset::{Dataset, ImageShape, Inputs, NaturalKeys, Normalisation, Shape, Split, Tokens, label_counts};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use fedelity_keys::{Selected, keys};
 
+use crate::arrays::{self, ArraySource};
 use crate::catalogue::SetName;
 use crate::dataset::Dataset;
 use crate::error::DataError;
@@ -12,7 +13,8 @@ use crate::part::{NewData, Part};
 use crate::skipped::Skipped;
 use crate::table::{self, TableForm, TableFormat, TableReading, TableSource};
 
-/// The data set: one from the catalogue (`fedelity data list`), or your own data as `folder`, `csv` or `jsonl`.
+/// The data set: one from the catalogue (`fedelity data list`), or your own data as `folder`, `csv` or `jsonl`; `arrays` are
+/// given by a program (`fedelity.Data` in Python).
 #[keys(tag = "name", default = "fashion-mnist-mini")]
 pub enum DataSource {
     /// A folder of images.
@@ -21,6 +23,8 @@ pub enum DataSource {
     Csv(TableSource),
     /// One JSON object per line.
     Jsonl(TableSource),
+    /// Arrays that a program gives.
+    Arrays(ArraySource),
     /// A data set of the catalogue.
     #[key(words = SetName)]
     Named(NamedSource),
@@ -49,16 +53,17 @@ fn is_scaled(name: &str) -> bool {
 }
 
 impl DataSource {
-    /// The names for the user's own data, besides those of the catalogue.
+    /// The names for the user's own files, besides those of the catalogue.
     pub fn own() -> Vec<&'static str> {
-        Self::SELECTOR.words().into_iter().filter(|name| SetName::from_name(name).is_none()).collect()
+        let own = |name: &&str| SetName::from_name(name).is_none() && *name != arrays::NAME;
+        Self::SELECTOR.words().into_iter().filter(own).collect()
     }
 
     /// The catalogue's name of the set, if it is one.
     pub fn set(&self) -> Option<SetName> {
         match self {
             Self::Named(set) => Some(set.name),
-            Self::Folder(_) | Self::Csv(_) | Self::Jsonl(_) => None,
+            Self::Folder(_) | Self::Csv(_) | Self::Jsonl(_) | Self::Arrays(_) => None,
         }
     }
 
@@ -72,7 +77,7 @@ impl DataSource {
     pub fn load(&self, skipped: &mut Skipped) -> Result<Dataset, DataError> {
         let dataset = self.read(None, true, skipped)?;
         let (path, key) = match self {
-            Self::Named(_) => return Ok(dataset),
+            Self::Named(_) | Self::Arrays(_) => return Ok(dataset),
             Self::Folder(folder) => (folder.path.as_path(), "folders train and test"),
             Self::Csv(table) | Self::Jsonl(table) => (table.train.first(), "data.test"),
         };
@@ -96,7 +101,7 @@ impl DataSource {
         mut skipped: Skipped,
     ) -> Result<NewData, DataError> {
         let divided = match self {
-            Self::Named(_) => true,
+            Self::Named(_) | Self::Arrays(_) => true,
             Self::Folder(folder) => folder.is_divided(),
             Self::Csv(table) | Self::Jsonl(table) => table.test.is_some(),
         };
@@ -114,6 +119,7 @@ impl DataSource {
         match self {
             Self::Named(set) => set.name.entry().load(set.dir.as_deref(), set.size, skipped),
             Self::Folder(folder) => folder::read(folder, divide, skipped),
+            Self::Arrays(_) => Err(ArraySource::refuse()),
             Self::Csv(table) => table::read(TableFormat::Csv, table, reading, skipped),
             Self::Jsonl(table) => table::read(TableFormat::Jsonl, table, reading, skipped),
         }

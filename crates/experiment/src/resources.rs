@@ -31,6 +31,8 @@ pub struct Resources {
     pub engine: Arc<dyn Engine>,
     /// By the configuration section that names the data. A request for data that are being read waits for them.
     data: Mutex<BTreeMap<String, Arc<Mutex<Option<Loaded>>>>>,
+    /// Data that a program has in memory, for configurations that say so.
+    given: Option<Dataset>,
     /// Data of which some training samples stand in for the test samples, by the data and those samples.
     held_out: Mutex<BTreeMap<HeldOutOf, Arc<Dataset>>>,
 }
@@ -44,7 +46,13 @@ impl Default for Resources {
 
 impl Resources {
     pub fn on(engine: Arc<dyn Engine>) -> Self {
-        Self { engine, data: Mutex::default(), held_out: Mutex::default() }
+        Self { engine, data: Mutex::default(), given: None, held_out: Mutex::default() }
+    }
+
+    /// The same with data in memory, for configurations with `data.name = "arrays"`.
+    #[must_use]
+    pub fn with_data(self, given: Dataset) -> Self {
+        Self { given: Some(given), ..self }
     }
 
     /// The data of a configuration, read only once.
@@ -57,7 +65,7 @@ impl Resources {
         if let Some(loaded) = &*place {
             return Ok(loaded.clone());
         }
-        let loaded = read(document, data)?;
+        let loaded = read(document, data, self.given.as_ref())?;
         *place = Some(loaded.clone());
         Ok(loaded)
     }
@@ -108,9 +116,12 @@ fn located<T>(
 }
 
 /// Reads the data and determines their normalisation.
-fn read(document: &Document, data: &DataKeys) -> Result<Loaded> {
+fn read(document: &Document, data: &DataKeys, given: Option<&Dataset>) -> Result<Loaded> {
     let mut skipped = Skipped::new(data.skip_bad);
-    let mut dataset = located(document, data, |source| source.load(&mut skipped))?;
+    let mut dataset = match (&data.source, given) {
+        (DataSource::Arrays(_), Some(given)) => given.clone(),
+        _ => located(document, data, |source| source.load(&mut skipped))?,
+    };
     // The fingerprint does not depend on how a model reads the data.
     let fingerprint = dataset.fingerprint();
     if let Some(normalisation) = data.normalisation() {

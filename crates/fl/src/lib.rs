@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests compare with the platform's functions"))]
 
 mod accountant;
+mod alone;
 mod augmented;
 mod client;
 mod coordinator;
@@ -38,6 +39,7 @@ mod upload;
 pub mod wire;
 
 pub use accountant::Accountant;
+pub use alone::{AloneGradient, AloneLoss, GivenOutputs};
 pub use client::{ClientObjective, Finished, Task, client};
 pub use coordinator::{Broadcast, Coordinator, ServerState};
 pub use error::{FlError, Result};

@@ -36,9 +36,14 @@ pub struct Local<'a> {
 pub struct Scratch(Option<Box<dyn Any>>);
 
 impl Scratch {
+    /// Whether a value of this type has been created.
+    pub fn has<T: Any>(&self) -> bool {
+        self.0.as_ref().is_some_and(|value| value.is::<T>())
+    }
+
     /// A value of the method's own type, created on first use.
     pub fn typed<T: Any>(&mut self, make: impl FnOnce() -> T) -> &mut T {
-        if !self.0.as_ref().is_some_and(|value| value.is::<T>()) {
+        if !self.has::<T>() {
             self.0 = Some(Box::new(make()));
         }
         let value = self.0.as_mut().and_then(|value| value.downcast_mut());

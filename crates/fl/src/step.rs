@@ -114,6 +114,11 @@ impl<'a> Step<'a> {
 }
 
 impl HeadScratch {
+    /// Whether a head has run.
+    pub(crate) fn was_used(&self) -> bool {
+        !self.logits.is_empty()
+    }
+
     fn run(
         &mut self,
         model: &Model,

@@ -85,6 +85,13 @@ pub(crate) struct TeacherOutputs {
 }
 
 impl TeacherOutputs {
+    /// Outputs on one batch that were computed elsewhere.
+    pub(crate) fn given(outputs: &[Outputs<'_>]) -> Self {
+        let rows = |one: &Outputs<'_>| TeacherRows { logits: one.logits.to_vec(), features: one.features.to_vec() };
+        let samples = outputs.first().map_or(0, |one| one.samples);
+        Self { all: Vec::new(), batch: outputs.iter().map(rows).collect(), samples }
+    }
+
     /// Makes room for this many teachers.
     pub(crate) fn start(&mut self, teachers: usize) {
         self.all.resize_with(self.all.len().max(teachers), TeacherRows::default);

@@ -18,7 +18,7 @@ mod trainable;
 mod trial;
 
 pub use number_or::NumberOr;
-pub use registry::{Built, Entry, Hyper, Identity, build, entries, find};
+pub use registry::{Built, Entry, Hyper, Identity, MethodMaker, Registry, build, entries, find};
 pub use server::{Adaptive, Clip, Composed, Noise, NoiseAt, Rule, ServerOptimizer, refusal};
 
 macro_rules! methods {

@@ -1,5 +1,7 @@
 //! Registry of all methods.
 
+use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use fedelity_fl::{Method, Named, Needs};
@@ -46,6 +48,39 @@ pub enum Identity {
     FirstRound,
     /// When all clients of a round take the same number of steps.
     EqualSteps,
+    /// Nobody has said: a method from outside.
+    Unknown,
+}
+
+/// Makes methods from keys of `[method]`.
+pub trait MethodMaker: Debug + Sync {
+    /// The method with these keys of a table whose dotted path is `at`; missing keys get their defaults.
+    fn build(&self, given: &Table, at: &str, context: &mut dyn Context) -> Result<Built, KeyError>;
+
+    /// The method's own hooks, even where [`build`](Self::build) returns FedAvg's.
+    fn hooks(&self, given: &Table) -> Result<Arc<dyn Method>, KeyError> {
+        Ok(self.build(given, "method", &mut ())?.method)
+    }
+}
+
+/// Makes a method of this crate.
+#[derive(Debug)]
+struct OwnMaker<M>(PhantomData<fn() -> M>);
+
+impl<M: Hyper> OwnMaker<M> {
+    const MAKER: &'static dyn MethodMaker = &Self(PhantomData);
+}
+
+impl<M: Hyper> MethodMaker for OwnMaker<M> {
+    fn build(&self, given: &Table, at: &str, context: &mut dyn Context) -> Result<Built, KeyError> {
+        let (method, keys) = read::<M>(given, at, context)?;
+        let method: Arc<dyn Method> = if method.is_off() { Arc::new(Off(method)) } else { Arc::new(method) };
+        Ok(Built { method, keys })
+    }
+
+    fn hooks(&self, given: &Table) -> Result<Arc<dyn Method>, KeyError> {
+        Ok(Arc::new(read::<M>(given, "method", &mut ())?.0))
+    }
 }
 
 /// A registered method: its description and how to [`build`](Self::build) it.
@@ -63,8 +98,7 @@ pub struct Entry {
     pub helps: &'static str,
     pub identity: Identity,
     pub schema: &'static Schema,
-    build: fn(&Table, &str, &mut dyn Context) -> Result<Built, KeyError>,
-    hooks: fn(&Table) -> Result<Arc<dyn Method>, KeyError>,
+    pub maker: &'static dyn MethodMaker,
 }
 
 /// A method, ready to use.
@@ -86,24 +120,19 @@ impl Entry {
         helps: &'static str,
         identity: Identity,
     ) -> Self {
-        let build = |given: &Table, at: &str, context: &mut dyn Context| {
-            let (method, keys) = read::<M>(given, at, context)?;
-            let method: Arc<dyn Method> = if method.is_off() { Arc::new(Off(method)) } else { Arc::new(method) };
-            Ok(Built { method, keys })
-        };
-        let hooks = |given: &Table| Ok(Arc::new(read::<M>(given, "method", &mut ())?.0) as Arc<dyn Method>);
-        Self { id, title, summary, reference, equation, helps, identity, schema: M::SCHEMA, build, hooks }
+        let (schema, maker) = (M::SCHEMA, OwnMaker::<M>::MAKER);
+        Self { id, title, summary, reference, equation, helps, identity, schema, maker }
     }
 
     /// Builds the method from the keys of a table whose dotted path is `at`; missing keys get their defaults.
     pub fn build(&self, given: &Table, at: &str, context: &mut dyn Context) -> Result<Built, KeyError> {
-        (self.build)(given, at, context)
+        self.maker.build(given, at, context)
     }
 
     /// The method's own hooks, even where its coefficients are 0 and [`build`](Self::build) returns FedAvg's: there
     /// they must change nothing by themselves.
     pub fn hooks(&self, given: &Table) -> Result<Arc<dyn Method>, KeyError> {
-        (self.hooks)(given)
+        self.maker.hooks(given)
     }
 
     /// What the method requires of the federation with its defaults.
@@ -122,7 +151,41 @@ impl Entry {
     }
 }
 
-/// All methods, in documentation order.
+/// The methods that a configuration may name: those of this crate, and what a front end adds.
+#[derive(Clone, Debug)]
+pub struct Registry(Arc<[Entry]>);
+
+impl Default for Registry {
+    /// The methods of this crate.
+    fn default() -> Self {
+        Self(ENTRIES.into())
+    }
+}
+
+impl Registry {
+    /// The same with one more method, unless there is one of its name.
+    pub fn with(self, entry: Entry) -> Result<Self, KeyError> {
+        if self.find(entry.id).is_some() {
+            return Err(KeyError::new("method.name", format!("there is already a method '{}'", entry.id)));
+        }
+        Ok(Self(self.0.iter().copied().chain([entry]).collect()))
+    }
+
+    /// All methods, in documentation order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.0
+    }
+
+    pub fn find(&self, name: &str) -> Option<&Entry> {
+        self.0.iter().find(|entry| entry.id == name)
+    }
+
+    pub fn names(&self) -> Vec<&'static str> {
+        self.0.iter().map(|entry| entry.id).collect()
+    }
+}
+
+/// All methods of this crate, in documentation order.
 pub fn entries() -> &'static [Entry] {
     ENTRIES
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use fedelity_data::partition::Skew;
 use fedelity_experiment::{Estimate, MethodChoice, Pool, PrivacyPlan, Study, estimate};
+use fedelity_methods::Registry;
 use fedelity_record::PrivacySpent;
 use serde_json::json;
 
@@ -52,9 +53,10 @@ const ROWS: usize = 10;
 const LONGEST: usize = 24;
 
 impl Check {
-    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+    pub(crate) fn run(self, printer: &Printer, methods: &Registry) -> Result<ExitStatus> {
         let threads = threads("--threads", self.threads, printer)?;
-        let document = self.overrides.document(self.file.as_deref())?;
+        let mut document = self.overrides.document(self.file.as_deref())?;
+        document.know(methods);
         let study = Study::load_with(&document, &resources()?)?;
         study.settings.notes.iter().for_each(|note| printer.warn(note));
         let skew = study.pool.skew()?;

@@ -97,7 +97,25 @@ enum TrainedOn {
 }
 
 impl EvaluateCommand {
-    pub(crate) fn run(mut self, printer: &Printer) -> Result<ExitStatus> {
+    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+        let as_json = self.json;
+        let (saved, data, trained, tested) = self.test(printer)?;
+        if as_json {
+            printer.json(&answer(&saved, &data, &trained, &tested))?;
+        } else {
+            show(printer, &saved, &data, &trained, &tested)?;
+        }
+        Ok(ExitStatus::Done)
+    }
+
+    /// The results, and all that is printed of them.
+    pub(crate) fn evaluated(self, printer: &Printer) -> Result<(Evaluation, serde_json::Value)> {
+        let (saved, data, trained, tested) = self.test(printer)?;
+        let answer = answer(&saved, &data, &trained, &tested);
+        Ok((tested.evaluation, answer))
+    }
+
+    fn test(mut self, printer: &Printer) -> Result<(Saved, NewData, TrainedOn, Tested)> {
         self.target = resolve(&self.target, printer)?;
         let (threads, resources) = (threads("--threads", self.threads, printer)?, resources()?);
         let part = self.part.as_deref().map(part_of).transpose()?;
@@ -125,12 +143,7 @@ impl EvaluateCommand {
         let (split, remarks) = saved.fit_to(&data)?;
         remarks.iter().for_each(|remark| printer.warn(remark));
         let tested = Tested::new(saved.portrait(&split, threads), &split, saved.card.classes.len(), positive);
-        if self.json {
-            printer.json(&answer(&saved, &data, &trained, &tested))?;
-        } else {
-            show(printer, &saved, &data, &trained, &tested)?;
-        }
-        Ok(ExitStatus::Done)
+        Ok((saved, data, trained, tested))
     }
 
     /// The folder of the run that the model is in, if it has one.
@@ -201,6 +214,8 @@ fn trained_on(document: &Document, keys: &DataKeys, card: &Card, resources: &Res
 /// Images are read with the model's size and colours, and tables with its label and text columns, unless the
 /// configuration names others.
 fn as_the_model(document: &mut Document, card: &Card) -> Result<()> {
+    // How the model was trained does not matter here, and its method may not be known.
+    document.remove("method");
     let Some(Value::Table(data)) = document.table().get("data") else { return Ok(()) };
     let name = data.get("name").and_then(Value::as_str).unwrap_or_default().to_string();
     let lacks = |key: &str| !data.contains_key(key);

@@ -83,7 +83,7 @@ impl InitCommand {
 fn fitting_model(settings: &Settings) -> Option<&'static str> {
     match &settings.config.data.source {
         DataSource::Named(set) => (set.name.entry().shape == Shape::Text).then_some("lstm"),
-        DataSource::Folder(_) => None,
+        DataSource::Folder(_) | DataSource::Arrays(_) => None,
         DataSource::Csv(table) | DataSource::Jsonl(table) => Some(if table.text.is_some() { "lstm" } else { "mlp" }),
     }
 }

@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 use fedelity_experiment::{Travel, Trial};
 use fedelity_fl::Needs;
 use fedelity_keys::{AtZero, Key, nearest};
-use fedelity_methods::registry::{self, Built, Entry};
+use fedelity_methods::registry::{self, Built, Entry, Registry};
 use fedelity_nn::InputShape;
 use fedelity_record::what_leaves;
 use serde_json::json;
@@ -46,10 +46,10 @@ pub(super) const INPUT: InputShape = InputShape::Image { channels: 1, height: 28
 pub(super) const CLASSES: usize = 10;
 
 impl Methods {
-    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+    pub(crate) fn run(self, printer: &Printer, methods: &Registry) -> Result<ExitStatus> {
         let trial = Trial::new(MODEL, INPUT, CLASSES, &resources()?.engine)?;
-        let entry = self.name.as_deref().map(find).transpose()?;
-        let all: Vec<&Entry> = entry.map_or_else(|| registry::entries().iter().collect(), |entry| vec![entry]);
+        let entry = self.name.as_deref().map(|name| find(name, methods)).transpose()?;
+        let all: Vec<&Entry> = entry.map_or_else(|| methods.entries().iter().collect(), |entry| vec![entry]);
         if self.json {
             for entry in all {
                 as_json(printer, entry, &trial)?;
@@ -68,9 +68,9 @@ pub(crate) fn paper_name(id: &str) -> Option<&'static str> {
     registry::find(id).map(|entry| entry.title)
 }
 
-fn find(name: &str) -> Result<&'static Entry> {
-    let names: Vec<&str> = registry::entries().iter().map(|entry| entry.id).collect();
-    registry::find(name).ok_or_else(|| {
+fn find<'a>(name: &str, methods: &'a Registry) -> Result<&'a Entry> {
+    let names = methods.names();
+    methods.find(name).ok_or_else(|| {
         let guess = nearest(name, &names).map_or(String::new(), |guess| format!("; did you mean '{guess}'?"));
         anyhow!("there is no method '{name}'; the methods are {}{guess}", names.join(", "))
     })

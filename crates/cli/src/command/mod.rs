@@ -27,6 +27,7 @@ mod watch;
 
 use anyhow::Result;
 use clap::Subcommand;
+use fedelity_methods::Registry;
 
 pub use run::resumable;
 
@@ -61,24 +62,24 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+    pub(crate) fn run(self, printer: &Printer, methods: &Registry) -> Result<ExitStatus> {
         match self {
             Self::Init(command) => command.run(printer),
-            Self::Run(command) => command.run(printer),
-            Self::Resume(command) => command.run(printer),
-            Self::Verify(command) => command.run(printer),
+            Self::Run(command) => command.run(printer, methods),
+            Self::Resume(command) => command.run(printer, methods),
+            Self::Verify(command) => command.run(printer, methods),
             Self::Compare(command) => command.run(printer),
             Self::Report(command) => command.run(printer),
             Self::Watch(command) => command.run(printer),
-            Self::Sweep(command) => command.run(printer),
+            Self::Sweep(command) => command.run(printer, methods),
             Self::Runs(command) => command.run(printer),
             Self::Evaluate(command) => command.run(printer),
             Self::Predict(command) => command.run(printer),
             Self::Export(command) => command.run(printer),
-            Self::Check(command) => command.run(printer),
-            Self::Partition(command) => command.run(printer),
+            Self::Check(command) => command.run(printer, methods),
+            Self::Partition(command) => command.run(printer, methods),
             Self::Keys(command) => command.run(printer),
-            Self::Methods(command) => command.run(printer),
+            Self::Methods(command) => command.run(printer, methods),
             Self::Layers(command) => command.run(printer),
             Self::Models(command) => command.run(printer),
             Self::Data(command) => command.run(printer),

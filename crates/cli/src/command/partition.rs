@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use fedelity_data::partition::Skew;
 use fedelity_experiment::Pool;
+use fedelity_methods::Registry;
 use serde_json::json;
 
 use crate::engine::resources;
@@ -56,9 +57,10 @@ const FRAME: usize = 15;
 const ROWS: usize = 100;
 
 impl PartitionCommand {
-    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+    pub(crate) fn run(self, printer: &Printer, methods: &Registry) -> Result<ExitStatus> {
         self.output.iter().try_for_each(|path| self.overwrite.check("-o", path))?;
-        let document = self.overrides.document(self.file.as_deref())?;
+        let mut document = self.overrides.document(self.file.as_deref())?;
+        document.know(methods);
         let pool = Pool::load(&document, &settings(&document, printer)?, &resources()?)?;
         let skew = pool.skew()?;
         if let Some(path) = &self.output {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use fedelity_methods::Registry;
 
 use crate::command::run::{Session, resume};
 use crate::overrides::Overrides;
@@ -38,7 +39,7 @@ pub(crate) struct ResumeCommand {
 }
 
 impl ResumeCommand {
-    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
-        resume(&self.run, &self.overrides, &self.session, printer)
+    pub(crate) fn run(self, printer: &Printer, methods: &Registry) -> Result<ExitStatus> {
+        resume(&self.run, &self.overrides, &self.session, printer, methods)
     }
 }

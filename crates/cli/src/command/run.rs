@@ -7,6 +7,7 @@ use fedelity_data::quoted;
 use fedelity_experiment::{
     Checkpoints, Document, ExperimentError, FrontError, Observer, Outcome, Run as OneRun, StopSign, Study, is_sweep,
 };
+use fedelity_methods::Registry;
 use fedelity_record::{
     BestModel, ChosenBy, EventsFile, Notice, RecordError, RoundRecord, RunFolder, Status as Ending, names,
 };
@@ -91,11 +92,11 @@ fn metrics_help() -> String {
 }
 
 impl RunCommand {
-    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+    pub(crate) fn run(self, printer: &Printer, methods: &Registry) -> Result<ExitStatus> {
         if let Some(run) = &self.resume {
-            return resume(run, &self.overrides, &self.session, printer);
+            return resume(run, &self.overrides, &self.session, printer, methods);
         }
-        let study = self.study(printer)?;
+        let study = self.study(printer, methods)?;
         self.session.run(&study, printer, || {
             study.folder(self.output.as_deref()).map_err(|error| match error {
                 ExperimentError::Record(error @ RecordError::Exists { .. }) => anyhow!("--output: {error}"),
@@ -104,8 +105,9 @@ impl RunCommand {
         })
     }
 
-    fn study(&self, printer: &Printer) -> Result<Study> {
+    fn study(&self, printer: &Printer, methods: &Registry) -> Result<Study> {
         let mut document = self.overrides.document(self.file.as_deref())?;
+        document.know(methods);
         if let Some(file) = &self.partition {
             document.remove_of_file("partition");
             document.put(&["partition", "file"], path_value(file), "--partition")?;
@@ -214,7 +216,13 @@ pub fn resumable(path: &Path) -> Result<(RunFolder, PathBuf)> {
 }
 
 /// Resumes the runs of a folder.
-pub(crate) fn resume(run: &Path, overrides: &Overrides, session: &Session, printer: &Printer) -> Result<ExitStatus> {
+pub(crate) fn resume(
+    run: &Path,
+    overrides: &Overrides,
+    session: &Session,
+    printer: &Printer,
+    methods: &Registry,
+) -> Result<ExitStatus> {
     let (folder, config) = resumable(&latest::resolve(run, printer)?)?;
     // Neither changes rounds that have been run.
     let later = |set: &&String| matches!(set.split('=').next().map(str::trim), Some("rounds" | "server.quorum"));
@@ -223,7 +231,9 @@ pub(crate) fn resume(run: &Path, overrides: &Overrides, session: &Session, print
             "--set {set}: a run can only be resumed with other rounds or another server.quorum; other settings make another run"
         );
     }
-    let study = load(&overrides.document(Some(&config))?, printer)?;
+    let mut document = overrides.document(Some(&config))?;
+    document.know(methods);
+    let study = load(&document, printer)?;
     session.run(&study, printer, || Ok(folder))
 }
 

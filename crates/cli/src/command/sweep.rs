@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Result, bail};
 use fedelity_data::quoted;
 use fedelity_experiment::{Chosen, FrontError, Job, JobEnd, JobState, Resources, StopSign, Sweep, SweepObserver};
+use fedelity_methods::Registry;
 use fedelity_record::{RoundRecord, Status as Ending};
 use fedelity_report::{Comparison, LoadedRuns, MeanSd, Options, Results, spread};
 use indicatif::MultiProgress;
@@ -89,12 +90,15 @@ pub(crate) struct SweepCommand {
 }
 
 impl SweepCommand {
-    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+    pub(crate) fn run(self, printer: &Printer, methods: &Registry) -> Result<ExitStatus> {
         let at_once = threads("--jobs", self.jobs, printer)?;
         let stem = self.file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("sweep");
         let output = self.output.clone().unwrap_or_else(|| Path::new("runs").join(stem));
         let data_dir = self.data_dir.as_deref();
-        let sweep = Sweep::read(&self.file, &output, |document| place_data(document, data_dir))?;
+        let sweep = Sweep::read(&self.file, &output, |document| {
+            document.know(methods);
+            place_data(document, data_dir)
+        })?;
         let resources = resources()?;
         sweep.check(&resources)?;
         if self.dry_run {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use fedelity_experiment::{Difference, Repetition, Verification, verify};
+use fedelity_methods::Registry;
 use fedelity_record::Header;
 use fedelity_report::LoadedRuns;
 use serde_json::json;
@@ -53,7 +54,7 @@ pub(crate) struct VerifyCommand {
 }
 
 impl VerifyCommand {
-    pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
+    pub(crate) fn run(self, printer: &Printer, methods: &Registry) -> Result<ExitStatus> {
         let threads = threads("--threads", self.threads, printer)?;
         let path = latest::resolve(&self.run, printer)?;
         let runs = LoadedRuns::load(&[path])?.runs;
@@ -65,7 +66,10 @@ impl VerifyCommand {
             let found = verify(
                 &run.path,
                 &resources,
-                |document| place_data(document, self.data_dir.as_deref()),
+                |document| {
+                    document.know(methods);
+                    place_data(document, self.data_dir.as_deref())
+                },
                 Repetition {
                     threads,
                     rounds: self.rounds,

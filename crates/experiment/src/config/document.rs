@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fedelity_keys::{KeyError, Keys, ValueType, describe};
+use fedelity_methods::Registry;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
@@ -50,6 +51,8 @@ pub struct Document {
     table: Table,
     /// By dotted path.
     origins: BTreeMap<String, Origin>,
+    /// The methods that it may name.
+    methods: Registry,
 }
 
 impl Document {
@@ -76,7 +79,16 @@ impl Document {
         let table = text.parse().map_err(syntax)?;
         let mut starts = Vec::new();
         note_table(&mut starts, "", spans.get_ref());
-        Ok(Self { name, folder, table, origins: positions(text, starts) })
+        Ok(Self { name, folder, table, origins: positions(text, starts), methods: Registry::default() })
+    }
+
+    /// Lets it name other methods than those of the library.
+    pub fn know(&mut self, methods: &Registry) {
+        self.methods = methods.clone();
+    }
+
+    pub(super) fn methods(&self) -> &Registry {
+        &self.methods
     }
 
     /// Applies `KEY=VALUE`: a dotted path and a TOML value. A word that is not a TOML value is a string.

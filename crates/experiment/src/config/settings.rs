@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fedelity_fl::{HoldOut, Method, Training, Weighting};
 use fedelity_keys::{Context, KeyError, Keys, describe, nearest, read, unknown, write};
-use fedelity_methods::{Clip, Composed, Noise, Rule, registry};
+use fedelity_methods::{Clip, Composed, Noise, Registry, Rule, registry};
 use fedelity_nn::OptimizerKind;
 use toml::{Table, Value};
 
@@ -296,7 +296,7 @@ fn methods(given: &Table, config: &Config, origins: &mut Origins<'_>) -> Result<
     let mut methods = Vec::new();
     for (at, table) in tables {
         let MethodChoice { name, keys, method } =
-            method(&at, table, origins).map_err(|error| with_method(error, &at, table))?;
+            method(&at, table, origins).map_err(|error| with_method(error, &at, table, origins.document.methods()))?;
         let needs = method.needs();
         let server = &config.server;
         let wants = [
@@ -320,8 +320,8 @@ fn methods(given: &Table, config: &Config, origins: &mut Origins<'_>) -> Result<
 }
 
 /// Names the method in an error about one of several: `method.1 (fedprox).mu`.
-fn with_method(error: KeyError, at: &str, table: &Table) -> KeyError {
-    let entry = table.get("name").and_then(Value::as_str).and_then(registry::find);
+fn with_method(error: KeyError, at: &str, table: &Table, methods: &Registry) -> KeyError {
+    let entry = table.get("name").and_then(Value::as_str).and_then(|name| methods.find(name));
     match entry.filter(|_| at != "method") {
         Some(entry) => {
             let message = error.message.replace(&format!("{at}."), &format!("{at} ({}).", entry.id));
@@ -332,7 +332,8 @@ fn with_method(error: KeyError, at: &str, table: &Table) -> KeyError {
 }
 
 fn method(at: &str, table: &Table, origins: &mut Origins<'_>) -> Result<MethodChoice, KeyError> {
-    let names: Vec<&str> = registry::entries().iter().map(|entry| entry.id).collect();
+    let methods = origins.document.methods().clone();
+    let names = methods.names();
     let full = format!("{at}.name");
     let name = match table.get("name") {
         None => registry::DEFAULT,
@@ -342,9 +343,10 @@ fn method(at: &str, table: &Table, origins: &mut Origins<'_>) -> Result<MethodCh
             return Err(KeyError::new(full, message));
         }
     };
-    let Some(entry) = registry::find(name) else {
-        let guess = nearest(name, &names).map_or(String::new(), |name| format!("; did you mean '{name}'?"));
-        let message = format!("{full} = \"{name}\": expected one of {}{guess}", names.join(", "));
+    let Some(entry) = methods.find(name) else {
+        let guess = nearest(name, &names).map_or(".".to_string(), |name| format!("; did you mean '{name}'?"));
+        let python = "A method written in Python is known only to a program that has called fedelity.register with it";
+        let message = format!("{full} = \"{name}\": expected one of {}{guess} {python}", names.join(", "));
         return Err(KeyError::new(full, message));
     };
     let mut keys = table.clone();

@@ -64,6 +64,7 @@ fn every_method_equals_fedavg_exactly_where_declared() {
                     assert!(on.globals[..2] == plain.globals[..2], "{id}: its first round is not FedAvg's");
                     assert_eq!(on.traffic[0].0, plain.traffic[0].0, "{id}");
                 }
+                Identity::Unknown => panic!("{id}: nobody says where it is FedAvg"),
                 Identity::EqualSteps => {
                     let (mut equal, mut plain) = (run(default(entry), model.clone()), fedavg(model.clone()));
                     for _ in 0..3 {

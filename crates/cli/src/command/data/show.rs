@@ -117,6 +117,7 @@ fn values(column: &Column) -> String {
 fn origin(source: &DataSource, entry: Option<&CatalogueEntry>) -> Result<String> {
     match source {
         DataSource::Folder(folder) => absolute(&folder.path),
+        DataSource::Arrays(_) => Ok(String::new()),
         DataSource::Csv(table) | DataSource::Jsonl(table) => {
             let paths: Vec<String> = table.train.paths().iter().map(|path| absolute(path)).collect::<Result<_>>()?;
             Ok(paths.join(", "))

@@ -73,6 +73,7 @@ fn is_fedavg(entry: &Entry) -> String {
             format!("with {}", keys.join(" and "))
         }
         Identity::FirstRound => "in the first round".to_string(),
+        Identity::Unknown => "not known".to_string(),
         Identity::EqualSteps => "when all clients of a round take the same number of steps".to_string(),
     }
 }

@@ -1,0 +1,62 @@
+"""The losses of all methods, for arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _fedelity
+
+Array = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.integer[Any]]
+
+
+@lru_cache(maxsize=64)
+def _prepared(method: str, classes: int, features: int, hyper: tuple[tuple[str, Any], ...]) -> _fedelity.AloneLoss:
+    return _fedelity.AloneLoss(method, classes, features, dict(hyper))
+
+
+def loss(
+    method: str,
+    logits: Array,
+    labels: Labels,
+    teacher_logits: Array | Sequence[Array] | None = None,
+    *,
+    received: Mapping[str, Array] | None = None,
+    counts: Labels | None = None,
+    features: Array | None = None,
+    teacher_features: Sequence[Array] | None = None,
+    **hyper: Any,
+) -> Any:
+    """The loss of a method on one batch, and its gradient with respect to the logits: ``(loss, grad)``.
+
+    ``logits`` are ``[sample, class]`` and float32, ``labels`` whole numbers; ``teacher_logits`` are those of the received global
+    model, or a list if there are several teachers. ``hyper`` are the method's keys, with their defaults if they are not given.
+    The loss is the mean over the batch, cross-entropy included; terms that depend on the weights alone are not part of it.
+
+    >>> import numpy as np
+    >>> z, t = np.array([[2, 0, 1]], np.float32), np.array([[1, 3, 0]], np.float32)
+    >>> value, grad = loss("fedntd", z, np.array([0]), t, beta=1.0, tau=1.0)
+    >>> round(value, 4), grad.shape
+    (1.4826, (1, 3))
+
+    Some methods read more: ``received`` is what their server sends beyond the weights, by name (``class-alpha`` of FedCAD,
+    ``credibility`` of FedSSD, ``half-gammas`` of FedGKD-VOTE), and ``counts`` how many samples of each class the client has
+    (FedDistill). MOON compares features: with ``features``, and those of its two teachers, the result has their gradient as a
+    third part.
+    """
+    if teacher_logits is None:
+        teachers: Sequence[Array] = ()
+    elif isinstance(teacher_logits, np.ndarray):
+        teachers = (teacher_logits,)
+    else:
+        teachers = tuple(teacher_logits)
+    classes = logits.shape[1] if getattr(logits, "ndim", 0) == 2 else 0
+    width = features.shape[1] if features is not None and features.ndim == 2 else 1
+    prepared = _prepared(method, classes, width, tuple(sorted(hyper.items())))
+    found = prepared.compute(logits, labels, teachers, dict(received or {}), counts, features, tuple(teacher_features or ()))
+    return cast(Any, found if features is not None else found[:2])
