@@ -13,6 +13,7 @@ mod error;
 mod estimate;
 mod features;
 mod halves;
+mod incomplete;
 mod machine;
 mod privacy;
 mod progress;
@@ -36,6 +37,7 @@ pub use config::{
 pub use error::{ExperimentError, Result};
 pub use estimate::{Estimate, estimate};
 pub use halves::{Agreement, Client, ExchangeError, RoundEnd, Server};
+pub use incomplete::Incomplete;
 pub use privacy::PrivacyPlan;
 pub use rehearsal::{Rehearsal, rehearse};
 pub use resources::{Loaded, Resources};
