@@ -338,7 +338,7 @@ impl Observer for RunViewer<'_> {
 
     fn stopped(&mut self, run: &OneRun<'_>, error: &ExperimentError) {
         self.events = None;
-        let text = format!("{}, seed {}: {error}; the other runs go on", run.label, run.seed);
+        let text = format!("{}, seed {}: {error}; this run stops here", run.label, run.seed);
         self.progress.pause(|| self.printer.error(&text));
     }
 
@@ -388,8 +388,11 @@ fn title(study: &Study, threads: usize) -> String {
         plural(settings.config.rounds, "round"),
         plural(threads, "thread"),
     );
-    let most = settings.methods.iter().filter_map(|method| planned(study, method));
-    if let Some((plan, spent)) = most.max_by(|(_, a), (_, b)| a.epsilon.total_cmp(&b.epsilon)) {
+    let accounts = || settings.methods.iter().filter(|method| study.privacy(method).is_some());
+    let most = accounts().filter_map(|method| planned(study, method));
+    if accounts().any(|method| planned(study, method).is_none()) {
+        text += "\nPrivacy: no bound on epsilon: no protection";
+    } else if let Some((plan, spent)) = most.max_by(|(_, a), (_, b)| a.epsilon.total_cmp(&b.epsilon)) {
         let rounds = plural(settings.config.rounds, "round");
         text += &format!("\nPrivacy: {} after {rounds}, {}", spent.describe(), plan.describe());
     }
