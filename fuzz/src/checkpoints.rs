@@ -69,7 +69,7 @@ impl StoppedRun {
     fn go_on(&self, round: u64, checkpoints: Checkpoints) -> Result<(), String> {
         let folder = RunFolder::open(&self.place.file("run")).expect("a folder");
         let (study, method) = (&self.study, &self.study.settings.methods[0]);
-        let run = Run { study, method, label: "scaffold", seed: 1, threads: 1, checkpoints };
+        let run = Run { study, method, label: "scaffold", seed: 1, threads: 1, checkpoints, federated: false };
         let mut until = Until { round, ..Until::default() };
         run.execute(&folder, &mut until).map_err(|error| error.to_string())?;
         if until.notes.is_empty() { Ok(()) } else { Err(until.notes.join("; ")) }

@@ -46,19 +46,25 @@ impl Overrides {
         Ok(document)
     }
 
-    /// The configuration for `what`: a file, or the name of data given with `option`.
+    /// The configuration for `what`: the name of data, a table, a folder of images or tables, or a configuration, given with
+    /// `option`.
     pub(crate) fn data_document(&self, what: &str, option: &'static str) -> Result<Document> {
-        let file = Path::new(what);
-        let is_file = file.extension().is_some_and(|end| end == "toml") || file.is_file();
-        let mut document = self.document(is_file.then_some(file))?;
-        if !is_file {
-            let own = DataSource::own();
-            if !own.contains(&what) {
-                find_or(what, &own)?;
-            }
+        let (file, own) = (Path::new(what), DataSource::own());
+        if own.contains(&what) || SetName::from_name(what).is_some() {
+            let mut document = self.document(None)?;
             document.put(&["data", "name"], what.into(), option)?;
+            return Ok(document);
         }
-        Ok(document)
+        if let Some((name, key)) = DataSource::at(file) {
+            let mut document = self.document(None)?;
+            document.put(&["data", "name"], name.into(), option)?;
+            document.put(&["data", key], path_value(file), option)?;
+            return Ok(document);
+        }
+        if file.extension().is_some_and(|end| end == "toml") || file.is_file() {
+            return self.document(Some(file));
+        }
+        Err(find_or(what, &own).map_or_else(|error| error, |_| anyhow!("{option} {what}: no such data")))
     }
 
     /// A configuration for a model file that does not describe itself: a model and its data.

@@ -42,7 +42,7 @@ pub use catalogue::{SetName, load};
 pub use dataset::{Dataset, ImageShape, Inputs, NaturalKeys, Normalisation, Shape, Split, Tokens, label_counts};
 pub use decode::images;
 pub use error::{DataError, SearchedFolder, quoted};
-pub use folder::{Colour, Folder};
+pub use folder::{Colour, Folder, FolderLayout};
 pub use part::{NewData, Part};
 pub use partition::{Kind, Partition, partition};
 pub use request::Request;

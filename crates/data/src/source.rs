@@ -1,6 +1,7 @@
 //! Sources of data: the catalogue, or the user's own files.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use fedelity_keys::{Selected, keys};
 
@@ -57,6 +58,17 @@ impl DataSource {
     pub fn own() -> Vec<&'static str> {
         let own = |name: &&str| SetName::from_name(name).is_none() && *name != arrays::NAME;
         Self::SELECTOR.words().into_iter().filter(own).collect()
+    }
+
+    /// What the user's own data at a path are called, and the key that names the path: a table by the end of its name, a
+    /// folder by what is in it. Nothing for other files.
+    pub fn at(path: &Path) -> Option<(&'static str, &'static str)> {
+        let table = |path: &Path| TableFormat::of(path).map(|format| (format.name(), "train"));
+        if !path.is_dir() {
+            return table(path);
+        }
+        let inside = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+        Some(inside.filter(|path| path.is_file()).find_map(|path| table(&path)).unwrap_or(("folder", "path")))
     }
 
     /// The catalogue's name of the set, if it is one.
@@ -128,8 +140,6 @@ impl DataSource {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
     use crate::folder::{Colour, FolderLayout};
     use crate::table::TableFiles;

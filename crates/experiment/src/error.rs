@@ -8,6 +8,8 @@ use fedelity_nn::NnError;
 use fedelity_record::RecordError;
 use fedelity_text::TextError;
 
+use crate::incomplete::Incomplete;
+
 /// An error between a configuration and its results.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -34,6 +36,9 @@ pub enum ExperimentError {
     Record(#[from] RecordError),
     #[error(transparent)]
     Text(#[from] TextError),
+    /// Some runs of a study stopped because too few uploads counted.
+    #[error("{0}")]
+    Incomplete(Box<Incomplete>),
     /// The front end stopped the run: its own error, returned after the record was completed.
     #[error(transparent)]
     Stopped(Box<dyn std::error::Error + Send + Sync>),

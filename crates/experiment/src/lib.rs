@@ -13,6 +13,7 @@ mod error;
 mod estimate;
 mod features;
 mod halves;
+mod incomplete;
 mod machine;
 mod privacy;
 mod progress;
@@ -38,6 +39,7 @@ pub use estimate::{Estimate, estimate};
 pub use halves::{
     Agreement, Client, Contents, ExchangeError, PolicyKeys, RoundEnd, Server, Site, SiteKeys, SiteReport,
 };
+pub use incomplete::Incomplete;
 pub use privacy::PrivacyPlan;
 pub use rehearsal::{Rehearsal, rehearse};
 pub use resources::{Loaded, Resources};

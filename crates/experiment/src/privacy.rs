@@ -53,6 +53,19 @@ impl Study {
         }
     }
 
+    /// A remark if delta alone allows to give away a client.
+    pub(crate) fn of_delta(&self) -> Option<String> {
+        let (privacy, clients) = (&self.settings.config.privacy, self.pool.partition.clients.len());
+        let (delta, one) = (privacy.delta(), 1.0 / clients as f64);
+        (privacy.noise().is_some() && delta >= one).then(|| {
+            format!(
+                "privacy.delta = {delta}: not below 1 / {clients} clients, so the guarantee would allow to publish all data of \
+                 one client; choose one well below, such as {:e}",
+                one / 100.0
+            )
+        })
+    }
+
     /// Rejects a model and methods whose clients noise would not hide.
     pub(crate) fn check_privacy(&self, document: &Document) -> Result<()> {
         let Some((at, _)) = self.settings.config.privacy.noise() else { return Ok(()) };
@@ -88,6 +101,17 @@ impl PrivacyPlan {
         let rate = self.per_round as f64 / self.clients as f64;
         let found = || Accountant::poisson(self.noise, rate).epsilon(rounds, self.delta);
         (self.at == NoiseAt::Server).then(found).filter(|epsilon| epsilon.is_finite())
+    }
+
+    /// The norm that the noise on the mean of the updates is expected to have, if they are clipped to this norm and have
+    /// this many weights.
+    pub fn norm(&self, clip: f64, weights: usize) -> f64 {
+        let clients = self.per_round as f64;
+        let of_mean = match self.at {
+            NoiseAt::Server => clients,
+            NoiseAt::Client => clients.sqrt(),
+        };
+        self.noise * clip * (weights as f64).sqrt() / of_mean
     }
 
     /// What the bound is about, in words.

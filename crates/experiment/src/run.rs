@@ -18,6 +18,7 @@ use crate::assemble::Study;
 use crate::checkpoint::{CheckpointFolder, Checkpoints, Identity, Restored, Writer};
 use crate::config::MethodChoice;
 use crate::error::Result;
+use crate::incomplete::Incomplete;
 use crate::progress::{RunProgress, RunRecord, accuracies};
 use crate::saved::POSITIVE;
 use crate::stop::StopSign;
@@ -46,6 +47,9 @@ pub trait Observer {
 
     /// A run ended.
     fn end(&mut self, _run: &Run<'_>, _outcome: &Outcome) {}
+
+    /// A run stopped because too few uploads counted; others follow.
+    fn stopped(&mut self, _run: &Run<'_>, _error: &ExperimentError) {}
 
     /// Something that the user should know about the run.
     fn note(&mut self, _note: &str) {}
@@ -129,7 +133,8 @@ impl Study {
     }
 
     /// Runs every method with every seed, one after the other, and returns the results. If there are several runs, each
-    /// gets its own subfolder. Runs that the folder already has are not repeated, and unfinished ones go on.
+    /// gets its own subfolder. Runs that the folder already has are not repeated, and unfinished ones go on. If too few
+    /// uploads count in one of several runs, the others still run, and the error has their results.
     pub fn run(
         &self,
         folder: &RunFolder,
@@ -146,7 +151,7 @@ impl Study {
             self.pool.partition.write(&folder.file(names::PARTITION), true)?;
         }
         let labels = self.labels();
-        let mut groups = Vec::new();
+        let (mut groups, mut stopped) = (Vec::new(), Vec::new());
         for (method, label) in methods.iter().zip(&labels) {
             let mut runs = Vec::new();
             for &seed in seeds {
@@ -159,8 +164,17 @@ impl Study {
                     true => RunFolder::create(&path)?,
                     false => folder.clone(),
                 };
-                let ended = self.one(method, label, seed, threads, checkpoints).execute(&own, observer)?;
-                let mut run = LoadedRun::of(seed, ended.summary, &ended.accuracies);
+                let this = self.one(method, label, seed, threads, checkpoints);
+                let mut run = match this.execute(&own, observer) {
+                    Ok(ended) => LoadedRun::of(seed, ended.summary, &ended.accuracies),
+                    // The other runs may have more luck.
+                    Err(error @ ExperimentError::Federation(FlError::Quorum { .. })) if several => {
+                        observer.stopped(&this, &error);
+                        stopped.push((label.clone(), seed, error.to_string()));
+                        LoadedRun::read(own.path())?.0
+                    }
+                    Err(error) => return Err(error),
+                };
                 run.header.classes = self.pool.dataset.classes.clone();
                 run.header.client_names = self.pool.partition.names.clone();
                 run.header.rounds = self.settings.config.rounds as u64;
@@ -170,7 +184,11 @@ impl Study {
                 groups.push((label.clone(), runs));
             }
         }
-        Ok(fedelity_report::Results::of(groups))
+        let (results, of) = (fedelity_report::Results::of(groups), methods.len() * seeds.len());
+        match stopped.is_empty() {
+            true => Ok(results),
+            false => Err(ExperimentError::Incomplete(Box::new(Incomplete { results, stopped, of }))),
+        }
     }
 
     /// Rejects clients whose samples are elsewhere.

@@ -168,7 +168,8 @@ fn log_mean_exp(low: f64, high: f64, step: f64, f: impl Fn(f64) -> f64) -> f64 {
 /// ln(exp(a) + exp(b))
 fn log_add(a: f64, b: f64) -> f64 {
     let (low, high) = (a.min(b), a.max(b));
-    if low == f64::NEG_INFINITY { high } else { high + log1p(exp(low - high)) }
+    // Beside an infinite term, the other does not matter; their difference may not be a number.
+    if low == f64::NEG_INFINITY || high == f64::INFINITY { high } else { high + log1p(exp(low - high)) }
 }
 
 #[cfg(test)]
@@ -177,6 +178,15 @@ mod tests {
 
     fn close(found: f64, expected: f64, share: f64) {
         assert!((found / expected - 1.0).abs() <= share, "{found} instead of {expected}");
+    }
+
+    #[test]
+    fn noise_that_is_next_to_nothing_hides_nothing() {
+        for noise in [1e-5, 1e-100, 1e-153, 1e-160, 1e-300, f64::MIN_POSITIVE] {
+            assert!(Accountant::fixed_size(noise, 2, 5).epsilon(2, 0.01) > 1e9, "{noise}");
+            assert!(Accountant::fixed_size(noise, 5, 5).epsilon(2, 0.01) > 1e9, "{noise}");
+            assert!(Accountant::poisson(noise, 0.4).epsilon(2, 0.01) > 1e9, "{noise}");
+        }
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! Rounds as a table for spreadsheets and data frames.
 
 use std::collections::BTreeSet;
+use std::io;
 
 use csv::Writer;
 
 use crate::round::RoundRecord;
+
+/// Most cells of a table: a hundred thousand rounds with five hundred columns. A record of a few lines can ask for many
+/// more, if each has its own columns.
+const MOST_CELLS: usize = 50_000_000;
 
 /// One row per round, one column per number. Cells of unmeasured numbers are empty.
 pub fn rounds_csv(rounds: &[RoundRecord]) -> Result<Vec<u8>, csv::Error> {
@@ -18,6 +23,10 @@ pub fn rounds_csv(rounds: &[RoundRecord]) -> Result<Vec<u8>, csv::Error> {
     names.extend(layers.iter().map(|layer| format!("alignment-{layer}")));
     names.extend(layers.iter().map(|layer| format!("local-alignment-{layer}")));
     names.extend((0..classes).map(|class| format!("class-accuracy-{class}")));
+    if names.len().saturating_mul(rounds.len()) > MOST_CELLS {
+        let table = format!("a table of {} rounds and {} columns", rounds.len(), names.len());
+        return Err(io::Error::other(format!("{table} has more than {MOST_CELLS} cells")).into());
+    }
     out.write_record(names)?;
     for round in rounds {
         let fixed = FIXED.iter().map(|(_, of)| of(round));
@@ -90,5 +99,14 @@ mod tests {
         assert_eq!((at(1, "round"), at(1, "accuracy"), at(1, "bytes-up"), at(1, "train-ce")), ("1", "", "7", "0.5"));
         assert_eq!((at(2, "accuracy"), at(2, "class-accuracy-0")), ("0.30000000000000004", "0.25"));
         assert_eq!((at(2, "class-accuracy-1"), at(2, "alignment-conv1"), at(1, "alignment-conv1")), ("", "0.75", ""));
+    }
+
+    #[test]
+    fn a_record_cannot_ask_for_any_number_of_cells() {
+        let wide = RoundRecord { class_accuracy: Some(vec![None; 65_535]), ..RoundRecord::default() };
+        let mut rounds = vec![RoundRecord::default(); 1_000];
+        rounds.push(wide);
+        let error = rounds_csv(&rounds).unwrap_err().to_string();
+        assert!(error.starts_with("a table of 1001 rounds and 655"), "{error}");
     }
 }

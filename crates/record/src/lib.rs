@@ -36,7 +36,7 @@ pub use local::{ClientOwn, ClientRecord, FocusRecord, LocalEvaluation, LocalReco
 pub use mlflow::{MlflowRun, MlflowStore};
 pub use notice::{Measure, Notice, RoundNotice, client_name};
 pub use plain_name::{numbered, plain_name};
-pub use protection::{Leaves, PrivacySpent, ProtectionRecord, what_leaves};
+pub use protection::{Leaves, PrivacySpent, ProtectionRecord, shown_epsilon, what_leaves};
 pub use reader::{Salvage, read_clients, read_holdings, read_summary, salvage_rounds};
 pub use round::{ChosenBy, EarlyStop, RoundRecord, Seconds, ValidationRecord, WeightHashes};
 pub use rounds_file::RoundsFile;

@@ -68,11 +68,23 @@ pub struct PrivacySpent {
 }
 
 impl PrivacySpent {
+    /// From here on, an outcome may be e^100 times as likely with the data of a client as without them.
+    const MEANINGLESS: f64 = 100.0;
+
     /// In words: `epsilon 2.13 at delta 1e-5`.
     pub fn describe(&self) -> String {
         let Self { epsilon, delta } = self;
-        let digits = if *epsilon < 10.0 { 2 } else { 1 };
-        format!("epsilon {epsilon:.digits$} at delta {delta:e}")
+        let worth = if *epsilon < Self::MEANINGLESS { "" } else { " (no protection)" };
+        format!("epsilon {}{worth} at delta {delta:e}", shown_epsilon(*epsilon))
+    }
+}
+
+/// An epsilon with as many digits as matter.
+pub fn shown_epsilon(epsilon: f64) -> String {
+    match epsilon {
+        _ if epsilon < 10.0 => format!("{epsilon:.2}"),
+        _ if epsilon < 1_000.0 => format!("{epsilon:.1}"),
+        _ => format!("{epsilon:.1e}"),
     }
 }
 
@@ -94,6 +106,8 @@ mod tests {
             "the client's weights (update of norm at most 0.3, noise of standard deviation 0.9); nothing else"
         );
         assert_eq!(PrivacySpent { epsilon: 2.1349, delta: 1e-5 }.describe(), "epsilon 2.13 at delta 1e-5");
-        assert_eq!(PrivacySpent { epsilon: 213.49, delta: 0.01 }.describe(), "epsilon 213.5 at delta 1e-2");
+        assert_eq!(PrivacySpent { epsilon: 21.349, delta: 0.01 }.describe(), "epsilon 21.3 at delta 1e-2");
+        let none = "epsilon 1.2e19 (no protection) at delta 1e-2";
+        assert_eq!(PrivacySpent { epsilon: 1.2345e19, delta: 0.01 }.describe(), none);
     }
 }

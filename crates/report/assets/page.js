@@ -139,7 +139,7 @@
         },
       },
       xAxis: {
-        type: "value", name: figure.x, nameLocation: "middle", nameGap: 8, scale: true, minInterval: whole ? 1 : 0,
+        type: "value", name: figure.x, nameLocation: "middle", nameGap: 24, scale: true, minInterval: whole ? 1 : 0,
         ...text, splitLine: { show: false },
         min: !whole ? 0 : single ? undefined : "dataMin", max: !whole || single ? undefined : "dataMax",
       },

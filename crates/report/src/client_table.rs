@@ -17,7 +17,7 @@ pub(crate) fn client_tables(study: &Results, clients: &ShownClients) -> String {
         let Some((run, report)) = reported(group) else { continue };
         basis = basis.or(Some(report.tested_on));
         let open = if out.is_empty() { " open" } else { "" };
-        let summary = format!("{}, seed {}, after round {}", group.label, run.header.seed, report.round);
+        let summary = format!("{}, seed {}, after round {}", group.title(), run.header.seed, report.round);
         let _ = write!(out, "<details{open}><summary>{}</summary>", escape(&summary));
         out.push_str(&table(run, report, &clients.listed(run)));
         out.push_str("</details>");

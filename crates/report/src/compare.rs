@@ -1,12 +1,14 @@
 //! Comparison of methods, with sound statistics.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::error::ReportError;
 use crate::loaded::{LeftOut, LoadedRun};
 use crate::mark::{Include, MarkKind, REMEDY, RunMark};
 use crate::results::{Group, Results};
-use crate::setting::Setting;
+use crate::setting::{Setting, is_within};
 use crate::statistics::{Difference, MeanSd, differ, difference, holm, ranks};
 
 /// What to compare with, and how.
@@ -87,6 +89,8 @@ pub struct ComparisonRow {
     pub traffic: Option<MeanSd>,
     /// Seconds, over all rounds.
     pub seconds: Option<MeanSd>,
+    /// The largest epsilon of its runs, if they have noise: what a run reveals about one client.
+    pub epsilon: Option<f64>,
     /// The mean accuracy per round.
     pub curve: Vec<(u64, f64)>,
 }
@@ -231,14 +235,15 @@ impl Comparison {
     }
 }
 
-/// The name of the groups that others are compared with: the one asked for, or FedAvg, or the first.
+/// The name of the groups that others are compared with: the one asked for, or FedAvg with the most usual settings, or
+/// the first.
 fn baseline(study: &Results, asked: Option<&str>) -> Result<String, ReportError> {
     let groups = &study.groups;
     let name = |group: &Group| group.name.clone();
     let Some(asked) = asked else {
-        let fedavg = groups.iter().find(|group| group.name == BASELINE);
-        let like = || groups.iter().find(|group| group.method() == BASELINE);
-        return Ok(fedavg.or_else(like).or(groups.first()).map_or(String::new(), name));
+        let fedavg = groups.iter().filter(|group| group.method() == BASELINE);
+        let plainest = fedavg.min_by_key(|group| unusual(group, study));
+        return Ok(plainest.or(groups.first()).map_or(String::new(), name));
     };
     let found = groups.iter().find(|group| group.name == asked || group.label == asked).map(name);
     found.ok_or_else(|| {
@@ -250,6 +255,14 @@ fn baseline(study: &Results, asked: Option<&str>) -> Result<String, ReportError>
         }
         ReportError::UnknownBaseline { name: asked.to_string(), known: known.join(", ") }
     })
+}
+
+/// How many of the keys that are mixed do not have their default.
+fn unusual(group: &Group, study: &Results) -> usize {
+    let Some(config) = group.runs.iter().map(|run| &run.config).find(|config| !config.is_empty()) else { return 0 };
+    let is_mixed = |key: &&String| study.mixed.iter().any(|name| is_within(key, name));
+    let keys: BTreeSet<&String> = config.keys().chain(study.defaults.keys()).filter(is_mixed).collect();
+    keys.into_iter().filter(|key| config.get(*key) != study.defaults.get(*key)).count()
 }
 
 /// A note if the groups of a setting have different seeds.
@@ -310,6 +323,7 @@ fn row(group: &Group, baseline: Option<&Group>, options: &Options, rank: Option<
         bytes_up: over(&|run| Some(run.summary.bytes_up as f64)),
         traffic: over(&|run| run.summary.traffic),
         seconds: over(&|run| Some(run.summary.seconds.total())),
+        epsilon: runs.iter().filter_map(|run| Some(run.summary.privacy?.epsilon)).max_by(f64::total_cmp),
         curve: mean_curve(&runs),
         marks,
     }

@@ -10,6 +10,7 @@ mod caption;
 mod cards;
 mod client_table;
 mod compare;
+mod conditions;
 mod embed;
 mod error;
 mod figure;

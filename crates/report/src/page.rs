@@ -10,6 +10,7 @@ use crate::cards::cards;
 use crate::cards::clients::chosen;
 use crate::client_table::client_tables;
 use crate::compare::{Comparison, ComparisonRow, Options};
+use crate::conditions::{all, conditions, values};
 use crate::embed::FeatureLayouts;
 use crate::error::ReportError;
 use crate::figure::{BANDS, Drawing, FigureCard, MethodStyle, SEED_STRENGTH, SHADES, Theme, class_colour, styles};
@@ -129,7 +130,7 @@ impl ReportPage {
         Ok(Self {
             methods: styles(&titles),
             cards,
-            setting: setting(study),
+            setting: conditions(study),
             recipe: Recipe::new(study, environment(study)),
             notices: lines(study, LoadedRun::notices),
             incidents: lines(study, |run| run.incidents().into_iter().collect()),
@@ -222,9 +223,8 @@ impl ReportPage {
     }
 
     fn table(&self) -> String {
-        let several = self.comparison.rows.len() > 1;
         let columns: Vec<TableColumn> =
-            TableColumn::ALL.into_iter().filter(|column| several || !column.compares()).collect();
+            TableColumn::ALL.into_iter().filter(|column| column.tells(&self.comparison)).collect();
         let mut out = String::from("<div class=wide><table id=results><thead><tr><th>method</th>");
         for column in &columns {
             let _ = write!(out, "<th>{}</th>", escape(column.heading()));
@@ -332,77 +332,6 @@ pub(crate) fn escape(text: &str) -> String {
     text.replace('"', "&quot;").replace('\'', "&#39;")
 }
 
-/// The distinct values of something over all runs.
-fn values(study: &Results, of: impl Fn(&crate::LoadedRun) -> String) -> Vec<String> {
-    let mut values: Vec<String> = study.runs().map(of).filter(|value| !value.is_empty()).collect();
-    // Numbers by size, before words.
-    let number = |text: &str| text.split(' ').next().and_then(|first| first.parse::<f64>().ok());
-    values.sort_by(|a, b| match (number(a), number(b)) {
-        (Some(x), Some(y)) => x.total_cmp(&y).then_with(|| a.cmp(b)),
-        (Some(_), None) => std::cmp::Ordering::Less,
-        (None, Some(_)) => std::cmp::Ordering::Greater,
-        (None, None) => a.cmp(b),
-    });
-    values.dedup();
-    values
-}
-
-/// All of them, as a list.
-fn all(study: &Results, of: impl Fn(&crate::LoadedRun) -> String) -> String {
-    values(study, of).join(", ")
-}
-
-/// All of them, as part of a sentence.
-fn either(mut values: Vec<String>) -> String {
-    let Some(last) = values.pop() else { return String::new() };
-    if values.is_empty() {
-        return last;
-    }
-    // Commas inside the values would be confused with those between them.
-    let mark = if values.iter().chain([&last]).any(|value| value.contains(", ")) { ";" } else { "" };
-    format!("{}{mark} or {last}", values.join(if mark.is_empty() { ", " } else { "; " }))
-}
-
-/// An integer with thousands separators.
-fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let groups: Vec<&[u8]> = digits.as_bytes().rchunks(3).rev().collect();
-    groups.iter().map(|group| String::from_utf8_lossy(group)).collect::<Vec<_>>().join(",")
-}
-
-/// The setting in one paragraph.
-fn setting(study: &Results) -> String {
-    let of = |part: fn(&crate::LoadedRun) -> String| either(values(study, part));
-    let key = |name: &'static str| either(values(study, move |run| run.config.get(name).cloned().unwrap_or_default()));
-    let rounds = match of(|run| run.header.rounds.to_string()) {
-        one if one == "1" => "the one round".to_string(),
-        all => format!("each of {all} rounds"),
-    };
-    let mut text = format!(
-        "{}. {} clients train in {rounds}",
-        of(|run| format!("{}, {}", run.header.dataset, run.header.partition)),
-        of(|run| format!("{} of {}", run.header.per_round, run.header.clients)),
-    );
-    if !key("clients.epochs").is_empty() {
-        let (epochs, batch) = (key("clients.epochs"), key("clients.batch"));
-        let noun = if epochs == "1" { "epoch" } else { "epochs" };
-        let _ = write!(text, ", {epochs} local {noun} in batches of {batch}");
-        let _ = write!(text, ", {} with learning rate {}", key("optimizer.kind"), key("optimizer.lr"));
-        for (name, word) in [("optimizer.momentum", "momentum"), ("optimizer.weight-decay", "weight decay")] {
-            if !key(name).is_empty() {
-                let _ = write!(text, ", {word} {}", key(name));
-            }
-        }
-    }
-    let _ = write!(
-        text,
-        ". The model is {}. Seeds: {}.",
-        of(|run| format!("{} with {} parameters", run.header.model, thousands(run.header.parameters))),
-        all(study, |run| run.header.seed.to_string()),
-    );
-    text
-}
-
 fn environment(study: &Results) -> Vec<(String, String)> {
     let facts = [
         ("Fedelity", all(study, |run| run.header.fedelity.clone())),
@@ -416,7 +345,7 @@ fn environment(study: &Results) -> Vec<(String, String)> {
     ];
     let early = |group: &Group, run: &LoadedRun| match run.summary.status {
         Status::StoppedEarly { best, .. } => {
-            let (label, seed, round) = (&group.label, run.header.seed, run.summary.rounds);
+            let (label, seed, round) = (group.title(), run.header.seed, run.summary.rounds);
             Some(format!(
                 "{label}, seed {seed}: after round {round}, with no better validation accuracy since round {best}"
             ))
@@ -429,12 +358,12 @@ fn environment(study: &Results) -> Vec<(String, String)> {
             ChosenBy::Validation => "the best on the validation part",
             ChosenBy::Test => "chosen by the test samples themselves, so its test accuracy is too high an estimate",
         };
-        Some(format!("{}, seed {}: round {}, {how}", group.label, run.header.seed, found.round))
+        Some(format!("{}, seed {}: round {}, {how}", group.title(), run.header.seed, found.round))
     };
     let leaves = |run: &LoadedRun| run.header.leaves.as_ref().map_or(String::new(), Leaves::describe);
     let spent = |group: &Group, run: &LoadedRun| {
         let spent = run.summary.privacy?.describe();
-        Some(format!("{}, seed {}: {spent} after {} rounds", group.label, run.header.seed, run.summary.rounds))
+        Some(format!("{}, seed {}: {spent} after {} rounds", group.title(), run.header.seed, run.summary.rounds))
     };
     let facts = facts.into_iter().chain([
         ("Stopped early", each(study, early)),
@@ -456,18 +385,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_stays_readable() {
-        let of = |values: &[&str]| either(values.iter().map(|value| value.to_string()).collect());
-        assert_eq!(of(&[]), "");
-        assert_eq!(of(&["3 of 20"]), "3 of 20");
-        assert_eq!(of(&["1", "5", "10"]), "1, 5 or 10");
-        assert_eq!(of(&["cifar10, iid", "mnist, shards"]), "cifar10, iid; or mnist, shards");
-    }
-
-    #[test]
     fn nothing_escapes_and_nothing_is_filled_twice() {
         assert_eq!(escape("<b a='\"&'>"), "&lt;b a=&#39;&quot;&amp;&#39;&gt;");
-        assert_eq!((thousands(7), thousands(1_234_567)), ("7".to_string(), "1,234,567".to_string()));
         assert_eq!(fill("a{{x}}b{{y}}{{z}}", &[("{{x}}", "{{y}}".into()), ("{{y}}", "1".into())]), "a{{y}}b1{{z}}");
     }
 }

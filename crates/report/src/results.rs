@@ -1,6 +1,6 @@
 //! Groups runs that differ only in their seed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::ReportError;
 use crate::loaded::{LeftOut, LoadedRun, LoadedRuns};
@@ -53,6 +53,8 @@ pub struct Results {
     pub settings: Vec<Setting>,
     /// Keys that differ within a setting, as asked for.
     pub mixed: Vec<String>,
+    /// The values that keys have by default, by dotted path.
+    pub defaults: BTreeMap<String, String>,
     /// What was left out of it.
     pub left_out: Vec<LeftOut>,
 }
@@ -77,6 +79,7 @@ impl Results {
             groups: groups.into_iter().map(group).collect(),
             settings: vec![Setting::default()],
             mixed: Vec::new(),
+            defaults: BTreeMap::new(),
             left_out: Vec::new(),
         }
     }
@@ -86,6 +89,13 @@ impl Results {
         for group in &mut self.groups {
             group.paper = of(group.method());
         }
+        self
+    }
+
+    /// The same, with what keys are by default: of several FedAvg in a setting, the one that is nearest to that is the
+    /// baseline.
+    pub fn usually(mut self, defaults: BTreeMap<String, String>) -> Self {
+        self.defaults = defaults;
         self
     }
 
@@ -149,6 +159,7 @@ impl Gathered {
         };
         let mut groups: Vec<Group> = self.runs.into_iter().zip(names.into_iter().zip(of)).map(group).collect();
         groups.sort_by_key(|group| group.setting);
-        Results { groups, settings, mixed: mix.to_vec(), left_out: self.left_out }
+        let (mixed, defaults) = (mix.to_vec(), BTreeMap::new());
+        Results { groups, settings, mixed, defaults, left_out: self.left_out }
     }
 }

@@ -91,6 +91,11 @@ fn differing(all: &[&Keys]) -> BTreeSet<String> {
     names.into_iter().filter(differs).cloned().collect()
 }
 
+/// Whether a key is the named one, or in the named section.
+pub(crate) fn is_within(key: &str, name: &str) -> bool {
+    key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 /// The keys that may differ within a setting: those that `mix` names, by themselves or by their section, and the
 /// fingerprints of what they change.
 pub(crate) fn mixed(mix: &[String], groups: &[(Keys, bool)]) -> Result<BTreeSet<String>, ReportError> {
@@ -98,8 +103,7 @@ pub(crate) fn mixed(mix: &[String], groups: &[(Keys, bool)]) -> Result<BTreeSet<
     let differ: BTreeSet<String> = differing(&all).into_iter().filter(|key| !key.starts_with(METHOD)).collect();
     let mut found = BTreeSet::new();
     for name in mix {
-        let section = format!("{name}.");
-        let named: Vec<&String> = differ.iter().filter(|key| *key == name || key.starts_with(&section)).collect();
+        let named: Vec<&String> = differ.iter().filter(|key| is_within(key, name)).collect();
         if named.is_empty() {
             let plain = |key: &String| key.trim_end_matches(".fingerprint").to_string();
             let others: BTreeSet<String> = differ.iter().map(plain).collect();

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use fedelity_record::shown_epsilon;
+
 use crate::compare::{Comparison, ComparisonRow};
 use crate::mark::MarkKind;
 use crate::statistics::MeanSd;
@@ -40,6 +42,11 @@ pub fn spread(found: Option<MeanSd>, scale: f64, digits: usize) -> String {
 }
 
 impl Comparison {
+    /// Whether there is a privacy account.
+    pub fn has_epsilon(&self) -> bool {
+        self.rows.iter().any(|row| row.epsilon.is_some())
+    }
+
     /// The rows of each setting, and its label if there are several.
     pub fn by_setting(&self) -> Vec<(Option<&str>, Vec<&ComparisonRow>)> {
         let several = self.settings.len() > 1;
@@ -93,6 +100,11 @@ impl ComparisonRow {
         format!("{}{}", self.title, self.label.strip_prefix(&self.name).unwrap_or(""))
     }
 
+    /// What was revealed about one client at most, if there is an account.
+    pub fn epsilon_cell(&self) -> String {
+        self.epsilon.map_or("-".to_string(), shown_epsilon)
+    }
+
     pub fn rank_cell(&self) -> String {
         self.rank.map_or("-".to_string(), |rank| format!("{rank:.1}"))
     }
@@ -122,10 +134,11 @@ pub enum TableColumn {
     Rank,
     Megabytes,
     Seconds,
+    Epsilon,
 }
 
 impl TableColumn {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Seeds,
         Self::Final,
         Self::Best,
@@ -139,6 +152,7 @@ impl TableColumn {
         Self::Rank,
         Self::Megabytes,
         Self::Seconds,
+        Self::Epsilon,
     ];
 
     /// What it is called on the command line.
@@ -157,6 +171,7 @@ impl TableColumn {
             Self::Rank => "rank",
             Self::Megabytes => "mb",
             Self::Seconds => "seconds",
+            Self::Epsilon => "epsilon",
         }
     }
 
@@ -173,9 +188,14 @@ impl TableColumn {
         }
     }
 
-    /// Whether it compares methods: a single one has nothing in it.
-    pub(crate) fn compares(self) -> bool {
-        matches!(self, Self::Difference | Self::Interval | Self::P | Self::PHolm | Self::Rank)
+    /// Whether it has something to say about these rows: a single method is compared with nothing, and only noise has an
+    /// epsilon.
+    pub(crate) fn tells(self, comparison: &Comparison) -> bool {
+        match self {
+            Self::Difference | Self::Interval | Self::P | Self::PHolm | Self::Rank => comparison.rows.len() > 1,
+            Self::Epsilon => comparison.has_epsilon(),
+            _ => true,
+        }
     }
 
     pub fn cell(self, row: &ComparisonRow) -> String {
@@ -197,6 +217,7 @@ impl TableColumn {
             Self::Rank => row.rank_cell(),
             Self::Megabytes => mean(row.bytes, 1e-6),
             Self::Seconds => mean(row.seconds, 1.0),
+            Self::Epsilon => row.epsilon_cell(),
         }
     }
 
@@ -206,12 +227,17 @@ impl TableColumn {
             // They fit a column of a paper.
             TableSyntax::Latex if comparison.rows.len() < 2 => vec![Self::Final, Self::Best, Self::Forgetting],
             TableSyntax::Latex => vec![Self::Final, Self::Forgetting, Self::Difference, Self::P],
-            _ => Self::ALL.into_iter().filter(|column| !matches!(column, Self::Megabytes | Self::Seconds)).collect(),
+            _ => {
+                let left_out = [Self::Megabytes, Self::Seconds, Self::Epsilon];
+                Self::ALL.into_iter().filter(|column| !left_out.contains(column)).collect()
+            }
         };
+        // What a result costs in privacy belongs to it.
+        let epsilon = comparison.has_epsilon().then_some(Self::Epsilon);
         // Where seeds are marked, the mark must be seen.
         let marked = comparison.rows.iter().any(|row| !row.marks.is_empty());
         let seeds = marked && !all.contains(&Self::Seeds);
-        seeds.then_some(Self::Seeds).into_iter().chain(all).collect()
+        seeds.then_some(Self::Seeds).into_iter().chain(all).chain(epsilon).collect()
     }
 }
 
@@ -316,7 +342,7 @@ fn minus(cell: &str) -> String {
 
 const CSV_COLUMNS: &str = "method,seeds,final-accuracy,final-accuracy-sd,best-accuracy,best-accuracy-sd,forgetting,\
     forgetting-sd,area,area-sd,difference,difference-sd,difference-low,difference-high,p,p-holm,test,rounds-to-target,\
-    seeds-at-target,rank,bytes,seconds,setting,baseline,unfinished,collapsed";
+    seeds-at-target,rank,bytes,seconds,setting,baseline,unfinished,collapsed,epsilon";
 
 fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
     let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
@@ -349,6 +375,7 @@ fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
             row.baseline.clone().unwrap_or_default(),
             marked(MarkKind::Unfinished),
             marked(MarkKind::Collapsed),
+            number(row.epsilon),
         ]);
         out.write_record(cells)?;
     }

@@ -106,6 +106,18 @@ pub enum Attack {
 }
 
 impl Attack {
+    /// What attackers send, in words, if anybody attacks.
+    pub fn describe(self) -> Option<String> {
+        match self {
+            _ if self.attackers() == 0.0 => None,
+            Self::None => None,
+            Self::SignFlip { factor: 1.0, .. } => Some("the opposite of their update".to_string()),
+            Self::SignFlip { factor, .. } => Some(format!("the opposite of their update, {factor} times as long")),
+            Self::Scale { factor, .. } => Some(format!("{factor} times their update")),
+            Self::LabelFlip { .. } => Some("updates learnt from wrong labels".to_string()),
+        }
+    }
+
     /// The share of the clients that attack.
     fn attackers(self) -> f64 {
         match self {
@@ -131,6 +143,12 @@ impl Faults {
             ("non-finite", self.non_finite, Fault::NonFinite),
             ("enormous", self.enormous, Fault::Enormous),
         ]
+    }
+
+    /// The chances that are not 0, with their names.
+    pub fn injected(&self) -> Vec<(&'static str, f64)> {
+        let all = self.chances().into_iter().map(|(name, chance, _)| (name, chance));
+        all.filter(|(_, chance)| *chance > 0.0).collect()
     }
 
     /// Whether nothing is injected.

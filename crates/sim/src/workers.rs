@@ -40,6 +40,8 @@ pub(crate) struct Tally {
     /// Why training failed, where it did.
     pub(crate) failures: Vec<FlError>,
     pub(crate) bytes_up: u64,
+    /// The size of the largest upload.
+    largest: u64,
     pub(crate) folding: Duration,
     /// What clients will remember, in folding order, once the round is closed.
     pub(crate) memories: Vec<(usize, Payload)>,
@@ -50,6 +52,13 @@ pub(crate) struct Tally {
     /// Total time that all workers spent on training and measuring.
     pub(crate) busy: Duration,
     pub(crate) looking: Duration,
+}
+
+impl Tally {
+    /// Clients whose uploads are sent too late to count. They travel all the same, with the size of the others.
+    fn late(&self) -> u64 {
+        self.incidents.iter().filter(|one| one.kind == IncidentKind::Late).count() as u64
+    }
 }
 
 /// What all clients of a round have in common.
@@ -76,6 +85,13 @@ impl<'a> Clients<'a> {
     fn samples(&self, id: usize) -> Samples<'a> {
         let own = self.train.at(&self.experiment.partition.clients[id]);
         self.faults.map_or(own, |plan| plan.samples(id, own, self.train.scaling))
+    }
+
+    /// The largest upload that the method declares.
+    fn most_bytes(&self) -> u64 {
+        let federation = &self.experiment.federation;
+        let arrays = federation.method.sends(&federation.model).iter().map(|extra| extra.len).sum::<usize>();
+        4 * (federation.model.layout().len() + arrays) as u64
     }
 
     fn fault(&self, id: usize) -> Option<Fault> {
@@ -185,6 +201,7 @@ impl Fold<'_> {
     fn deliver(&mut self, client: usize, delivery: Delivery) -> Result<(), FlError> {
         let Delivery { sent, bytes, memory, teacher_passes, seen } = delivery;
         self.tally.bytes_up += bytes;
+        self.tally.largest = self.tally.largest.max(bytes);
         self.tally.teacher_passes += teacher_passes;
         let (upload, again) = match sent {
             Sent::Upload(upload) => (upload, None),
@@ -303,7 +320,11 @@ pub(crate) fn run(
     match fold.failed {
         Some(error) => Err(error),
         None if fold.folded < clients.schedule.len() => Ok(None),
-        None => Ok(Some(Tally { diversity, ..fold.tally })),
+        None => {
+            let mut tally = Tally { diversity, ..fold.tally };
+            tally.bytes_up += tally.late() * if tally.largest > 0 { tally.largest } else { clients.most_bytes() };
+            Ok(Some(tally))
+        }
     }
 }
 

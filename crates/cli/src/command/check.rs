@@ -1,12 +1,13 @@
 //! `fedelity check`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use fedelity_data::partition::Skew;
 use fedelity_experiment::{Estimate, MethodChoice, Pool, PrivacyPlan, Study, estimate};
-use fedelity_methods::Registry;
-use fedelity_record::PrivacySpent;
+use fedelity_methods::{Registry, Rule};
+use fedelity_record::{PrivacySpent, shown_epsilon};
 use serde_json::json;
 
 use super::partition::{self, statistics};
@@ -134,6 +135,8 @@ fn as_json(study: &Study, resolved: &str, skew: &Skew, threads: usize) -> Result
         "rounds": study.settings.config.rounds,
         "seeds": study.settings.config.seeds,
         "threads": threads,
+        "faults": faults_as_json(study),
+        "noise": noisiness(study).map(|Noisiness { norm, clip }| json!({ "norm": norm, "clip-update": clip })),
         "costs": study.settings.methods.iter().map(cost).collect::<Result<Vec<_>>>()?,
     }))
 }
@@ -244,36 +247,99 @@ pub(super) fn planned(study: &Study, method: &MethodChoice) -> Option<(PrivacyPl
     Some((plan, spent))
 }
 
+/// How much noise the mean of the updates has.
+struct Noisiness {
+    norm: f64,
+    /// The longest that the mean can be without it.
+    clip: f64,
+}
+
+/// Of the first method: it is the same for all.
+fn noisiness(study: &Study) -> Option<Noisiness> {
+    let plan = study.privacy(study.settings.methods.first()?)?;
+    let clip = study.settings.config.server.clip_update?;
+    Some(Noisiness { norm: plan.norm(clip, study.model.layout().trainable_len()), clip })
+}
+
+/// A number with two digits that matter.
+fn digits(number: f64) -> String {
+    if (0.01..100.0).contains(&number) { format!("{number:.2}") } else { format!("{number:.1e}") }
+}
+
+/// How many uploads of a round can be expected to count.
+fn expected_uploads(study: &Study) -> f64 {
+    let sizes: Vec<usize> = study.pool.partition.clients.iter().map(Vec::len).collect();
+    study.per_round as f64 * study.settings.config.faults.expected_share(&sizes)
+}
+
+fn faults_as_json(study: &Study) -> Option<serde_json::Value> {
+    let (faults, clients) = (&study.settings.config.faults, study.pool.partition.clients.len());
+    (!faults.is_none()).then(|| {
+        json!({
+            "expected-uploads": expected_uploads(study),
+            "needed-uploads": study.needed(),
+            "chances": faults.injected().into_iter().collect::<BTreeMap<_, _>>(),
+            "attackers": faults.attackers(clients),
+            "attack": faults.attack.name(),
+        })
+    })
+}
+
 /// What can be expected of rounds with faults.
-fn faults(study: &Study) -> Option<String> {
+fn faults(study: &Study) -> Vec<String> {
     let (faults, partition) = (&study.settings.config.faults, &study.pool.partition);
     if faults.is_none() {
-        return None;
+        return Vec::new();
     }
-    let sizes: Vec<usize> = partition.clients.iter().map(Vec::len).collect();
-    let (expected, needed) = (study.per_round as f64 * faults.expected_share(&sizes), study.needed());
+    let (expected, needed) = (expected_uploads(study), study.needed());
     let few = if expected < needed as f64 { ", so most rounds are repeated" } else { "" };
-    let attack = match faults.attackers(sizes.len()) {
+    let clients = partition.clients.len();
+    let attack = match faults.attackers(clients) {
         0 => String::new(),
-        attackers => format!("; {attackers} of {} clients attack", sizes.len()),
+        attackers => format!("; {attackers} of {clients} clients attack"),
     };
     let (all, close) = (study.per_round, plural(needed, "upload"));
-    Some(format!("Faults      about {expected:.1} of {all} uploads count, and {close} close a round{few}{attack}"))
+    let mut lines =
+        vec![format!("Faults      about {expected:.1} of {all} uploads count, and {close} close a round{few}{attack}")];
+    let chances: Vec<String> =
+        faults.injected().iter().map(|(name, chance)| format!("{:.1} {name}", chance * all as f64)).collect();
+    if !chances.is_empty() {
+        lines.push(format!("            in a round, on average: {}", chances.join(", ")));
+    }
+    let server = &study.settings.config.server;
+    if let Some(attack) = faults.attack.describe() {
+        let clipped = server.clip_update.map_or(String::new(), |clip| format!(" of updates clipped to norm {clip}"));
+        let defence = match server.rule {
+            Rule::Mean if clipped.is_empty() => "the mean has no defence against that".to_string(),
+            rule => format!("the server takes the {}{clipped}", rule.name()),
+        };
+        lines.push(format!("            attackers send {attack}; {defence}"));
+    }
+    lines
 }
 
 fn privacy(study: &Study) -> Vec<String> {
     let (rounds, methods) = (study.settings.config.rounds, &study.settings.methods);
     let mut lines = Vec::new();
     for method in methods {
-        let Some((plan, spent)) = planned(study, method) else { continue };
+        let Some(plan) = study.privacy(method) else { continue };
         let of = if methods.len() == 1 { String::new() } else { format!("{}: ", method.name) };
-        let (spent, about) = (spent.describe(), plan.describe());
-        lines.push(format!("Privacy     {of}{spent} after {}, {about}", plural(rounds, "round")));
+        let after = plural(rounds, "round");
+        lines.push(match planned(study, method) {
+            Some((_, spent)) => format!("Privacy     {of}{} after {after}, {}", spent.describe(), plan.describe()),
+            None => format!("Privacy     {of}no bound on epsilon after {after}: no protection"),
+        });
         if let Some(epsilon) = plan.as_if_poisson(rounds) {
             let like =
                 "under the assumptions of TensorFlow Privacy and Opacus, which do not hold here: only to compare";
-            lines.push(format!("            epsilon {epsilon:.2} {like}"));
+            lines.push(format!("            epsilon {} {like}", shown_epsilon(epsilon)));
         }
+    }
+    if let Some(Noisiness { norm, clip }) = noisiness(study) {
+        let (all, own, times) = (plural(study.per_round, "update"), digits(norm), digits(norm / clip));
+        lines.push(format!(
+            "Noise       norm about {own} in the mean of {all}, which has at most {clip} without it: {times} times as much"
+        ));
     }
     lines
 }

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
+use fedelity_experiment::{Document, Settings};
 use fedelity_report::{
-    Comparison, ComparisonRow, Include, LoadedRuns, Options, Results, TableColumn, TableSyntax, render, spread,
+    Comparison, ComparisonRow, Include, LoadedRuns, Options, Results, TableColumn, TableSyntax, config_values, render,
+    spread,
 };
 
 use crate::command::methods::paper_name;
@@ -36,7 +38,8 @@ the number of rows. 'area' is the mean of the accuracy curve. 'to target' is the
 reaches the target accuracy: that of --target, or the baseline's final accuracy with the same seed.
 'rank' is the mean rank over seeds. Unfinished runs (*) and collapsed ones (†) do not count in
 differences, rounds to target and ranks, unless --include names them. A LaTeX table has the columns
-final, forgetting, difference and p, which fit a column of a paper, unless --columns names others.";
+final, forgetting, difference and p, which fit a column of a paper, unless --columns names others.
+'epsilon' is there if runs have a privacy account: the largest of a row's runs, each by itself.";
 
 /// Compare methods over seeds, with statistics
 #[derive(Debug, clap::Args)]
@@ -111,7 +114,7 @@ impl Compare {
         }
         let source = LoadedRuns::load(&resolve_all(&self.runs, printer)?)?;
         let left_out = source.left_out.clone();
-        let study = Results::mixing(source, &self.mix);
+        let study = mixing(source, &self.mix);
         // Before any error: what is left out may be its cause.
         for out in study.as_ref().map_or(&left_out, |study| &study.left_out) {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));
@@ -121,7 +124,6 @@ impl Compare {
             collapsed: self.include.contains(&Marked::Collapsed),
         };
         let options = Options { baseline: self.baseline, target: self.target, include, ..Options::default() };
-        let comparison = Comparison::new(&study?.named(paper_name), &options)?;
         let format = match self.format {
             _ if self.json => Some(TableSyntax::Json),
             Some(Form::Markdown) => Some(TableSyntax::Markdown),
@@ -130,6 +132,9 @@ impl Compare {
             Some(Form::Json) => Some(TableSyntax::Json),
             None => None,
         };
+        // In a terminal, methods have the names that commands take; elsewhere those of papers.
+        let study = if format.is_some() { study?.named(paper_name) } else { study? };
+        let comparison = Comparison::new(&study, &options)?;
         match format {
             Some(format) => {
                 let chosen = |name: &String| TableColumn::ALL.into_iter().find(|column| column.name() == name);
@@ -151,9 +156,17 @@ impl Compare {
     }
 }
 
+/// The runs in settings that ignore some keys or sections. If FedAvg occurs with several values of these, the one with
+/// their defaults is the baseline.
+pub(super) fn mixing(source: LoadedRuns, mix: &[String]) -> Result<Results> {
+    let defaults = config_values(&Settings::read(&Document::default())?.resolved(""));
+    Ok(Results::mixing(source, mix)?.usually(defaults))
+}
+
 /// The column of the curve in the table of results, and in that of costs.
 const CURVE: usize = 6;
 const COST_CURVE: usize = 3;
+const COST_EPSILON: usize = 4;
 /// Where the tables are split if they are too wide.
 const FORGETTING: usize = 4;
 const TO_TARGET: usize = 5;
@@ -179,8 +192,13 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
         ("to target", Align::Right),
         ("rank", Align::Right),
     ]);
-    let mut costs =
-        Table::new(&[("method", Align::Left), ("bytes", Align::Right), ("time", Align::Right), ("curve", Align::Left)]);
+    let mut costs = Table::new(&[
+        ("method", Align::Left),
+        ("bytes", Align::Right),
+        ("time", Align::Right),
+        ("curve", Align::Left),
+        ("epsilon", Align::Right),
+    ]);
     let scale = scale(comparison.rows.iter().flat_map(|row| row.curve.iter().map(|(_, accuracy)| *accuracy)));
     let mut setting = None;
     for row in &comparison.rows {
@@ -207,7 +225,11 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
             row.bytes.map_or("-".to_string(), |found| bytes(found.mean as u64)),
             row.seconds.map_or("-".to_string(), |found| seconds(found.mean)),
             sparkline(&curve, CURVE_WIDTH, scale),
+            row.epsilon_cell(),
         ]);
+    }
+    if !comparison.has_epsilon() {
+        costs = costs.without(COST_EPSILON);
     }
     // Long names and long curves push the curve from the first table into the last.
     if results.width() > width {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use fedelity_data::{DataSource, NaturalKeys, NewData, Part, Split};
+use fedelity_data::{DataSource, FolderLayout, NaturalKeys, NewData, Part, Split};
 use fedelity_experiment::{DataKeys, Document, Origin, Resources, Saved, Settings};
 use fedelity_fl::Evaluation;
 use fedelity_fl::observe::Portrait;
@@ -27,8 +27,8 @@ const EXAMPLES: &str = "\
 Examples:
   fedelity evaluate runs/a                                  on the run's test data
   fedelity evaluate runs/a/model.safetensors --data fashion-mnist --data-dir ~/data
-  fedelity evaluate runs/a --data folder --set data.path=photos         all of them
-  fedelity evaluate runs/a --data csv --set data.test=new.csv --ignore remarks
+  fedelity evaluate runs/a --data photos                    all images of a folder
+  fedelity evaluate runs/a --data new.csv --ignore remarks  all rows of a table
   fedelity evaluate runs/a/best.safetensors                 the best round's model, if it was kept
   fedelity evaluate runs/a --json | jq .accuracy
   fedelity evaluate torch.safetensors --model resnet18-bn --data cifar10 --data-dir ~/data
@@ -53,8 +53,8 @@ pub(crate) struct EvaluateCommand {
     #[arg(value_name = "MODEL")]
     target: PathBuf,
 
-    /// The data set, or a configuration that names one [default: the run folder's].
-    #[arg(long, value_name = "NAME")]
+    /// The data set, a table, a folder, or a configuration that names one [default: the run folder's].
+    #[arg(long, value_name = "DATA")]
     data: Option<String>,
 
     #[arg(long, value_name = "PART", help = part_help())]
@@ -211,14 +211,16 @@ fn trained_on(document: &Document, keys: &DataKeys, card: &Card, resources: &Res
     }
 }
 
-/// Images are read with the model's size and colours, and tables with its label and text columns, unless the
-/// configuration names others.
+/// Images are read with the model's size and colours and in folders named like its classes, and tables with its label and
+/// text columns, unless the configuration names others.
 fn as_the_model(document: &mut Document, card: &Card) -> Result<()> {
     // How the model was trained does not matter here, and its method may not be known.
     document.remove("method");
     let Some(Value::Table(data)) = document.table().get("data") else { return Ok(()) };
     let name = data.get("name").and_then(Value::as_str).unwrap_or_default().to_string();
     let lacks = |key: &str| !data.contains_key(key);
+    let path = data.get("path").and_then(Value::as_str).filter(|_| name == "folder" && lacks("layout"));
+    let layout = path.and_then(|path| FolderLayout::among(Path::new(path), &card.classes));
     let mut put: Vec<(&str, Value)> = Vec::new();
     if let Input::Image { channels, height, width } = card.input {
         if DataSource::is_scaled(&name) && lacks("size") {
@@ -229,6 +231,7 @@ fn as_the_model(document: &mut Document, card: &Card) -> Result<()> {
             put.push(("colour", if channels == 1 { "grey" } else { "rgb" }.into()));
         }
     }
+    put.extend(layout.map(|layout| ("layout", layout.name().into())));
     if let (Some(table), "csv" | "jsonl") = (&card.table, name.as_str()) {
         if lacks("label") {
             put.push(("label", table.label.clone().into()));

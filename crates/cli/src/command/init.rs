@@ -21,8 +21,8 @@ const EXAMPLES: &str = "\
 Examples:
   fedelity init                             the default experiment, as experiment.toml
   fedelity init mine.toml --data cifar10
-  fedelity init --data folder --set data.path=photos
-  fedelity init --data csv --set data.train=visits.csv --set data.label=outcome
+  fedelity init --data photos                     a folder of images
+  fedelity init --data visits.csv --set data.label=outcome
   fedelity init --set method.name=fedntd --set rounds=100
   fedelity init -                           to stdout
 
@@ -37,8 +37,8 @@ pub(crate) struct InitCommand {
     #[arg(default_value = "experiment.toml")]
     file: PathBuf,
 
-    /// The data set, or folder, csv or jsonl for your own data.
-    #[arg(long, value_name = "NAME")]
+    /// The data set, or your own data: a table or a folder.
+    #[arg(long, value_name = "DATA")]
     data: Option<String>,
 
     #[command(flatten)]

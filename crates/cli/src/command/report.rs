@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use fedelity_report::{DrawnFigure, Figure, LoadedRuns, PaperSize, ReportPage as Page, Results};
+use fedelity_report::{DrawnFigure, Figure, LoadedRuns, PaperSize, ReportPage as Page};
 
+use super::compare::mixing;
 use crate::command::methods::paper_name;
 use crate::latest::resolve_all;
 use crate::output::{Overwrite, exists};
@@ -21,6 +22,7 @@ Examples:
   fedelity report runs/a runs/b --figures figures    every figure as PDF, SVG and PNG
   fedelity report runs/a --figures f --width 180 --font 9
   fedelity report runs/a -o a.html --baseline fedprox
+  fedelity report runs/attack --mix server           defences compared with each other
   fedelity report runs/a --clients 'mercy,charity'   single clients, by name or number
 
 The page is a single file that works offline. An earlier page is replaced; any other existing file
@@ -64,6 +66,10 @@ pub(crate) struct Report {
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
 
+    /// Keys or sections that may differ between compared runs, such as partition.alpha or server.
+    #[arg(long, value_name = "KEYS", value_delimiter = ',')]
+    mix: Vec<String>,
+
     #[command(flatten)]
     overwrite: Overwrite,
 
@@ -83,7 +89,8 @@ impl Report {
         let output = self.output.or_else(|| self.figures.is_none().then(|| PathBuf::from("report.html")));
         let page_over = output.as_deref().map_or(self.overwrite, |path| self.overwrite.or_page(path));
         output.iter().try_for_each(|path| page_over.check("-o", path))?;
-        let study = Results::new(LoadedRuns::load(&resolve_all(&self.runs, printer)?)?).named(paper_name);
+        let source = LoadedRuns::load(&resolve_all(&self.runs, printer)?)?;
+        let study = mixing(source, &self.mix)?.named(paper_name);
         let page = Page::of_clients(&study, self.baseline, &self.clients)?;
         for out in &page.left_out {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));

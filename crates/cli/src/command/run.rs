@@ -178,24 +178,44 @@ impl Session {
             progress,
             events: None,
             noticed: Vec::new(),
+            started: false,
         };
         let ended = study.run(&folder, threads, &mut viewer);
         viewer.progress.finish();
-        let named = quoted(&latest::name_of(folder.path()));
-        let ended = ended.inspect_err(|_| {
-            printer.say(format_args!("What was recorded is in {named}; resume with: fedelity resume {named}"));
-        })?;
+        let named = quoted(folder.path());
+        let (ended, incomplete) = match ended {
+            Ok(ended) => (ended, None),
+            Err(ExperimentError::Incomplete(found)) => (found.results, Some((found.stopped, found.of))),
+            Err(error) => {
+                // What another process writes, or another run has left there, is not this run's.
+                if viewer.started {
+                    printer.say(format_args!("What was recorded is in {named}; resume with: fedelity resume {named}"));
+                }
+                return Err(error.into());
+            }
+        };
         if !self.json {
             output.drawn(results::lines(&ended, printer, terminal::width())?);
         }
         server.into_iter().for_each(LiveServer::end);
         best_models(&ended).iter().chain(&privacy(&ended)).for_each(|line| printer.say(line));
         printer.say(format_args!("Results are in {}", folder.path().display()));
-        let status = status(&ended, interrupt.is_asked());
+        let status = match (status(&ended, interrupt.is_asked()), &incomplete) {
+            (_, Some(_)) if !interrupt.is_asked() => ExitStatus::CouldNotRun,
+            (status, _) => status,
+        };
+        if let Some((stopped, of)) = &incomplete {
+            let runs: Vec<String> = stopped.iter().map(|(label, seed, _)| format!("{label}, seed {seed}")).collect();
+            printer.error(format_args!("{} of {of} runs did not finish: {}", runs.len(), runs.join("; ")));
+            printer.say(format_args!(
+                "With a lower quorum, they go on: fedelity resume {named} --set server.quorum=SHARE"
+            ));
+        }
         if status == ExitStatus::Interrupted {
             printer.say(format_args!("Interrupted; resume with: fedelity resume {named}"));
         } else if ended.runs().next().is_some() {
-            printer.say(format_args!("Next: fedelity report {named} -o report.html"));
+            let name = quoted(&latest::name_of(folder.path()));
+            printer.say(format_args!("Next: fedelity report {name} -o report.html"));
         }
         output.end(status)
     }
@@ -256,6 +276,8 @@ struct RunViewer<'a> {
     events: Option<EventsFile>,
     /// What was noticed in the current run: the first of each kind.
     noticed: Vec<Notice>,
+    /// Whether a run has begun to write.
+    started: bool,
 }
 
 impl RunViewer<'_> {
@@ -286,6 +308,7 @@ impl Observer for RunViewer<'_> {
     fn start(&mut self, run: &OneRun<'_>, folder: &RunFolder, rounds: usize) -> Result<(), FrontError> {
         self.progress.start(format!("{}, seed {}", run.label, run.seed), rounds);
         self.noticed.clear();
+        self.started = true;
         self.events = if self.session.tensorboard { Some(events(run, folder)?) } else { None };
         Ok(())
     }
@@ -321,6 +344,12 @@ impl Observer for RunViewer<'_> {
             let text = format!("{label}, seed {seed}: stopped early after round {round}: {why}");
             self.progress.pause(|| self.printer.say(&text));
         }
+    }
+
+    fn stopped(&mut self, run: &OneRun<'_>, error: &ExperimentError) {
+        self.events = None;
+        let text = format!("{}, seed {}: {error}; this run stops here", run.label, run.seed);
+        self.progress.pause(|| self.printer.error(&text));
     }
 
     fn skip(&mut self, run: &OneRun<'_>, _: &Outcome) {
@@ -369,8 +398,11 @@ fn title(study: &Study, threads: usize) -> String {
         plural(settings.config.rounds, "round"),
         plural(threads, "thread"),
     );
-    let most = settings.methods.iter().filter_map(|method| planned(study, method));
-    if let Some((plan, spent)) = most.max_by(|(_, a), (_, b)| a.epsilon.total_cmp(&b.epsilon)) {
+    let accounts = || settings.methods.iter().filter(|method| study.privacy(method).is_some());
+    let most = accounts().filter_map(|method| planned(study, method));
+    if accounts().any(|method| planned(study, method).is_none()) {
+        text += "\nPrivacy: no bound on epsilon: no protection";
+    } else if let Some((plan, spent)) = most.max_by(|(_, a), (_, b)| a.epsilon.total_cmp(&b.epsilon)) {
         let rounds = plural(settings.config.rounds, "round");
         text += &format!("\nPrivacy: {} after {rounds}, {}", spent.describe(), plan.describe());
     }

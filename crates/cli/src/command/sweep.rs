@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use fedelity_data::quoted;
-use fedelity_experiment::{Chosen, FrontError, Job, JobEnd, JobState, Resources, StopSign, Sweep, SweepObserver};
+use fedelity_experiment::{
+    Chosen, ExperimentError, FrontError, Job, JobEnd, JobState, Resources, StopSign, Sweep, SweepObserver,
+};
 use fedelity_methods::Registry;
 use fedelity_record::{RoundRecord, Status as Ending};
 use fedelity_report::{Comparison, LoadedRuns, MeanSd, Options, Results, spread};
@@ -13,7 +15,6 @@ use indicatif::MultiProgress;
 use serde_json::json;
 
 use super::compare;
-use crate::command::methods::paper_name;
 use crate::engine::resources;
 use crate::interrupt::Interrupt;
 use crate::overrides::place_data;
@@ -100,7 +101,7 @@ impl SweepCommand {
             place_data(document, data_dir)
         })?;
         let resources = resources()?;
-        sweep.check(&resources)?;
+        sweep.check(&resources).map_err(|error| self.unchecked(error, &sweep, &output))?;
         if self.dry_run {
             return self.announce(printer, &sweep);
         }
@@ -137,6 +138,18 @@ impl SweepCommand {
             bail!("{} failed; the first: {}", plural(failed.len(), "run"), failed[0]);
         }
         output.end(ExitStatus::Done)
+    }
+
+    /// Why a sweep cannot start, and where its results are if all of its runs have finished.
+    fn unchecked(&self, error: ExperimentError, sweep: &Sweep, output: &Path) -> anyhow::Error {
+        if !sweep.jobs.iter().all(|job| sweep.state(job) == JobState::Done) {
+            return error.into();
+        }
+        let folder = quoted(output);
+        anyhow!(
+            "{error}; all runs in {folder} have finished, but only with what they were made from can be told whether it has \
+             changed since; their results: fedelity compare {folder}"
+        )
     }
 
     /// Prints what was chosen, and from what.
@@ -305,7 +318,7 @@ fn table(printer: &Printer, folders: &[PathBuf]) -> Result<Vec<String>> {
     if there.is_empty() {
         return Ok(Vec::new());
     }
-    let study = Results::new(LoadedRuns::load(&there)?).named(paper_name);
+    let study = Results::new(LoadedRuns::load(&there)?);
     for out in &study.left_out {
         printer.warn(format_args!("{}: {}", out.path.display(), out.what));
     }

@@ -1,6 +1,7 @@
 //! `fedelity verify`.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use fedelity_experiment::{Difference, Repetition, Verification, verify};
@@ -53,6 +54,12 @@ pub(crate) struct VerifyCommand {
     json: bool,
 }
 
+/// The engine of plain Rust, and what its user should know.
+const PORTABLE: &str = "portable";
+const SLOW: &str = ", in plain Rust (FEDELITY_ISA=portable): this takes many times as long as with vector instructions";
+/// The longest time without a word where no bar is drawn.
+const SILENCE: Duration = Duration::from_secs(10);
+
 impl VerifyCommand {
     pub(crate) fn run(self, printer: &Printer, methods: &Registry) -> Result<ExitStatus> {
         let threads = threads("--threads", self.threads, printer)?;
@@ -62,7 +69,13 @@ impl VerifyCommand {
         let mut all_same = true;
         for run in &runs {
             let recorded = run.rounds.len() as u64;
-            let bar = printer.bar(self.rounds.map_or(recorded, |rounds| rounds.min(recorded)));
+            let rounds = self.rounds.map_or(recorded, |rounds| rounds.min(recorded));
+            let slow = if resources.engine.name() == PORTABLE { SLOW } else { "" };
+            let (path, all) = (run.path.display(), plural(rounds as usize, "round"));
+            printer.say(format_args!("{path}: repeating {all} on {}{slow}", plural(threads, "thread")));
+            let bar = printer.bar(rounds);
+            bar.tick();
+            let mut told = Instant::now();
             let found = verify(
                 &run.path,
                 &resources,
@@ -74,7 +87,13 @@ impl VerifyCommand {
                     threads,
                     rounds: self.rounds,
                     stop: interrupt.sign(),
-                    round: &mut |round| bar.set_position(round),
+                    round: &mut |round| {
+                        bar.set_position(round);
+                        if !printer.live() && told.elapsed() >= SILENCE {
+                            printer.say(format_args!("  round {round} of {rounds} is the same"));
+                            told = Instant::now();
+                        }
+                    },
                 },
             );
             bar.finish_and_clear();

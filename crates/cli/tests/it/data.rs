@@ -197,7 +197,7 @@ name = "fedntd"
     assert!(err.contains("1 skipped: ") && err.contains("bad.jpg"), "{err}");
     fs::remove_file(dir.path().join("photos/x/blue/bad.jpg")).unwrap();
     let text = refused(dir.path(), &["data", "show", "exp.toml", "--set", "data.layout=class"]);
-    assert!(text.contains("unexpected folder among images: set data.layout"), "{text}");
+    assert!(text.contains("in it one per class, set data.layout = \"key/class\""), "{text}");
     let text = refused(dir.path(), &["run", "exp.toml", "--set", "data.size=[0, 3]"]);
     assert!(text.contains("data.size = [0, 3]: expected [height, width]"), "{text}");
     let text = refused(dir.path(), &["run", "exp.toml", "--set", "data.augmentation=moon"]);

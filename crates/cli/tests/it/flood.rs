@@ -169,10 +169,15 @@ fn viewers_do_not_hold_up_the_end_of_a_run() {
     let port = port_of(&address);
     let request = format!("GET /data HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n").repeat(1_000);
     let mut held = Vec::new();
-    let begun = Instant::now();
+    // However slow the machine is, the run goes on, and its end follows its last round.
+    let (mut seen, mut last) = (0, Instant::now());
     let ended = loop {
         if let Some(ended) = run.0.try_wait().unwrap() {
             break ended;
+        }
+        let now = rounds(&place);
+        if now > seen {
+            (seen, last) = (now, Instant::now());
         }
         if held.len() < 40
             && let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port))
@@ -181,7 +186,7 @@ fn viewers_do_not_hold_up_the_end_of_a_run() {
             let _ = stream.write_all(request.as_bytes());
             held.push(stream);
         }
-        assert!(begun.elapsed() < Duration::from_secs(90), "the run does not end");
+        assert!(last.elapsed() < 3 * PATIENCE, "the run stands still after {seen} lines");
         std::thread::sleep(Duration::from_millis(20));
     };
     assert_eq!(ended.code(), Some(0));

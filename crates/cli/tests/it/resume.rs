@@ -180,6 +180,7 @@ fn two_processes_never_write_to_one_folder() {
     child.wait().unwrap();
     assert_eq!(answer.code, 2, "{}", answer.err);
     assert!(answer.err.contains(&said) && answer.err.contains("is writing to this folder"), "{}", answer.err);
+    assert!(!answer.err.contains("resume with"), "{}", answer.err);
 }
 
 /// In a namespace of its own, a small file system.

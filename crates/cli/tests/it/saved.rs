@@ -189,6 +189,7 @@ fn new_images_are_used_whole() {
     let args = ["a", "--data", "folder", "--set", "data.path=photos"];
     let whole = accuracy(&place, &args);
     assert_eq!((&whole["samples"], &whole["part"], &whole["trained-on"]), (&20.into(), &"all".into(), &0.into()));
+    assert_eq!(accuracy(&place, &["a", "--data", "photos"]), whole);
     let part = |part: &str| accuracy(&place, &[&args[..], &["--part", part]].concat())["samples"].as_u64();
     assert_eq!((part("train"), part("test"), part("all")), (Some(16), Some(4), Some(20)));
     let shown = place.call(&[&["evaluate"], &args[..]].concat());

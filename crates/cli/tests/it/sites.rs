@@ -1,6 +1,7 @@
 //! Three hospitals: tables and images by site, from the partition to the report.
 
 use std::fs;
+use std::path::Path;
 
 use crate::place::{Answer, Place};
 use serde_json::Value;
@@ -300,4 +301,27 @@ fn images_by_site() {
     }
     let found = json(done(&place, &["evaluate", "a", "--json"]).out.as_bytes());
     assert_eq!(found["sites"].as_array().unwrap().len(), 2);
+    // The names of its classes tell what the levels of a folder mean.
+    let found = json(done(&place, &["evaluate", "a", "--json", "--data", "photos"]).out.as_bytes());
+    assert_eq!((found["samples"].as_u64(), found["sites"].as_array().unwrap().len()), (Some(72), 2));
+    let found = json(done(&place, &["evaluate", "a", "--json", "--data", "photos/north"]).out.as_bytes());
+    assert_eq!((found["samples"].as_u64(), found["sites"].as_array().unwrap().len()), (Some(36), 0));
+}
+
+/// Except those that need a data set or trained weights from elsewhere.
+#[test]
+fn examples_run_as_they_are() {
+    let place = Place::new();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    for name in ["methods", "own-images", "own-model", "own-table", "own-tables", "own-texts", "quickstart"] {
+        let file = examples.join(format!("{name}.toml"));
+        done(
+            &place,
+            &["run", file.to_str().unwrap(), "--set", "rounds=1", "--set", "seeds=[1]", "-q", "--output", name],
+        );
+    }
+    for name in ["attack", "dropouts", "sweep", "tune"] {
+        let file = examples.join(format!("{name}.toml"));
+        done(&place, &["sweep", file.to_str().unwrap(), "--dry-run", "-o", "out"]);
+    }
 }

@@ -97,7 +97,7 @@ fn runs_are_compared_reported_listed_and_exported() {
     assert!(!place.path("three/fedntd/seed-1").exists());
     let answer = place.call(&["compare", "three"]);
     let said = answer.out.replace('\n', " ");
-    assert!(said.contains("The seeds that count differ: 1 2 (FedAvg, FedProx), 2 (FedNTD)."), "{}", answer.out);
+    assert!(said.contains("The seeds that count differ: 1 2 (fedavg, fedprox), 2 (fedntd)."), "{}", answer.out);
     let answer = place.call(&["runs", "export", "three/fedavg/seed-1", "--csv", "-"]);
     assert_eq!(answer.out.lines().count(), 4);
     let answer = place.call(&["runs", "export", "three", "--tensorboard", "logs", "--json"]);
@@ -219,6 +219,35 @@ fn a_sweep_skips_what_is_done() {
 
 /// Two methods on two partitions: a sweep and `compare` say the same, in every format.
 #[test]
+fn a_finished_sweep_without_its_data_says_where_its_results_are() {
+    let place = Place::new();
+    let rows: String = (0..60).map(|i| format!("{},{},{}\n", i % 7, i % 11, i % 2)).collect();
+    place.write("t.csv", &format!("a,b,label\n{rows}"));
+    place.write(
+        "sweep.toml",
+        "seeds = [1, 2]\n[set]\nrounds = 1\n\"data.name\" = \"csv\"\n\"data.train\" = \"t.csv\"\n\
+         \"partition.kind\" = \"iid\"\n\"partition.clients\" = 2\n\"model.name\" = \"logistic\"\n",
+    );
+    let args = ["sweep", "sweep.toml", "-o", "out"];
+    assert_eq!(place.call(&args).code, 0);
+    fs::remove_file(place.path("t.csv")).unwrap();
+    place.refuses(&args, &["t.csv", "all runs in out have finished", "their results: fedelity compare out"]);
+    assert_eq!(place.call(&["compare", "out"]).code, 0);
+    // One that has not finished needs its data.
+    fs::remove_dir_all(
+        fs::read_dir(place.path("out"))
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.is_dir())
+            .unwrap(),
+    )
+    .unwrap();
+    let answer = place.call(&args);
+    assert!(answer.code == 2 && !answer.err.contains("have finished"), "{}", answer.err);
+}
+
+#[test]
 fn a_sweep_and_compare_agree_and_mix_only_what_is_named() {
     let place = Place::new();
     place.write(
@@ -309,6 +338,26 @@ fn faults_are_said_recorded_and_reported() {
     let check = place.call(&[&["check"][..], &sets(&["faults.late=0.6", "faults.attack=scale"])].concat());
     let said = "about 4.0 of 10 uploads count, and 5 uploads close a round, so most rounds are repeated; 4 of 20 clients attack";
     assert!(check.out.contains(said), "{}", check.out);
+    let more =
+        "on average: 6.0 late\n            attackers send 10 times their update; the mean has no defence against that";
+    assert!(check.out.contains(more), "{}", check.out);
+    // One seed that misses the quorum does not stop the others.
+    let seeds =
+        ["faults.drop-during=0.5", "server.quorum=1.0", "clients.per-round=5", "rounds=1", "seeds=[1,2,3,4,5,6]"];
+    let several = place.tiny(&[&["--output", "f"][..], &sets(&seeds)].concat());
+    assert_eq!(several.code, 2, "{}", several.err);
+    let status = |seed: usize| -> Value {
+        let text = place.read(&format!("f/fedavg/seed-{seed}/summary.json"));
+        serde_json::from_slice::<Value>(&text).unwrap()["status"]["kind"].clone()
+    };
+    let missed: Vec<usize> = (1..=6).filter(|&seed| status(seed) == "interrupted").collect();
+    assert!(!missed.is_empty() && missed.len() < 6, "{missed:?}");
+    let listed: Vec<String> = missed.iter().map(|seed| format!("fedavg, seed {seed}")).collect();
+    let said = format!("error: {} of 6 runs did not finish: {}\n", missed.len(), listed.join("; "));
+    assert!(several.err.contains(&said), "{}", several.err);
+    assert!(several.out.contains("fedavg"), "{}", several.out);
+    let resumed = place.call(&["resume", "f", "--set", "server.quorum=0.2"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.err);
     // Krum with one attacker needs five uploads, whatever the quorum.
     let krum = sets(&[
         "server.rule=krum",
@@ -336,7 +385,7 @@ fn unfinished_runs_are_marked_everywhere() {
     let answer = place.call(&["compare", "three"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     let said = answer.out.replace('\n', " ");
-    assert!(said.contains("* FedNTD, seed 2: no end recorded, last round 1 of 3"), "{}", answer.out);
+    assert!(said.contains("* fedntd, seed 2: no end recorded, last round 1 of 3"), "{}", answer.out);
     assert!(answer.err.contains("--include unfinished"), "{}", answer.err);
     let of = |arguments: &[&str]| -> Value {
         serde_json::from_str(&place.call(&[&["compare", "three", "--json"], arguments].concat()).out).unwrap()

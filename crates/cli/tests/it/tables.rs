@@ -73,7 +73,16 @@ fn columns_are_matched_by_name() {
             let found = evaluate(&place, &[model, "--data", "csv", "--set", &format!("data.{key}={file}")]);
             assert_eq!((&found["loss"], &found["samples"]), (&first["loss"], &first["samples"]), "{model} {file}");
         }
+        let found = evaluate(&place, &[model, "--data", file]);
+        assert_eq!((&found["loss"], &found["samples"]), (&first["loss"], &first["samples"]), "{model} {file}");
     }
+    // A folder of tables, one per site.
+    fs::create_dir(place.path("sites")).unwrap();
+    fs::copy(place.path("b.csv"), place.path("sites/b.csv")).unwrap();
+    fs::copy(place.path("c.csv"), place.path("sites/c.csv")).unwrap();
+    let found = evaluate(&place, &["a", "--data", "sites"]);
+    assert_eq!((found["samples"].as_u64(), found["sites"].as_array().unwrap().len()), (Some(120), 2), "{found}");
+    place.refuses(&["evaluate", "a", "--data", "nowhere.csv"], &["nowhere.csv"]);
     let text = table(&new, &[1, 4], ",");
     place.write("e.csv", &text);
     place.refuses(

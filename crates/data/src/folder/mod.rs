@@ -28,6 +28,21 @@ pub enum FolderLayout {
     ClassKey,
 }
 
+impl FolderLayout {
+    /// The layout of a folder of images of these classes, if it has another level of folders and their names tell.
+    pub fn among(dir: &Path, classes: &[String]) -> Option<Self> {
+        let inside = |dir: &PathBuf| entries(dir).unwrap_or_default().into_iter().filter(|(_, path)| path.is_dir());
+        let is_class = |(name, _): &(String, PathBuf)| classes.contains(name);
+        let outer: Vec<(String, PathBuf)> = inside(&dir.to_path_buf()).collect();
+        let inner: Vec<(String, PathBuf)> = outer.iter().flat_map(|(_, path)| inside(path)).collect();
+        match (outer.iter().any(is_class), inner.iter().any(is_class)) {
+            (true, _) if !inner.is_empty() => Some(Self::ClassKey),
+            (false, true) => Some(Self::KeyClass),
+            _ => None,
+        }
+    }
+}
+
 /// The channels that images are read with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choice)]
 pub enum Colour {
@@ -226,7 +241,7 @@ pub(crate) fn images(root: &Path, skipped: &mut Skipped, mut each: impl FnMut(Pa
     for (name, path) in entries(root)? {
         let end = name.rsplit_once('.').map_or("", |(_, end)| end).to_ascii_lowercase();
         if path.is_dir() {
-            skipped.bad(&path, None, "unexpected folder among images: set data.layout to match the folder levels")?;
+            skipped.bad(&path, None, UNEXPECTED)?;
         } else if ["png", "jpg", "jpeg"].contains(&end.as_str()) {
             each(path);
         } else {
@@ -235,6 +250,10 @@ pub(crate) fn images(root: &Path, skipped: &mut Skipped, mut each: impl FnMut(Pa
     }
     Ok(())
 }
+
+/// The reason if there are more levels of folders than the layout has.
+const UNEXPECTED: &str = "unexpected folder among images: with a folder per site and in it one per class, set data.layout = \
+                          \"key/class\"; the other way round, \"class/key\"";
 
 /// What file managers and archives leave behind.
 const STRAY: [&str; 5] = ["thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx"];

@@ -89,15 +89,10 @@ impl TableFiles {
 
 /// The files of a folder, sorted by name.
 fn of_folder(folder: &Path, format: TableFormat) -> Result<Vec<PathBuf>, DataError> {
-    let endings: &[&str] = match format {
-        TableFormat::Csv => &["csv", "tsv"],
-        TableFormat::Jsonl => &["jsonl"],
-    };
-    let expected = endings.iter().map(|end| format!(".{end}")).collect::<Vec<_>>().join(" or ");
+    let expected = format.endings().iter().map(|end| format!(".{end}")).collect::<Vec<_>>().join(" or ");
     let mut found = Vec::new();
-    for (name, path) in entries(folder)? {
-        let end = name.rsplit_once('.').map_or("", |(_, end)| end).to_ascii_lowercase();
-        if path.is_dir() || !endings.contains(&end.as_str()) {
+    for (_, path) in entries(folder)? {
+        if path.is_dir() || TableFormat::of(&path) != Some(format) {
             let reason = format!(
                 "expected only files that end in {expected} in a folder of tables; a list of files leaves others out"
             );

@@ -35,6 +35,22 @@ pub enum TableFormat {
     Jsonl,
 }
 
+impl TableFormat {
+    /// How names of its files end.
+    fn endings(self) -> &'static [&'static str] {
+        match self {
+            Self::Csv => &["csv", "tsv"],
+            Self::Jsonl => &["jsonl"],
+        }
+    }
+
+    /// The format of a file, by the end of its name.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let end = path.extension()?.to_str()?.to_ascii_lowercase();
+        [Self::Csv, Self::Jsonl].into_iter().find(|format| format.endings().contains(&end.as_str()))
+    }
+}
+
 /// Which files and columns to read.
 #[keys(check = TableSource::has_features)]
 pub struct TableSource {

@@ -65,7 +65,7 @@ impl Study {
         if settings.config.model.file.is_some() && !matches!(fitted.card.input, Input::Tokens { .. }) {
             settings.forget_texts();
         }
-        let study = Self {
+        let mut study = Self {
             per_round,
             partition_fingerprint: pool.partition.fingerprint(),
             holdings: pool.holdings(),
@@ -78,6 +78,7 @@ impl Study {
             pool,
         };
         study.check_privacy(document)?;
+        study.pool.notes.extend(study.of_delta());
         Ok(study)
     }
 

@@ -1,8 +1,8 @@
 //! The work of an unfinished run, in the folder `checkpoint` of its run folder.
 //!
 //! `round-N.state` is the federation after N rounds, `client-C-N.memory` what client C has remembered since round N, and
-//! `round-N.clients` the clients that have finished round N before it was closed, one frame each. The two newest states
-//! are kept, with what they refer to. The records of the rounds are in `rounds.jsonl`.
+//! `round-N.clients` the clients that have finished round N before it was closed, one frame each. The newest state is
+//! kept, and one or two before it that are certainly on disk, with what they refer to. The records of the rounds are in `rounds.jsonl`.
 
 mod frame;
 mod writer;

@@ -270,7 +270,21 @@ impl Disk {
         (self.newest, self.records) = (Some(rounds), Some(records));
         let clients = self.open.take().map(|(round, _)| Part::Clients { round });
         self.remove(clients.into_iter().collect());
+        self.prune();
         if self.is_due() { self.sync() } else { Ok(()) }
+    }
+
+    /// Removes what was replaced, unless the synced state needs it.
+    fn prune(&mut self) {
+        let synced = self.synced.0;
+        let is_needed = |part: &Part| match *part {
+            Part::State { rounds } => Some(rounds) == synced,
+            Part::Memory { round, .. } => synced.is_some_and(|synced| round <= synced),
+            Part::Clients { .. } => false,
+        };
+        let (needed, unneeded) = std::mem::take(&mut self.replaced).into_iter().partition(is_needed);
+        self.replaced = needed;
+        self.remove(unneeded);
     }
 
     fn is_due(&self) -> bool {
@@ -285,16 +299,7 @@ impl Disk {
         let existing = paths.iter().map(PathBuf::as_path).filter(|path| path.exists());
         let records = self.records.take().map_or(Ok(()), |records| records.sync_data());
         records.and_then(|()| fedelity_files::sync(&self.folder.path, existing)).map_err(|error| (path, error))?;
-        let before = self.synced.0;
-        let is_of_before = |part: &Part| match *part {
-            Part::State { rounds } => Some(rounds) == before,
-            Part::Memory { round, .. } => before.is_some_and(|before| round <= before),
-            Part::Clients { .. } => false,
-        };
-        let (needed, unneeded): (Vec<Part>, Vec<Part>) =
-            std::mem::take(&mut self.replaced).into_iter().partition(is_of_before);
-        self.remove(unneeded);
-        let outdated = std::mem::replace(&mut self.outdated, needed);
+        let outdated = std::mem::replace(&mut self.outdated, std::mem::take(&mut self.replaced));
         self.remove(outdated);
         self.synced = (Some(rounds), Some(Instant::now()));
         Ok(())

@@ -51,6 +51,7 @@ impl SweepFile {
             _ => 1,
         };
         let mut documents = Vec::new();
+        let mut checked = None;
         for (job, assignments) in &jobs {
             let mut document = self.base.clone();
             let chosen = assignments.iter().find(|one| one.key == "method" || one.key.starts_with("method."));
@@ -70,6 +71,11 @@ impl SweepFile {
                 document.put_from(&key.split('.').collect::<Vec<_>>(), value, origin)?;
             }
             prepare(&mut document)?;
+            // Runs that differ only in their seed follow each other.
+            if checked.replace(job.setting()) == Some(job.setting()) {
+                documents.push(document);
+                continue;
+            }
             let settings = Settings::read(&document).map_err(|error| {
                 let with = if job.set.is_empty() { String::new() } else { format!(" with {}", job.set.join(" ")) };
                 ExperimentError::Config(format!("{error} (in a run of {}{with})", self.path.display()))

@@ -7,8 +7,12 @@ use fedelity_keys::{KeyError, keys};
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
-/// Most runs of a sweep: a grid multiplies them faster than one would think.
-const MOST_RUNS: usize = 10_000;
+/// Most settings of a sweep, each of which is checked: a grid multiplies them faster than one would think.
+const MOST_SETTINGS: usize = 10_000;
+/// Most runs: settings with all their seeds.
+const MOST_RUNS: usize = 100_000;
+/// Most keys that a sweep sets, over all runs: they are in memory.
+const MOST_KEYS: usize = 500_000;
 
 /// A sweep file.
 #[keys]
@@ -113,7 +117,8 @@ impl SweepKeys {
             return Err(KeyError::expected(at, "[]", "a list of whole numbers, such as [1, 2, 3]"));
         }
         let (fixed, combinations) = self.settings()?;
-        few(at, combinations.len().saturating_mul(seeds.len()))?;
+        let keys = fixed.len() + more.len() + most_keys(&combinations);
+        few(at, (combinations.len().saturating_mul(seeds.len()), "runs", MOST_RUNS), keys)?;
         let mut folders = BTreeSet::new();
         let mut jobs: Vec<PlannedJob> = Vec::new();
         for own in &combinations {
@@ -152,7 +157,8 @@ impl SweepKeys {
             let one = |(i, value): (usize, &Value)| {
                 vec![Assignment { key: key.clone(), value: value.clone(), at: format!("{at}.{i}") }]
             };
-            few(&at, combinations.len().saturating_mul(values.len()))?;
+            let settings = combinations.len().saturating_mul(values.len());
+            few(&at, (settings, "settings", MOST_SETTINGS), most_keys(&combinations) + 1)?;
             combinations = combine(&combinations, &values.iter().enumerate().map(one).collect::<Vec<_>>());
         }
         if let Some(list) = &self.list {
@@ -162,8 +168,10 @@ impl SweepKeys {
                 return Err(KeyError::new("list", "list: expected tables [[list]]"));
             };
             let one = |(i, entry): (usize, &&Table)| assignments(&format!("list.{i}"), &flat("", entry));
-            few("list", combinations.len().saturating_mul(entries.len()))?;
-            combinations = combine(&combinations, &entries.iter().enumerate().map(one).collect::<Vec<_>>());
+            let entries: Vec<Vec<Assignment>> = entries.iter().enumerate().map(one).collect();
+            let keys = most_keys(&combinations) + most_keys(&entries);
+            few("list", (combinations.len().saturating_mul(entries.len()), "settings", MOST_SETTINGS), keys)?;
+            combinations = combine(&combinations, &entries);
         }
         let mut all = combinations.iter().flatten().chain(&fixed);
         if let Some(given) = all.find(|given| given.key == "seed" || given.key == "seeds") {
@@ -190,12 +198,22 @@ fn assignments(at: &str, keys: &BTreeMap<String, Value>) -> Vec<Assignment> {
     keys.iter().map(one).collect()
 }
 
-/// Rejects more runs than a sweep can have; `at` is the key that makes them.
-fn few(at: &str, runs: usize) -> Result<(), KeyError> {
-    if runs <= MOST_RUNS {
-        return Ok(());
+/// Rejects more settings or runs than a sweep can have, and more keys than fit into memory; `at` is the key that makes
+/// them.
+fn few(at: &str, (count, what, most): (usize, &str, usize), keys: usize) -> Result<(), KeyError> {
+    let refused = |why: String| Err(KeyError::new(at, format!("{at}: with this, the sweep {why} are allowed")));
+    match count.saturating_mul(keys) {
+        _ if count > most => refused(format!("has {count} {what}, but at most {most}")),
+        all if all > MOST_KEYS => {
+            refused(format!("sets {keys} keys in each of {count} {what}, but at most {MOST_KEYS} in all"))
+        }
+        _ => Ok(()),
     }
-    Err(KeyError::new(at, format!("{at}: with this, the sweep has {runs} runs, but at most {MOST_RUNS} are allowed")))
+}
+
+/// The number of keys in the longest of some combinations.
+fn most_keys(combinations: &[Vec<Assignment>]) -> usize {
+    combinations.iter().map(Vec::len).max().unwrap_or(0)
 }
 
 /// Each of the first followed by each of the second.
@@ -264,10 +282,21 @@ mod tests {
         let grid: String = ["a", "b", "c", "d", "e", "f"].iter().map(|key| format!("{key} = [{list}]\n")).collect();
         let error = of(&format!("[grid]\n{grid}")).unwrap_err();
         assert_eq!(error.key, "grid.c");
-        assert_eq!(error.message, "grid.c: with this, the sweep has 1000000 runs, but at most 10000 are allowed");
-        let error = of(&format!("seeds = [{list}, 100]\n[grid]\na = [{list}]\n")).unwrap_err();
-        assert_eq!(error.key, "seeds");
-        assert_eq!(of(&format!("seeds = [{list}]\n[grid]\na = [{list}]\n")).unwrap().len(), 10_000);
+        assert_eq!(error.message, "grid.c: with this, the sweep has 1000000 settings, but at most 10000 are allowed");
+        let ten = "b = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]";
+        let error = of(&format!("seeds = [{list}, 100]\n[grid]\na = [{list}]\n{ten}\n")).unwrap_err();
+        assert_eq!(error.message, "seeds: with this, the sweep has 101000 runs, but at most 100000 are allowed");
+        assert_eq!(of(&format!("seeds = [{list}]\n[grid]\na = [{list}]\n{ten}\n")).unwrap().len(), 100_000);
+    }
+
+    #[test]
+    fn keys_of_all_runs_fit_into_memory() {
+        let set: String = (0..60).map(|n| format!("k{n} = 1\n")).collect();
+        let seeds = (0..10_000).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+        let error = of(&format!("seeds = [{seeds}]\n[set]\n{set}")).unwrap_err();
+        let said =
+            "seeds: with this, the sweep sets 60 keys in each of 10000 runs, but at most 500000 in all are allowed";
+        assert_eq!(error.message, said);
     }
 
     #[test]

@@ -144,34 +144,32 @@ impl Sweep {
             return Ok(());
         }
         // Runs that differ only in their seed, method or training need the same data and the same model.
-        let mut alike: BTreeMap<String, Vec<(usize, &Job, &Document, Settings)>> = BTreeMap::new();
-        for (at, (job, document)) in self.with_documents().enumerate() {
-            let settings = Settings::read(document)?;
-            let Config { data, partition, clients, model, server, evaluation, .. } = &settings.config;
+        let mut alike: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, document) in self.documents.iter().enumerate() {
+            let Config { data, partition, clients, model, server, evaluation, .. } = Settings::read(document)?.config;
             let (clients, evaluation) = (
                 (clients.per_round, clients.fraction),
                 (evaluation.held_out, &evaluation.client, &evaluation.positive),
             );
             let needs = format!("{data:?} {partition:?} {clients:?} {model:?} {server:?} {evaluation:?}");
-            alike.entry(needs).or_default().push((at, job, document, settings));
+            alike.entry(needs).or_default().push(at);
         }
         let mut sources: Vec<Option<SweepSources>> = vec![None; self.jobs.len()];
         for runs in alike.values() {
-            let in_run = |job: &Job, error: ExperimentError| {
-                let with = if job.set.is_empty() {
-                    String::new()
-                } else {
-                    format!(" (in the run with {})", job.set.join(" "))
-                };
+            let in_run = |at: usize, error: ExperimentError| {
+                let set = &self.jobs[at].set;
+                let with = if set.is_empty() { String::new() } else { format!(" (in the run with {})", set.join(" ")) };
                 ExperimentError::Config(format!("{error}{with}"))
             };
-            let Some((_, job, document, _)) = runs.first() else { continue };
-            let study = Study::load_with(document, resources).map_err(|error| in_run(job, error))?;
+            let Some(&first) = runs.first() else { continue };
+            let study = Study::load_with(&self.documents[first], resources).map_err(|error| in_run(first, error))?;
             let read = SweepSources::of(&study)?;
-            for (at, job, _, settings) in runs {
-                let experiment = study.experiment(&settings.methods[0], job.seed, 1);
-                experiment.check().map_err(|error| in_run(job, error.into()))?;
-                sources[*at] = Some(read.clone());
+            for &at in runs {
+                // Settings are read again rather than kept: there may be a hundred thousand of them.
+                let settings = Settings::read(&self.documents[at])?;
+                let experiment = study.experiment(&settings.methods[0], self.jobs[at].seed, 1);
+                experiment.check().map_err(|error| in_run(at, error.into()))?;
+                sources[at] = Some(read.clone());
             }
         }
         let _ = self.sources.set(sources.into_iter().flatten().collect());

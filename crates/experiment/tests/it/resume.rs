@@ -239,6 +239,33 @@ fn a_run_resumed_without_checkpoints_keeps_its_old_one_until_it_ends() {
     assert!(!folder.path().join("checkpoint").exists(), "it has ended");
 }
 
+/// Counts the states of a run while it goes on.
+struct StateCounter {
+    folder: PathBuf,
+    most: usize,
+}
+
+impl Observer for StateCounter {
+    fn round(&mut self, _: &Run<'_>, _: &RoundRecord) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let entries = fs::read_dir(self.folder.join("checkpoint")).into_iter().flatten().flatten();
+        let states = entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "state")).count();
+        self.most = self.most.max(states);
+        Ok(())
+    }
+}
+
+/// The newest one, two that the disk has been waited for, and one that is just being replaced.
+#[test]
+fn few_states_are_on_disk_however_fast_rounds_are() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    let study = study(dir.path(), "fedavg", &["rounds=60", "clients.epochs=1", "evaluation.metrics=fast"]);
+    let folder = study.folder(Some(&dir.path().join("run"))).unwrap();
+    let mut counter = StateCounter { folder: folder.path().to_path_buf(), most: 0 };
+    study.run(&folder, 1, &mut counter).unwrap();
+    assert!((2..=4).contains(&counter.most), "{}", counter.most);
+}
+
 /// A line of the records that cannot be read does not shift the lines that are kept.
 #[test]
 fn a_damaged_record_is_replaced() {

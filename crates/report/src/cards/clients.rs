@@ -169,7 +169,7 @@ pub(super) fn by_class(study: &Results, clients: &ShownClients) -> Option<Figure
             rows.extend(common.map(|scores| ("global model".to_string(), scores.class_accuracy())));
             heat(study, method, (id, title), rows)
         };
-        let label = &group.label;
+        let label = group.title();
         figures.push(of(&format!("client-classes-global-{slug}"), &format!("{label}: global model"), false));
         figures.push(of(&format!("client-classes-own-{slug}"), &format!("{label}: the clients' own models"), true));
     }

@@ -195,7 +195,7 @@ fn unfinished_and_collapsed_runs_are_marked_and_do_not_count() {
     assert_eq!((&json["rows"][1]["unfinished"], &json["rows"][2]["collapsed"]), (&1.into(), &1.into()));
     let csv = render(&found, TableSyntax::Csv, &[]);
     let marks: Vec<&str> = csv.lines().skip(1).map(|line| line.rsplit_once("fedavg,").unwrap().1).collect();
-    assert_eq!(marks, [",", "2,", ",3"], "{csv}");
+    assert_eq!(marks, [",,", "2,,", ",3,"], "{csv}");
 }
 
 /// Makes the last round of a run a collapse.

@@ -152,8 +152,12 @@ fn late_uploads_arrive_in_the_next_round_and_are_refused() {
     let mut simulation = Simulation::new(faulty(Faults { late: 0.4, ..Faults::default() })).unwrap();
     let mut late: Vec<u64> = Vec::new();
     let mut seen = 0;
+    let upload = 4 * simulation.global().len() as u64;
     while !simulation.done() {
         let record = simulation.step().unwrap();
+        // They travel like the others.
+        assert_eq!(record.bytes_up, record.bytes_down);
+        assert_eq!(record.bytes_up, upload * record.clients.len() as u64 * (1 + record.repeats));
         let said = format!("it belongs to round {}, but round {} is open", record.round - 1, record.round);
         let stale = record.incidents.iter().filter(|one| one.kind == IncidentKind::Refused && one.reason == said);
         let stale: Vec<u64> = stale.map(|one| one.client).collect();

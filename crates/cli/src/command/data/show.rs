@@ -19,8 +19,8 @@ use crate::view::units::{bytes, plural, thousands};
 /// Load a data set and describe it
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowData {
-    /// The data set, or a configuration that names one.
-    #[arg(value_name = "NAME")]
+    /// The data set, a table, a folder, or a configuration that names one.
+    #[arg(value_name = "DATA")]
     what: String,
 
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub(super) struct ShowData {
 impl ShowData {
     pub(super) fn run(self, printer: &Printer) -> Result<()> {
         self.sheet.iter().try_for_each(|path| self.overwrite.check("--sheet", path))?;
-        let document = self.overrides.data_document(&self.what, "NAME")?;
+        let document = self.overrides.data_document(&self.what, "DATA")?;
         let source = settings(&document, printer)?.config.data;
         let Loaded { dataset, skipped, fingerprint } = resources()?.load(&document, &source)?;
         let source = &source.source;
