@@ -90,7 +90,7 @@ enum Marked {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Form {
+pub(super) enum Form {
     /// A Markdown table.
     Markdown,
     /// A LaTeX tabular with booktabs rules.
@@ -99,6 +99,17 @@ enum Form {
     Csv,
     /// One JSON object at full precision.
     Json,
+}
+
+impl Form {
+    pub(super) fn syntax(self) -> TableSyntax {
+        match self {
+            Self::Markdown => TableSyntax::Markdown,
+            Self::Latex => TableSyntax::Latex,
+            Self::Csv => TableSyntax::Csv,
+            Self::Json => TableSyntax::Json,
+        }
+    }
 }
 
 impl Compare {
@@ -124,11 +135,7 @@ impl Compare {
         let comparison = Comparison::new(&study?.named(paper_name), &options)?;
         let format = match self.format {
             _ if self.json => Some(TableSyntax::Json),
-            Some(Form::Markdown) => Some(TableSyntax::Markdown),
-            Some(Form::Latex) => Some(TableSyntax::Latex),
-            Some(Form::Csv) => Some(TableSyntax::Csv),
-            Some(Form::Json) => Some(TableSyntax::Json),
-            None => None,
+            form => form.map(Form::syntax),
         };
         match format {
             Some(format) => {

@@ -22,6 +22,7 @@ mod models;
 mod overwrite;
 mod own_model;
 mod place;
+mod reproduce;
 #[cfg(unix)]
 mod resume;
 mod saved;

@@ -8,6 +8,7 @@ mod example;
 mod halves;
 mod memory;
 mod optional;
+mod preset;
 mod privacy;
 mod resume;
 mod sweep;
