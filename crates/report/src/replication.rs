@@ -215,7 +215,12 @@ impl Replication {
             .filter_map(|one| one.gap)
             .collect();
         let mut notes = Vec::new();
-        let Some(most) = gaps.iter().map(|gap| gap.summary.n).max() else { return notes };
+        let Some(most) = gaps.iter().map(|gap| gap.summary.n).max() else {
+            let several = self.cells.iter().any(|cell| cell.rows.len() > 1);
+            let note = format!("{} has no finished run with the same seeds, so there are no gaps.", self.baseline);
+            notes.extend(several.then_some(note));
+            return notes;
+        };
         let about = format!("A gap is the difference from {}", self.baseline);
         match gaps.iter().any(|gap| gap.interval.is_some()) {
             true => notes.push(format!(

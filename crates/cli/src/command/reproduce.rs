@@ -1,6 +1,7 @@
 //! `fedelity reproduce`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use fedelity_experiment::{
@@ -24,7 +25,7 @@ use crate::view::board::{Board, speaker};
 use crate::view::replication::{departures, heading, lines, published};
 use crate::view::table::{Align, Table};
 use crate::view::terminal;
-use crate::view::units::{bytes, plural, seconds, wrap};
+use crate::view::units::{bytes, plural, seconds, shortened, wrap};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -222,7 +223,7 @@ impl Reproduce {
                 rows.to_string(),
                 plan.sweep.jobs.len().to_string(),
                 total(&costs).unwrap_or("-".to_string()),
-                needs(&costs).join(", ").replace("fedelity data fetch ", "data fetch "),
+                needs(&costs).iter().map(|need| in_short(need)).collect::<Vec<_>>().join(", "),
             ]);
         }
         if self.json || printer.verbose() {
@@ -309,6 +310,9 @@ impl Reproduce {
     }
 }
 
+/// Maximum width of a need in the list.
+const LONGEST_NEED: usize = 48;
+
 /// What a cell takes.
 struct CellCost {
     /// Seconds for all its runs, as many in parallel as asked for; none if they cannot be measured.
@@ -344,10 +348,12 @@ impl<'a> Clock<'a> {
         if !needs.is_empty() {
             return Ok(CellCost { seconds: None, needs });
         }
+        // The data of a cell are not kept for the next: all tables together have many.
+        let resources = Resources::on(Arc::clone(&self.resources.engine));
         let mut sum = 0.0;
         for (PlannedRow { name, jobs, .. }, document) in documents {
-            self.printer.detail(format_args!("measuring {} {name}", cell.name));
-            match self.paces.seconds(document, self.resources, self.exactness) {
+            let measuring = || self.printer.say(format_args!("Measuring the speed of {} {name}...", cell.name));
+            match self.paces.seconds(document, &resources, self.exactness, measuring) {
                 Ok(Some(seconds)) => sum += seconds * jobs.len() as f64,
                 Ok(None) => return Ok(CellCost { seconds: None, needs }),
                 // Data that are not as they should be: the run would say the same.
@@ -382,6 +388,11 @@ fn needs(costs: &[CellCost]) -> Vec<String> {
         }
     }
     all
+}
+
+/// A need for a narrow column.
+fn in_short(need: &str) -> String {
+    shortened(need.trim_start_matches("fedelity "), LONGEST_NEED)
 }
 
 fn as_json(preset: &Preset, plan: &PresetPlan, costs: &[CellCost]) -> serde_json::Value {

@@ -49,7 +49,14 @@ impl Paces {
     }
 
     /// Seconds that a run of a configuration takes on one thread; none if training diverges in its first steps.
-    pub fn seconds(&mut self, document: &Document, resources: &Resources, exactness: Exactness) -> Result<Option<f64>> {
+    /// `measuring` is called if this is not known yet.
+    pub fn seconds(
+        &mut self,
+        document: &Document,
+        resources: &Resources,
+        exactness: Exactness,
+        measuring: impl FnOnce(),
+    ) -> Result<Option<f64>> {
         let settings = Settings::read(document)?;
         let method = &settings.methods[0];
         let samples = trained_samples(&settings);
@@ -63,6 +70,7 @@ impl Paces {
         if let (Some(samples), Some(pace)) = (samples, self.known.seconds.get(&key)) {
             return Ok(Some(samples * pace * factor));
         }
+        measuring();
         let study = Study::load_with(document, resources)?;
         let Some(found) = estimate(&study, &study.settings.methods[0], 1)? else { return Ok(None) };
         let Some(samples) = samples else { return Ok(Some(found.seconds)) };
