@@ -1,8 +1,8 @@
-//! Configurations and sweeps.
+//! Configurations, sweeps and presets.
 
 use std::path::PathBuf;
 
-use fedelity_experiment::{Document, Settings, Sweep};
+use fedelity_experiment::{Document, Preset, PresetChoice, Settings, Sweep};
 
 use crate::Read;
 use crate::place::Place;
@@ -31,5 +31,16 @@ pub(crate) fn sweep() -> Read {
         place.write("sweep.toml", bytes);
         let sweep = Sweep::read(&place.file("sweep.toml"), &place.file("out"), |_| Ok(()));
         sweep.map(|_| ()).map_err(|error| error.to_string())
+    })
+}
+
+/// A preset.
+pub(crate) fn preset() -> Read {
+    let place = Place::with(&[]);
+    Box::new(move |bytes| {
+        place.write("table.toml", bytes);
+        let preset = Preset::read(&place.file("table.toml")).map_err(|error| error.to_string())?;
+        let plan = preset.plan(&PresetChoice::default(), &place.file("out"), |_| Ok(()));
+        plan.map(|_| ()).map_err(|error| error.to_string())
     })
 }

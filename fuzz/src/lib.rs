@@ -58,6 +58,7 @@ pub const READERS: &[Reader] = &[
     reader("tokenizer", models::tokenizer),
     reader("config", configs::config),
     reader("sweep", configs::sweep),
+    reader("preset", configs::preset),
     reader("rounds", || records::record("rounds.jsonl")),
     reader("summary", || records::record("summary.json")),
     reader("holdings", || records::record("holdings.json")),

@@ -16,6 +16,7 @@ Examples:
   fedelity report runs/a -o a.html      write a page with tables and figures
   fedelity watch runs/a                 show the same page during the run
   fedelity sweep sweep.toml             run a grid of settings on all cores
+  fedelity reproduce                    list published tables, to repeat and compare
   fedelity runs                         list past runs
   fedelity evaluate runs/a              test the model on its test data, class by class
   fedelity predict runs/a photo.png     classify an image or a text

@@ -323,6 +323,14 @@ pub fn load(name: &str, data_dir: Option<&Path>) -> Result<Dataset, DataError> {
 }
 
 impl CatalogueEntry {
+    /// Whether files of the set may be in this folder: something is where its files are. Reading them tells for certain.
+    pub fn may_be_in(&self, dir: &Path) -> bool {
+        let Some(folder) = self.folder else { return true };
+        let plain = |name: &&&str| !name.contains('<');
+        let beside = |name: &&str| [name.to_string(), format!("{name}.gz")].iter().any(|name| dir.join(name).exists());
+        dir.join(folder).is_dir() || self.files.iter().find(plain).is_some_and(beside)
+    }
+
     /// As [`load`], scaling images if they are read from image files. Unusable images and texts are rejected or
     /// skipped, depending on `skipped`.
     pub(crate) fn load(

@@ -2,8 +2,8 @@
 //!
 //! A [`Document`] is a configuration as written; [`Settings`] is the same with every value checked and every default
 //! filled in; a [`Study`] has loaded everything it names and is ready to run. [`Study::run`] writes run folders,
-//! [`Sweep`] runs many studies in parallel, [`Saved`] opens trained models and [`estimate()`] estimates the cost of a
-//! run.
+//! [`Sweep`] runs many studies in parallel, [`Preset`] is a published table as a sweep, [`Saved`] opens trained models
+//! and [`estimate()`] estimates the cost of a run.
 
 mod assemble;
 mod best;
@@ -15,6 +15,7 @@ mod features;
 mod halves;
 mod incomplete;
 mod machine;
+mod preset;
 mod privacy;
 mod progress;
 mod rehearsal;
@@ -40,6 +41,7 @@ pub use halves::{
     Agreement, Client, Contents, ExchangeError, PolicyKeys, RoundEnd, Server, Site, SiteKeys, SiteReport,
 };
 pub use incomplete::Incomplete;
+pub use preset::{Exactness, PRESETS, Paces, PlannedCell, PlannedRow, Preset, PresetChoice, PresetPlan, absent};
 pub use privacy::PrivacyPlan;
 pub use rehearsal::{Rehearsal, rehearse};
 pub use resources::{Loaded, Resources};

@@ -20,6 +20,9 @@ mod page;
 #[cfg(feature = "figures")]
 mod plot;
 mod progress;
+mod published;
+mod replication;
+mod replication_table;
 mod reproduce;
 mod results;
 mod setting;
@@ -37,6 +40,14 @@ pub use mark::{Include, MarkKind, REMEDY, RunMark};
 pub use page::{ReportPage, is_report_page, waiting};
 #[cfg(feature = "figures")]
 pub use plot::{DrawnFigure, PaperSize};
+pub use published::{
+    Departure, PublishedCell, PublishedRow, PublishedTable, PublishedValue, Quantity, QuantityKind, WhichModels,
+    WhichRound,
+};
+pub use replication::{
+    CellRuns, PairOrder, ReplicatedCell, ReplicatedRow, ReplicatedValue, Replication, RowRuns, Verdict,
+};
+pub use replication_table::{GAPS, ReplicationSheet, published_cell};
 pub use results::{Group, Results};
 pub use setting::Setting;
 pub use statistics::{Difference, Interval, MeanSd, Test};

@@ -30,6 +30,14 @@ impl MarkKind {
     }
 }
 
+/// The signs of marks, each once.
+pub(crate) fn signs(marks: &[RunMark]) -> String {
+    let mut kinds: Vec<MarkKind> = marks.iter().map(|mark| mark.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.into_iter().map(MarkKind::sign).collect()
+}
+
 /// A marked run of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

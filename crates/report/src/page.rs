@@ -17,6 +17,7 @@ use crate::figure::{BANDS, Drawing, FigureCard, MethodStyle, SEED_STRENGTH, SHAD
 use crate::loaded::{LeftOut, LoadedRun};
 use crate::mark::REMEDY;
 use crate::progress::StudyProgress;
+use crate::replication::Replication;
 use crate::reproduce::Recipe;
 use crate::results::{Group, Results};
 use crate::table::TableColumn;
@@ -51,6 +52,8 @@ pub struct ReportPage {
     pub left_out: Vec<LeftOut>,
     /// How far the runs are, on a live page.
     progress: Option<StudyProgress>,
+    /// A published table that the runs are compared with.
+    replication: Option<Replication>,
 }
 
 /// The part that the page's script reads.
@@ -138,7 +141,15 @@ impl ReportPage {
             left_out,
             comparison,
             progress: live.then(|| StudyProgress::new(study)),
+            replication: None,
         })
+    }
+
+    /// The same, with a published table at the top that the runs are compared with.
+    #[must_use]
+    pub fn beside(mut self, replication: Replication) -> Self {
+        self.replication = Some(replication);
+        self
     }
 
     fn data(&self) -> PageData<'_> {
@@ -149,7 +160,8 @@ impl ReportPage {
     /// The page. A live one polls its server for updates.
     pub fn html(&self) -> String {
         let labels: Vec<&str> = self.methods.iter().map(|method| method.label.as_str()).collect();
-        page(&format!("Fedelity: {}", labels.join(", ")), self.body(), &self.data())
+        let title = self.replication.as_ref().map_or_else(|| labels.join(", "), |found| found.title.clone());
+        page(&format!("Fedelity: {title}"), self.body(), &self.data())
     }
 
     /// What a live page fetches: a version of this state, the text and the figures.
@@ -164,7 +176,7 @@ impl ReportPage {
 
     /// The page without its figures.
     fn body(&self) -> String {
-        let mut out = String::new();
+        let mut out = self.replication.as_ref().map_or_else(String::new, Replication::html);
         let _ = write!(out, "<p class=setting>{}</p>", escape(&self.setting));
         out.push_str(&self.table());
         for note in self.comparison.notes.iter().chain(&self.comparison.footnotes) {

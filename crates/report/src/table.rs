@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use fedelity_record::shown_epsilon;
 
 use crate::compare::{Comparison, ComparisonRow};
-use crate::mark::MarkKind;
+use crate::mark::{MarkKind, signs};
 use crate::statistics::MeanSd;
 
 /// The format of a table.
@@ -89,10 +89,7 @@ impl ComparisonRow {
 
     /// The number of seeds, with the signs of marked ones.
     pub fn seeds_cell(&self) -> String {
-        let mut kinds: Vec<MarkKind> = self.marks.iter().map(|mark| mark.kind).collect();
-        kinds.sort_unstable();
-        kinds.dedup();
-        kinds.iter().fold(self.seeds.len().to_string(), |cell, kind| cell + kind.sign())
+        format!("{}{}", self.seeds.len(), signs(&self.marks))
     }
 
     /// The title with what distinguishes its setting.
@@ -241,9 +238,13 @@ impl TableColumn {
     }
 }
 
+/// Text for Markdown.
+pub(crate) fn markdown_text(text: &str) -> String {
+    plain(text).replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*")
+}
+
 fn markdown(comparison: &Comparison, columns: &[TableColumn]) -> String {
-    let escape =
-        |text: &str| plain(text).replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*");
+    let escape = markdown_text;
     let mut out = String::new();
     let line = |out: &mut String, cells: &[String]| {
         let _ = writeln!(out, "| {} |", cells.join(" | "));
@@ -331,12 +332,12 @@ fn latex(comparison: &Comparison, columns: &[TableColumn]) -> String {
 }
 
 /// Text on one line: a name from a file may have others.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
 /// Hyphens in a numeric cell become minus signs; a lone hyphen becomes a dash.
-fn minus(cell: &str) -> String {
+pub(crate) fn minus(cell: &str) -> String {
     if cell == "-" { "--".to_string() } else { cell.replace('-', "$-$") }
 }
 

@@ -93,7 +93,7 @@ enum Marked {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Form {
+pub(super) enum Form {
     /// A Markdown table.
     Markdown,
     /// A LaTeX tabular with booktabs rules.
@@ -102,6 +102,17 @@ enum Form {
     Csv,
     /// One JSON object at full precision.
     Json,
+}
+
+impl Form {
+    pub(super) fn syntax(self) -> TableSyntax {
+        match self {
+            Self::Markdown => TableSyntax::Markdown,
+            Self::Latex => TableSyntax::Latex,
+            Self::Csv => TableSyntax::Csv,
+            Self::Json => TableSyntax::Json,
+        }
+    }
 }
 
 impl Compare {
@@ -126,11 +137,7 @@ impl Compare {
         let options = Options { baseline: self.baseline, target: self.target, include, ..Options::default() };
         let format = match self.format {
             _ if self.json => Some(TableSyntax::Json),
-            Some(Form::Markdown) => Some(TableSyntax::Markdown),
-            Some(Form::Latex) => Some(TableSyntax::Latex),
-            Some(Form::Csv) => Some(TableSyntax::Csv),
-            Some(Form::Json) => Some(TableSyntax::Json),
-            None => None,
+            form => form.map(Form::syntax),
         };
         // In a terminal, methods have the names that commands take; elsewhere those of papers.
         let study = if format.is_some() { study?.named(paper_name) } else { study? };

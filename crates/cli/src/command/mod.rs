@@ -17,6 +17,7 @@ mod partition;
 mod predict;
 mod reference;
 mod report;
+mod reproduce;
 mod resume;
 mod run;
 mod runs;
@@ -44,6 +45,7 @@ pub(crate) enum Command {
     Report(report::Report),
     Watch(watch::Watch),
     Sweep(sweep::SweepCommand),
+    Reproduce(reproduce::Reproduce),
     Runs(runs::Runs),
     Evaluate(evaluate::EvaluateCommand),
     Predict(predict::Predict),
@@ -72,6 +74,7 @@ impl Command {
             Self::Report(command) => command.run(printer),
             Self::Watch(command) => command.run(printer),
             Self::Sweep(command) => command.run(printer, methods),
+            Self::Reproduce(command) => command.run(printer),
             Self::Runs(command) => command.run(printer),
             Self::Evaluate(command) => command.run(printer),
             Self::Predict(command) => command.run(printer),

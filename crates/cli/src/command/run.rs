@@ -227,7 +227,10 @@ pub fn resumable(path: &Path) -> Result<(RunFolder, PathBuf)> {
     let config = folder.file(names::CONFIG);
     if !config.is_file() {
         let missing = match is_sweep(path) {
-            true => "it is the folder of a sweep, which goes on with its own command: fedelity sweep FILE -o FOLDER",
+            true => {
+                "it is the folder of a sweep, which goes on with its own command: fedelity sweep FILE -o FOLDER, or fedelity \
+                 reproduce TABLE -o FOLDER"
+            }
             false => "it has no config.toml, so nothing of a run was written; start the run again",
         };
         bail!("{}: cannot be resumed: {missing}", path.display());

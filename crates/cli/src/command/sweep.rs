@@ -116,8 +116,15 @@ impl SweepCommand {
         let screen = Board::screen(printer);
         let interrupt = Interrupt::listen_and(speaker(&screen, printer))?;
         let output = RunOutput::new(printer);
-        let mut stage =
-            SweepStage { command: &self, printer, output: &output, sweep, screen: &screen, interrupt: &interrupt };
+        let mut stage = SweepStage {
+            json: self.json,
+            by_label: false,
+            printer,
+            output: &output,
+            sweep,
+            screen: &screen,
+            interrupt: &interrupt,
+        };
         let mut failed = stage.run(at_once, &resources)?;
         if stage.sweep.chooses() && failed.is_empty() && !interrupt.is_asked() {
             let (chosen, next) = stage.sweep.choose()?;
@@ -210,21 +217,26 @@ impl SweepCommand {
 }
 
 /// Runs that are shown together: all of a sweep, or those that choose, or those that are compared.
-struct SweepStage<'a> {
-    command: &'a SweepCommand,
-    printer: &'a Printer,
-    output: &'a RunOutput<'a>,
-    sweep: Sweep,
-    screen: &'a MultiProgress,
-    interrupt: &'a Interrupt,
+pub(super) struct SweepStage<'a> {
+    /// Whether every run is told as a JSON object.
+    pub(super) json: bool,
+    /// Whether runs are told by their labels, not by their settings.
+    pub(super) by_label: bool,
+    pub(super) printer: &'a Printer,
+    pub(super) output: &'a RunOutput<'a>,
+    pub(super) sweep: Sweep,
+    pub(super) screen: &'a MultiProgress,
+    pub(super) interrupt: &'a Interrupt,
 }
 
 impl SweepStage<'_> {
     /// Runs them; returns the errors of those that failed.
-    fn run(&self, at_once: usize, resources: &Resources) -> Result<Vec<String>> {
-        let Self { command, printer, output, sweep, screen, interrupt } = self;
+    pub(super) fn run(&self, at_once: usize, resources: &Resources) -> Result<Vec<String>> {
+        let Self { json, by_label, printer, output, sweep, screen, interrupt } = self;
+        let (json, by_label) = (*json, *by_label);
         let board = Board::new(printer, screen, &sweep.jobs);
-        let viewer = SweepViewer { command, printer, output, sweep, board: &board, interrupt, ended: Mutex::default() };
+        let viewer =
+            SweepViewer { json, by_label, printer, output, sweep, board: &board, interrupt, ended: Mutex::default() };
         let ran = sweep.run(at_once.min(sweep.jobs.len()), resources, &viewer);
         board.clear();
         ran?;
@@ -234,7 +246,8 @@ impl SweepStage<'_> {
 
 /// Displays a running sweep.
 struct SweepViewer<'a> {
-    command: &'a SweepCommand,
+    json: bool,
+    by_label: bool,
     printer: &'a Printer,
     output: &'a RunOutput<'a>,
     sweep: &'a Sweep,
@@ -257,7 +270,7 @@ impl SweepObserver for SweepViewer<'_> {
             return Ok(());
         }
         if let JobEnd::Failed(reason) = end {
-            ended.1.push(format!("{}, seed {}: {reason}", job.set.join(" "), job.seed));
+            ended.1.push(format!("{}, seed {}: {reason}", self.name(job), job.seed));
         }
         self.board.suspend(|| self.tell(job, end, ended.0));
         Ok(())
@@ -269,6 +282,10 @@ impl SweepObserver for SweepViewer<'_> {
 }
 
 impl SweepViewer<'_> {
+    fn name(&self, job: &Job) -> String {
+        if self.by_label { job.label.clone() } else { job.set.join(" ") }
+    }
+
     /// One line per run.
     fn tell(&self, job: &Job, end: &JobEnd, n: usize) {
         let (state, summary, error) = match end {
@@ -277,7 +294,7 @@ impl SweepViewer<'_> {
             JobEnd::Failed(reason) => ("failed", None, Some(reason.as_str())),
             JobEnd::Interrupted => return,
         };
-        if self.command.json {
+        if self.json {
             return self.output.json(&json!({
                 "folder": self.sweep.folder(job),
                 "set": job.set,
@@ -308,7 +325,7 @@ impl SweepViewer<'_> {
             (None, None) => String::new(),
         };
         let of = self.sweep.jobs.len();
-        self.printer.say(format_args!("[{n}/{of}] {state:<8}  {}  seed {}  {result}", job.set.join(" "), job.seed));
+        self.printer.say(format_args!("[{n}/{of}] {state:<8}  {}  seed {}  {result}", self.name(job), job.seed));
     }
 }
 

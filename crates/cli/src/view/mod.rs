@@ -3,6 +3,7 @@
 pub(crate) mod board;
 pub(crate) mod heatmap;
 pub(crate) mod progress;
+pub(crate) mod replication;
 pub(crate) mod results;
 pub(crate) mod scores;
 pub(crate) mod sheet;

@@ -23,6 +23,7 @@ mod overwrite;
 mod own_model;
 mod place;
 mod protection;
+mod reproduce;
 #[cfg(unix)]
 mod resume;
 mod saved;

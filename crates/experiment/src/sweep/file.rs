@@ -13,7 +13,7 @@ use crate::config::{Document, Origin, Settings};
 use crate::error::Result;
 
 /// A sweep file and the configuration that its runs share.
-pub(super) struct SweepFile {
+pub(crate) struct SweepFile {
     path: PathBuf,
     pub(super) document: Document,
     pub(super) keys: SweepKeys,
@@ -21,9 +21,18 @@ pub(super) struct SweepFile {
     /// SHA-256 of the shared configuration.
     base_sha256: String,
     output: PathBuf,
+    /// The option that gave the values which are not in the file.
+    option: &'static str,
 }
 
 impl SweepFile {
+    /// Runs that another kind of file describes, which says what they share and has no base of its own.
+    pub(crate) fn of(path: &Path, document: &Document, shared: &[u8], output: &Path, option: &'static str) -> Self {
+        let (path, output, document) = (path.to_path_buf(), output.to_path_buf(), document.clone());
+        let keys = fedelity_keys::defaults();
+        Self { path, document, keys, base: Document::default(), base_sha256: digest(shared), output, option }
+    }
+
     pub(super) fn read(path: &Path, output: &Path) -> Result<Self> {
         let document = Document::read(path)?;
         let (keys, _) = fedelity_keys::read::<SweepKeys>(document.table(), "", &mut ())
@@ -41,11 +50,11 @@ impl SweepFile {
             }
         };
         let (path, output) = (path.to_path_buf(), output.to_path_buf());
-        Ok(Self { path, document, keys, base, base_sha256, output })
+        Ok(Self { path, document, keys, base, base_sha256, output, option: "sweep" })
     }
 
     /// A sweep of these runs, each checked.
-    pub(super) fn sweep(&self, jobs: Vec<PlannedJob>, prepare: &impl Fn(&mut Document) -> Result<()>) -> Result<Sweep> {
+    pub(crate) fn sweep(&self, jobs: Vec<PlannedJob>, prepare: &impl Fn(&mut Document) -> Result<()>) -> Result<Sweep> {
         let of_base = match self.base.table().get("method") {
             Some(toml::Value::Array(methods)) => methods.len(),
             _ => 1,
@@ -67,7 +76,7 @@ impl SweepFile {
             let seeds = toml::Value::Array(vec![toml::Value::Integer(job.seed as i64)]);
             let settings = assignments.iter().map(|one| (&*one.key, one.value.clone(), &*one.at));
             for (key, value, at) in settings.chain([("seeds", seeds, "seeds")]) {
-                let origin = self.document.place(at).unwrap_or(Origin::Option("sweep"));
+                let origin = self.document.place(at).unwrap_or(Origin::Option(self.option));
                 document.put_from(&key.split('.').collect::<Vec<_>>(), value, origin)?;
             }
             prepare(&mut document)?;

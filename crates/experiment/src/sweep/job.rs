@@ -65,7 +65,7 @@ pub struct Job {
 }
 
 /// A run and its settings.
-pub(super) type PlannedJob = (Job, Vec<Assignment>);
+pub(crate) type PlannedJob = (Job, Vec<Assignment>);
 
 impl Job {
     /// The name of its setting, the same for all seeds and for no other setting.
@@ -76,11 +76,11 @@ impl Job {
 
 /// A key of the configuration and its value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Assignment {
-    pub(super) key: String,
-    pub(super) value: Value,
+pub(crate) struct Assignment {
+    pub(crate) key: String,
+    pub(crate) value: Value,
     /// The path of the value in the sweep file.
-    pub(super) at: String,
+    pub(crate) at: String,
 }
 
 impl std::fmt::Display for Assignment {
@@ -189,7 +189,7 @@ fn is_task(assignment: &str) -> bool {
         .any(|start| assignment.starts_with(start))
 }
 
-fn assignments(at: &str, keys: &BTreeMap<String, Value>) -> Vec<Assignment> {
+pub(crate) fn assignments(at: &str, keys: &BTreeMap<String, Value>) -> Vec<Assignment> {
     let one = |(key, value): (&String, &Value)| Assignment {
         key: key.clone(),
         value: value.clone(),
@@ -222,7 +222,7 @@ fn combine(first: &[Vec<Assignment>], second: &[Vec<Assignment>]) -> Vec<Vec<Ass
 }
 
 /// Keys by dotted path. Tables are flattened, so `method.name = "x"` and `"method.name" = "x"` are the same.
-fn flat(path: &str, table: &Table) -> BTreeMap<String, Value> {
+pub(crate) fn flat(path: &str, table: &Table) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     for (key, value) in table {
         let full = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };

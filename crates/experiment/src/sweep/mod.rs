@@ -16,9 +16,10 @@ use fedelity_keys::{Keys, Schema};
 use fedelity_record::{RoundRecord, RunFolder, Status, Summary};
 use fedelity_report::LoadedRun;
 
-use file::SweepFile;
+pub(crate) use file::SweepFile;
 pub use job::Job;
 use job::SweepKeys;
+pub(crate) use job::{Assignment, assignments, flat};
 pub use stamp::is_sweep;
 use stamp::{SweepSources, SweepStamp};
 pub use tune::Chosen;
@@ -174,6 +175,11 @@ impl Sweep {
         }
         let _ = self.sources.set(sources.into_iter().flatten().collect());
         Ok(())
+    }
+
+    /// The configuration of the job at this place.
+    pub(crate) fn document(&self, job: usize) -> &Document {
+        &self.documents[job]
     }
 
     fn with_documents(&self) -> impl Iterator<Item = (&Job, &Document)> {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fedelity_nn::Pretrained;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,11 @@ pub(super) const STAMP: &str = "sweep.json";
 /// Whether a folder has runs of a sweep: each has a stamp.
 pub fn is_sweep(folder: &Path) -> bool {
     let inside = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    inside(folder).flat_map(|setting| inside(&setting)).any(|run| run.join(STAMP).is_file())
+    let below = |folders: Vec<PathBuf>| folders.iter().flat_map(|folder| inside(folder)).collect::<Vec<_>>();
+    let runs = below(inside(folder).collect());
+    // A preset has a folder for each cell, and [tune] one for each stage.
+    let is_run = |run: &PathBuf| run.join(STAMP).is_file();
+    runs.iter().any(is_run) || below(runs).iter().any(is_run)
 }
 
 /// What a run reads besides its settings. Runs that differ only in their seed, method or training have the same.

@@ -9,6 +9,7 @@ mod halves;
 mod memory;
 mod optional;
 mod policy;
+mod preset;
 mod privacy;
 mod resume;
 

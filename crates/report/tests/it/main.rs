@@ -4,4 +4,5 @@
 mod browser;
 mod page;
 mod records;
+mod replication;
 mod studies;

@@ -1,6 +1,6 @@
 //! The keys of configurations, sweeps and model files.
 
-use fedelity_experiment::{Config, Sweep};
+use fedelity_experiment::{Config, Preset, Sweep};
 use fedelity_keys::{Key, Keys, Schema, Selected, ValueType};
 use fedelity_nn::{LayerKeys, LayerKind, ModelFileKeys};
 
@@ -30,6 +30,19 @@ pub(super) fn configuration() -> Markdown {
     page.section("A sweep file");
     page.paragraph("[Sweeps and tuning](../sweeps.md) has examples.");
     nested(&mut page, "", Sweep::KEYS);
+    page.section("A preset");
+    page.paragraph("[Published tables](../reproduce.md) has an example.");
+    nested(&mut page, "", Preset::KEYS);
+    for (name, schema) in Preset::PARTS {
+        page.paragraph(&format!("`[[{name}]]`:"));
+        let selectors = schema.selectors.iter().map(|one| {
+            let words: Vec<String> = one.words().iter().map(|word| code(word)).collect();
+            let default = one.default.map_or(String::new(), code);
+            [code(one.name), default, format!("{} One of {}.", plain(one.about), words.join(", "))]
+        });
+        let own = schema.selectors.iter().flat_map(|one| one.variants).flat_map(|variant| variant.keys);
+        page.table(HEAD, schema.keys.iter().map(key_row).chain(selectors).chain(own.map(key_row)));
+    }
     page
 }
 

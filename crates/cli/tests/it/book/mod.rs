@@ -46,6 +46,7 @@ pages! {
     privacy: "docs/privacy.md",
     record: "docs/record.md",
     report: "docs/report.md",
+    reproduce: "docs/reproduce.md",
     resume: "docs/resume.md",
     saved_models: "docs/saved-models.md",
     sweeps: "docs/sweeps.md",
