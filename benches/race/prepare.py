@@ -6,6 +6,7 @@
 import argparse
 import gzip
 import json
+import re
 import shutil
 import struct
 import subprocess
@@ -50,7 +51,7 @@ def write_data(name, normalisation, source, target):
 
 
 def write_partition(study, options, target):
-    """The partition, which Fedelity draws; clients that do nothing keep one sample."""
+    """The partition, which Fedelity draws; clients with one image keep their first."""
     if target.exists():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +60,7 @@ def write_partition(study, options, target):
     command = [options.fedelity, "partition", str(study.path), "--data-dir", str(options.data), "-o", str(drawn)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     partition = json.loads(drawn.read_text())
-    if study.idle:
+    if study.one_image:
         partition["clients"] = [samples[:1] for samples in partition["clients"]]
     sizes = {len(samples) for samples in partition["clients"]}
     if len(sizes) != 1:
@@ -68,11 +69,11 @@ def write_partition(study, options, target):
     target.write_text(json.dumps(partition))
 
 
-def probe(study, options, partition, seed, *changes):
+def probe(study, options, partition, seed, *changes, config=None):
     """A run of Fedelity that is not timed; its folder."""
     output = options.scratch / "probe"
     shutil.rmtree(output, ignore_errors=True)
-    command = [options.fedelity, *fedelity_arguments(study, options.data, partition, seed, output)]
+    command = [options.fedelity, *fedelity_arguments(study, options.data, partition, seed, output, config)]
     for change in changes:
         command += ["--set", change]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -89,11 +90,13 @@ def write_probe(study, options, partition, seed, target):
     if (target / "probe.json").exists():
         return
     # Who trains does not depend on the model; race.py checks it against every timed run.
-    output = probe(study, options, partition, seed, "model.name=logistic", "clients.epochs=1", "method.name=fedavg")
+    target.mkdir(parents=True, exist_ok=True)
+    small = target / "small.toml"
+    small.write_text(re.sub(r"(?m)^\[model\]\n.*$", '[model]\nname = "logistic"', study.path.read_text()))
+    output = probe(study, options, partition, seed, "clients.epochs=1", "method.name=fedavg", config=small)
     schedule = [row["clients"] for row in lines(output)]
     # Steps this small leave the first weights as they are.
     output = probe(study, options, partition, seed, "rounds=1", "clients.epochs=1", "optimizer.lr=1e-30")
-    target.mkdir(parents=True, exist_ok=True)
     shutil.copy(output / "model.safetensors", target / "initial.safetensors")
     found = {"schedule": schedule, "initial_loss": lines(output)[-1]["loss"]}
     (target / "probe.json").write_text(json.dumps(found))
@@ -106,9 +109,8 @@ def write_task(study, options, partition, data, seed, target):
     task = {
         "study": study.name,
         "seed": seed,
-        "model": config["model"]["name"],
+        "model": config["model"].get("name") or Path(config["model"]["file"]).stem,
         "method": study.method,
-        "idle": study.idle,
         "rounds": config["rounds"],
         "per_round": config["clients"]["per-round"],
         "epochs": config["clients"]["epochs"],

@@ -20,11 +20,12 @@ METHOD = """\
 ## What is the same
 
 - The partition, the clients of each round, the first weights and the test images are the same for all systems; only the order
-  of batches differs. Before the race, `race.py --check` compares the test loss of the first weights: all agree to five
-  decimals. No client differs from another in size, so every round of a study is the same amount of work.
+  of batches and the features that dropout zeroes differ. Before the race, `race.py --check` compares the test loss of the
+  first weights, where dropout is off: all agree to five decimals. No client differs from another in size, so every round of a
+  study is the same amount of work.
 - All train in float32 on {cores} cores. No system was changed; each is installed from its package.
-- Runs are interleaved: each repetition runs all systems in turn, with another seed, beginning with another system. A run counts
-  only if everything else on the machine used less than 2 % of the cores meanwhile.
+- Runs are interleaved: each repetition runs all systems in turn, with another seed, beginning with another system.
+  Everything else on the machine used at most {others:.1%} of the cores during a run.
 
 Each system has the settings that its documentation recommends, and where there is a choice, the faster one:
 
@@ -135,7 +136,7 @@ def cell(measure, values):
 
 def table(study, systems):
     """The results of a study."""
-    columns = ["first", "round", "client", "memory"] if study.idle else ["first", "round", "whole", "memory", "accuracy"]
+    columns = ["first", "round", "client", "memory"] if study.one_image else ["first", "round", "whole", "memory", "accuracy"]
     middle = {
         system: {c: statistics.median(MEASURES[c](row) for row in rows) for c in columns} for system, rows in systems.items()
     }
@@ -187,19 +188,10 @@ def write(results, output):
         count = f"{repetitions[0]}" if len(repetitions) == 1 else f"{repetitions[0]} to {repetitions[-1]}"
         parts.append(f"## {study.title}\n\n{wrap(f'{study.text} Repetitions: {count}.')}\n")
         parts.append("\n".join(table(study, systems)) + "\n")
-        bench = [row["bench"] for row in systems["fedelity"] if "bench" in row]
-        parts.append(wrap(verdict(systems) + (idle(bench) if bench and name == "idle-large" else "")) + "\n")
-    parts += [METHOD.format(cores=CORES), CAVEATS]
+        parts.append(wrap(verdict(systems)) + "\n")
+    others = max(row["others"] / (row["whole"] * row["machine"]["cores"]) for row in counted)
+    parts += [METHOD.format(cores=CORES, others=others), CAVEATS]
     output.write_text("\n".join(parts))
-
-
-def idle(bench):
-    """The figure of `fedelity bench round`, where clients do nothing at all."""
-    value = statistics.median(b["seconds"] for b in bench)
-    return (
-        f" Inside the library, clients can do nothing: `fedelity bench round` measures {seconds(value)} per client and round "
-        f"on one thread with {bench[0]['weights']:,} weights, the fastest round of 20."
-    )
 
 
 def setting(rows):

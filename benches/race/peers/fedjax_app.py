@@ -22,21 +22,45 @@ def dense(layer, x):
     return x @ layer["w"] + layer["b"]
 
 
-def convolve(layer, x):
-    x = jax.lax.conv_general_dilated(x, layer["w"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    x = jax.nn.relu(x + layer["b"])
+def convolve(layer, x, padding):
+    x = jax.lax.conv_general_dilated(x, layer["w"], (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return jax.nn.relu(x + layer["b"])
+
+
+def halve(x):
     return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
 
 
-def forward(params, x):
-    for name in ("conv1", "conv2"):
-        if name in params:
-            x = convolve(params[name], x)
-    x = x.reshape(len(x), -1)
+def drop(x, share, rng):
+    """Dropout in training, where there is a key."""
+    if rng is None:
+        return x
+    return jnp.where(jax.random.bernoulli(rng, 1 - share, x.shape), x / (1 - share), 0.0)
+
+
+def multilayer(params, x):
     names = sorted(name for name in params if name.startswith("fc"))
     for name in names[:-1]:
         x = jax.nn.relu(dense(params[name], x))
     return dense(params[names[-1]], x)
+
+
+def forward(params, x, rng=None):
+    if task.model == "ntd-cnn":
+        for name in ("conv1", "conv2"):
+            x = halve(convolve(params[name], x, "SAME"))
+        return multilayer(params, x.reshape(len(x), -1))
+    if task.model == "pfl-cnn":
+        keys = (None, None) if rng is None else jax.random.split(rng)
+        x = halve(convolve(params["conv2"], convolve(params["conv1"], x, "VALID"), "VALID"))
+        x = drop(x, 0.25, keys[0]).reshape(len(x), -1)
+        x = drop(jax.nn.relu(dense(params["fc1"], x)), 0.5, keys[1])
+        return dense(params["fc2"], x)
+    return multilayer(params, x)
+
+
+# The sides of the image that is flattened.
+FLATTENED = {"ntd-cnn": (64, 8, 8), "pfl-cnn": (64, 14, 14)}
 
 
 def initial():
@@ -47,8 +71,8 @@ def initial():
         if kind == "weight" and w.ndim == 4:
             w = w.transpose(2, 3, 1, 0)
         elif kind == "weight":
-            if task.model == "ntd-cnn" and layer == "fc1":
-                w = w.reshape(len(w), 64, 8, 8).transpose(0, 2, 3, 1).reshape(len(w), -1)
+            if task.model in FLATTENED and layer == "fc1":
+                w = w.reshape(len(w), *FLATTENED[task.model]).transpose(0, 2, 3, 1).reshape(len(w), -1)
             w = w.T
         params.setdefault(layer, {})["w" if kind == "weight" else "b"] = jnp.asarray(w)
     return params
@@ -57,7 +81,7 @@ def initial():
 def model():
     return fedjax.Model(
         init=lambda rng: initial(),
-        apply_for_train=lambda params, batch, rng: forward(params, batch["x"]),
+        apply_for_train=lambda params, batch, rng: forward(params, batch["x"], rng),
         apply_for_eval=lambda params, batch: forward(params, batch["x"]),
         train_loss=lambda batch, logits: fedjax.metrics.unreduced_cross_entropy_loss(batch["y"], logits),
         eval_metrics={"loss": fedjax.metrics.CrossEntropyLoss(), "accuracy": fedjax.metrics.Accuracy()},
@@ -65,7 +89,7 @@ def model():
 
 
 def channels_last(array):
-    return np.ascontiguousarray(array.transpose(0, 2, 3, 1)) if task.model == "ntd-cnn" else array.reshape(len(array), -1)
+    return np.ascontiguousarray(array.transpose(0, 2, 3, 1)) if task.model in FLATTENED else array.reshape(len(array), -1)
 
 
 def main():
@@ -87,10 +111,7 @@ def main():
         if task.weight_decay
         else optax.sgd(task.lr, momentum=task.momentum or None)
     )
-    # No epoch at all means no batch: the client sends back what it received.
-    batches = fedjax.ShuffleRepeatBatchHParams(
-        batch_size=task.batch, num_epochs=None if task.idle else task.epochs, num_steps=0 if task.idle else None
-    )
+    batches = fedjax.ShuffleRepeatBatchHParams(batch_size=task.batch, num_epochs=task.epochs)
     algorithm = fedjax.algorithms.fed_avg.federated_averaging(
         fedjax.model_grad(net), optimizer, fedjax.optimizers.sgd(learning_rate=1.0), batches
     )

@@ -27,21 +27,18 @@ def fit(message: Message, context: Context) -> Message:
     task, x, y, clients, net, teacher = worker()
     config = message.content["config"]
     samples = clients[config["client"]]
-    if task.idle:
-        arrays = message.content["arrays"]
-    else:
-        weights = message.content["arrays"].to_torch_state_dict()
-        net.load_state_dict(weights)
-        if task.method == "fedntd":
-            teacher.load_state_dict(weights)
-        torch.manual_seed(task.seed * 1_000_003 + config["server-round"] * 1009 + config["client"])
-        train(
-            task,
-            net,
-            images(task, x[samples]),
-            torch.from_numpy(y[samples]),
-            teacher=teacher if task.method == "fedntd" else None,
-        )
-        arrays = ArrayRecord(net.state_dict())
+    weights = message.content["arrays"].to_torch_state_dict()
+    net.load_state_dict(weights)
+    if task.method == "fedntd":
+        teacher.load_state_dict(weights)
+    torch.manual_seed(task.seed * 1_000_003 + config["server-round"] * 1009 + config["client"])
+    train(
+        task,
+        net,
+        images(task, x[samples]),
+        torch.from_numpy(y[samples]),
+        teacher=teacher if task.method == "fedntd" else None,
+    )
+    arrays = ArrayRecord(net.state_dict())
     metrics = MetricRecord({"num-examples": len(samples)})
     return Message(content=RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)

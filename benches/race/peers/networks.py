@@ -38,9 +38,24 @@ class NtdCnn(nn.Module):
         return self.fc2(F.relu(self.fc1(x.flatten(1))))
 
 
+class PflCnn(nn.Module):
+    """The network of pfl's CIFAR-10 benchmark, with names for its layers: 1,626,442 weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(3, 32, 3), nn.Conv2d(32, 64, 3)
+        self.fc1, self.fc2 = nn.Linear(12544, 128), nn.Linear(128, 10)
+        self.dropout1, self.dropout2 = nn.Dropout(0.25), nn.Dropout(0.5)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv2(F.relu(self.conv1(x)))), 2)
+        return self.fc2(self.dropout2(F.relu(self.fc1(self.dropout1(x).flatten(1)))))
+
+
 def build(task):
     """The task's network, in the memory format that is faster for it."""
-    net = {"logistic": lambda: Logistic(784), "mlp": lambda: Mlp(3072), "ntd-cnn": NtdCnn}[task.model]()
+    networks = {"logistic": lambda: Logistic(784), "mlp": lambda: Mlp(3072), "ntd-cnn": NtdCnn, "pfl-cnn": PflCnn}
+    net = networks[task.model]()
     return net.to(memory_format=torch.channels_last) if task.channels_last else net
 
 
@@ -59,8 +74,7 @@ def not_true_distillation(student, teacher, labels):
 
 def train(task, net, x, y, teacher=None):
     """Local training of one client."""
-    if task.idle:
-        return
+    net.train()
     optimizer = torch.optim.SGD(net.parameters(), lr=task.lr, momentum=task.momentum, weight_decay=task.weight_decay)
     for _ in range(task.epochs):
         for batch in torch.randperm(len(y)).split(task.batch):
@@ -79,6 +93,7 @@ def train(task, net, x, y, teacher=None):
 @torch.no_grad()
 def test(net, x, y):
     """Accuracy and mean loss."""
+    net.eval()
     correct, loss = 0, 0.0
     for start in range(0, len(y), TEST_BATCH):
         logits, labels = net(x[start : start + TEST_BATCH]), y[start : start + TEST_BATCH]

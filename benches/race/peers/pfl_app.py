@@ -70,6 +70,7 @@ def module(task):
     net.teacher = [copy.deepcopy(net)] if task.method == "fedntd" else []
 
     def loss(x, y, eval=False):
+        net.train(not eval)
         logits = net(x)
         value = F.cross_entropy(logits, y)
         if net.teacher and not eval:
@@ -80,6 +81,7 @@ def module(task):
 
     @torch.no_grad()
     def metrics(x, y, eval=True):
+        net.eval()
         logits = net(x)
         return {
             "loss": Weighted(float(F.cross_entropy(logits, y, reduction="sum")), len(y)),
@@ -126,7 +128,7 @@ def main():
         backend=SimulatedBackend(training_data=users, val_data=users, postprocessors=[weighting]),
         model=model,
         model_train_params=NNTrainHyperParams(
-            local_num_epochs=0 if task.idle else task.epochs, local_learning_rate=task.lr, local_batch_size=task.batch
+            local_num_epochs=task.epochs, local_learning_rate=task.lr, local_batch_size=task.batch
         ),
         model_eval_params=NNEvalHyperParams(local_batch_size=TEST_BATCH),
         callbacks=[

@@ -34,7 +34,7 @@ class Task:
 
     def is_tested(self, round_number):
         """Whether the global model is tested after this round."""
-        return round_number == self.rounds or (not self.idle and round_number % self.every == 0)
+        return round_number == self.rounds or round_number % self.every == 0
 
 
 def read_safetensors(path):

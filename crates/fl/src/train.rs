@@ -265,7 +265,7 @@ impl Trainer {
         objective: &mut dyn Objective,
     ) -> Result<Terms> {
         let (classes, features, n) = (self.model.classes(), self.model.features(), self.labels.len());
-        self.grad.fill(0.0);
+        self.grad[self.model.head()].fill(0.0);
         grow(&mut self.d_logits, n * classes).fill(0.0);
         grow(&mut self.d_features, n * features);
         self.session.train(params, batch, at.dropout);

@@ -14,6 +14,10 @@ const FORWARD_INPUTS: usize = 1024;
 /// Block of the right-hand matrix (columns and depth) that stays in the cache.
 const BLOCK_COLUMNS: usize = 128;
 const BLOCK_DEPTH: usize = 128;
+/// Most samples whose input gradient is spread, the columns of their sums, and the rows of weights at a time.
+const FEW: usize = 16;
+const SPREAD_COLUMNS: usize = 256;
+const SPREAD_ROWS: usize = 4;
 /// Rows spaced by a multiple of this many bytes compete for a few cache sets; such a block is copied first.
 const CROWDED_BYTES: usize = 512;
 
@@ -152,19 +156,26 @@ impl AffineForward<'_> {
 pub fn input_gradient(isa: Isa, d_x: &mut [f32], d_y: &[f32], w: &[f32], sizes: DenseSizes, add: bool) {
     sizes.check(d_y, d_x, w);
     let DenseSizes { samples, inputs, outputs } = sizes;
-    if !add {
-        d_x[..samples * inputs].fill(0.0);
+    let d_x = &mut d_x[..samples * inputs];
+    if !add && outputs == 0 {
+        return d_x.fill(0.0);
+    }
+    if samples <= FEW && inputs.is_multiple_of(2 * LANES) {
+        return isa.run(Spread { d_x, d_y, w, sizes, add });
     }
     let (left, right) = (Factor { x: d_y, row: outputs, step: 1 }, Factor { x: w, row: inputs, step: 1 });
-    isa.run(Outer { to: d_x, left, right, rows: samples, columns: inputs, depth: outputs });
+    isa.run(Outer { to: d_x, left, right, rows: samples, columns: inputs, depth: outputs, add });
 }
 
-/// d_w `[output][input]` += d_y^T * x, over all samples.
-pub fn weight_gradient(isa: Isa, d_w: &mut [f32], d_y: &[f32], x: &[f32], sizes: DenseSizes) {
+/// d_w `[output][input]` = d_y^T * x, over all samples, or d_w += it.
+pub fn weight_gradient(isa: Isa, d_w: &mut [f32], d_y: &[f32], x: &[f32], sizes: DenseSizes, add: bool) {
     sizes.check(d_y, x, d_w);
     let DenseSizes { samples, inputs, outputs } = sizes;
+    if !add && samples == 0 {
+        return d_w[..outputs * inputs].fill(0.0);
+    }
     let (left, right) = (Factor { x: d_y, row: 1, step: outputs }, Factor { x, row: inputs, step: 1 });
-    isa.run(Outer { to: d_w, left, right, rows: outputs, columns: inputs, depth: samples });
+    isa.run(Outer { to: d_w, left, right, rows: outputs, columns: inputs, depth: samples, add });
 }
 
 /// d_b `[output]` += the column sums of d_y `[sample][output]`.
@@ -177,6 +188,89 @@ pub fn bias_gradient(d_b: &mut [f32], d_y: &[f32], samples: usize, outputs: usiz
     }
 }
 
+/// The input gradient of few samples: their sums stay in the cache, and the weights are read once, row by row. The sums have
+/// the order of [`Outer`].
+struct Spread<'a> {
+    d_x: &'a mut [f32],
+    d_y: &'a [f32],
+    w: &'a [f32],
+    sizes: DenseSizes,
+    add: bool,
+}
+
+impl Kernel for Spread<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Self { d_x, d_y, w, sizes: DenseSizes { samples, inputs, outputs }, add } = self;
+        let mut sums = [0.0; FEW * SPREAD_COLUMNS];
+        for columns in parts(inputs, SPREAD_COLUMNS) {
+            for depth in parts(outputs, BLOCK_DEPTH) {
+                let sums = &mut sums[..samples * columns.len()];
+                sums.fill(0.0);
+                for rows in parts(depth.len(), SPREAD_ROWS) {
+                    let output = depth.start + rows.start;
+                    let (w, d_y) = (&w[output * inputs + columns.start..], &d_y[output..]);
+                    let add = SpreadRows { sums, columns: columns.len(), w, inputs, d_y, outputs };
+                    // SAFETY: `input_gradient` checked the lengths; the columns are whole pairs of vectors.
+                    unsafe {
+                        match rows.len() {
+                            SPREAD_ROWS => add.run::<S, SPREAD_ROWS>(simd),
+                            3 => add.run::<S, 3>(simd),
+                            2 => add.run::<S, 2>(simd),
+                            _ => add.run::<S, 1>(simd),
+                        }
+                    }
+                }
+                for (d_x, sums) in d_x.chunks_exact_mut(inputs).zip(sums.chunks_exact(columns.len())) {
+                    for (d_x, sum) in d_x[columns.clone()].iter_mut().zip(sums) {
+                        let old = if add || depth.start > 0 { *d_x } else { 0.0 };
+                        *d_x = old + sum;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// sums `[sample][column]` += d_y `[sample][row]` * w `[row][column]`, for a few rows.
+struct SpreadRows<'a> {
+    sums: &'a mut [f32],
+    columns: usize,
+    w: &'a [f32],
+    inputs: usize,
+    d_y: &'a [f32],
+    outputs: usize,
+}
+
+impl SpreadRows<'_> {
+    #[inline(always)]
+    unsafe fn run<S: Simd, const R: usize>(self, simd: S) {
+        let Self { sums, columns, w, inputs, d_y, outputs } = self;
+        let samples = sums.len() / columns;
+        let (sums, w, d_y) = (sums.as_mut_ptr(), w.as_ptr(), d_y.as_ptr());
+        for column in (0..columns).step_by(2 * LANES) {
+            let mut v = [[simd.splat(0.0); 2]; R];
+            // SAFETY: the caller's rows hold the columns, and each sample has sums and R gradients.
+            unsafe {
+                for r in 0..R {
+                    let w = w.add(r * inputs + column);
+                    v[r] = [load::<S>(w), load::<S>(w.add(LANES))];
+                }
+                for sample in 0..samples {
+                    let to = sums.add(sample * columns + column);
+                    let mut sum = [load::<S>(to), load::<S>(to.add(LANES))];
+                    for r in 0..R {
+                        let d = simd.splat(*d_y.add(sample * outputs + r));
+                        sum = [simd.fma(d, v[r][0], sum[0]), simd.fma(d, v[r][1], sum[1])];
+                    }
+                    store::<S>(to, sum[0]);
+                    store::<S>(to.add(LANES), sum[1]);
+                }
+            }
+        }
+    }
+}
+
 /// An operand of a product: the strides between rows and along the depth, in floats.
 #[derive(Clone, Copy)]
 struct Factor<'a> {
@@ -185,8 +279,8 @@ struct Factor<'a> {
     step: usize,
 }
 
-/// to `[row][column]` += left `[row][depth]` * right `[depth][column]`: each element of `left` is broadcast and
-/// multiplied by neighbouring elements of `right`.
+/// to `[row][column]` = left `[row][depth]` * right `[depth][column]`, or to += it: each element of `left` is broadcast
+/// and multiplied by neighbouring elements of `right`.
 struct Outer<'a> {
     to: &'a mut [f32],
     left: Factor<'a>,
@@ -194,6 +288,7 @@ struct Outer<'a> {
     rows: usize,
     columns: usize,
     depth: usize,
+    add: bool,
 }
 
 impl Kernel for Outer<'_> {
@@ -269,7 +364,7 @@ impl Outer<'_> {
         depth: &Range<usize>,
         valid: usize,
     ) {
-        let (left, whole) = (self.left, valid == LANES);
+        let (left, whole, add) = (self.left, valid == LANES, self.add || depth.start > 0);
         let mut sum = [[simd.splat(0.0); V]; R];
         // SAFETY: rows, columns and depth lie inside the matrices; the last vector reads and writes `valid` lanes.
         unsafe {
@@ -294,10 +389,11 @@ impl Outer<'_> {
                 for i in 0..V {
                     let to = to.add(r * self.columns + i * LANES);
                     if V > 1 || whole {
-                        store::<S>(to, simd.add(load::<S>(to), sum[r][i]));
+                        let old = if add { load::<S>(to) } else { simd.splat(0.0) };
+                        store::<S>(to, simd.add(old, sum[r][i]));
                     } else {
                         let to = std::slice::from_raw_parts_mut(to, valid);
-                        let old = simd.load_part(to);
+                        let old = if add { simd.load_part(to) } else { simd.splat(0.0) };
                         simd.store_part(to, simd.add(old, sum[r][i]));
                     }
                 }

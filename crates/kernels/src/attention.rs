@@ -133,7 +133,7 @@ pub fn forward(
         let kept = match drop {
             None => &*p,
             Some(drop) => {
-                dropout::forward(&mut scratch[..area], p, drop.p, key(drop.key, h));
+                dropout::forward(isa, &mut scratch[..area], p, drop.p, key(drop.key, h));
                 &scratch[..area]
             }
         };
@@ -162,9 +162,9 @@ pub fn backward(isa: Isa, inputs: &AttentionInputs<'_>, gradient: AttentionGradi
             Some(drop) => {
                 let key = key(drop.key, h);
                 // The gradient is scaled by the same factors as the probabilities.
-                dropout::forward(kept, d_p, drop.p, key);
+                dropout::forward(isa, kept, d_p, drop.p, key);
                 d_p.copy_from_slice(kept);
-                dropout::forward(kept, p, drop.p, key);
+                dropout::forward(isa, kept, p, drop.p, key);
                 &*kept
             }
         };

@@ -142,15 +142,15 @@ impl ConvShape {
         let operations = 2.0 * (conv.multiply_adds() * SAMPLES) as f64;
         Some(ConvSpeed {
             forward: best(seconds, || {
-                conv.forward(&mut y, &x, &forward, None, groups, &mut scratch);
+                conv.forward(&mut y, &x, &forward, None, SAMPLES, &mut scratch);
                 operations
             }),
             weight_gradient: best(seconds, || {
-                conv.weight_gradient(&mut d_w, None, (&x, &d_y), groups, (&mut sums, &mut scratch));
+                conv.weight_gradient(&mut d_w, None, (&x, &d_y), SAMPLES, (&mut sums, &mut scratch));
                 operations
             }),
             input_gradient: best(seconds, || {
-                conv.input_gradient(&mut d_x, &d_y, &backward, groups, false, &mut scratch);
+                conv.input_gradient(&mut d_x, &d_y, &backward, SAMPLES, false, &mut scratch);
                 operations
             }),
         })

@@ -67,8 +67,9 @@ pub trait Session: Debug + Send {
     /// The outputs of the last forward pass.
     fn outputs(&self) -> Outputs<'_>;
 
-    /// After [`Session::train`]: adds the gradient of the loss to `grad`, which has the full length. `d_features` is
-    /// the loss's direct gradient with respect to the features, in addition to what comes through the head.
+    /// After [`Session::train`]: writes the gradient of the loss to `grad`, which has the full length, and adds that of the
+    /// head, the last two parameters, to what is there. `d_features` is the loss's direct gradient with respect to the
+    /// features, in addition to what comes through the head.
     fn backward(&mut self, params: &[f32], d_logits: &[f32], d_features: Option<&[f32]>, grad: &mut [f32]);
 }
 

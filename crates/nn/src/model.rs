@@ -1,5 +1,6 @@
 //! A compiled model, shared by all workers.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use rand::{Rng, RngExt};
@@ -102,6 +103,13 @@ impl Model {
     #[must_use]
     pub fn features(&self) -> usize {
         self.outline.features
+    }
+
+    /// The place of the head's weight and bias, the last two parameters.
+    #[must_use]
+    pub fn head(&self) -> Range<usize> {
+        let tensors = self.layout().tensors();
+        tensors[tensors.len() - 2].offset..self.layout().len()
     }
 
     /// The engine that runs it.

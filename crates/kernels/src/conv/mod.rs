@@ -277,16 +277,18 @@ impl Conv {
         }
     }
 
-    /// y = w * x + bias for `groups` groups. `packed` comes from [`Conv::pack_forward`].
+    /// y = w * x + bias for `samples` samples; what lies in lanes without one does not matter. `packed` comes from
+    /// [`Conv::pack_forward`].
     pub fn forward(
         &self,
         y: &mut [f32],
         x: &[f32],
         packed: &[f32],
         bias: Option<&[f32]>,
-        groups: usize,
+        samples: usize,
         scratch: &mut [f32],
     ) {
+        let groups = samples.div_ceil(LANES);
         let start = match bias {
             Some(bias) => {
                 assert!(bias.len() >= self.out_channels);
@@ -306,7 +308,7 @@ impl Conv {
                 from: pass.source,
                 packed,
                 start,
-                groups,
+                samples,
                 scratch,
             }
             .run(self.isa),
@@ -314,17 +316,19 @@ impl Conv {
         }
     }
 
-    /// dx = the gradient of the input, or dx += it. The halo of `d_y` must hold zeros; `dx` has the halo set by
+    /// dx = the gradient of the input, or dx += it. The halo of `d_y` and its lanes without a sample must hold zeros, which
+    /// the latter then do in `dx` too; `dx` has the halo set by
     /// [`Conv::with_input_gradient_halo`]. `packed` comes from [`Conv::pack_backward`].
     pub fn input_gradient(
         &self,
         d_x: &mut [f32],
         d_y: &[f32],
         packed: &[f32],
-        groups: usize,
+        samples: usize,
         add: bool,
         scratch: &mut [f32],
     ) {
+        let groups = samples.div_ceil(LANES);
         assert!(packed.len() >= self.packed() && scratch.len() >= self.scratch());
         assert!(d_y.len() >= groups * self.out_channels * self.output_gradient.area() * LANES);
         let start = if add { Start::Target } else { Start::Zero };
@@ -338,7 +342,7 @@ impl Conv {
                 from: self.gradient_corner(),
                 packed,
                 start,
-                groups,
+                samples,
                 scratch,
             }
             .run(self.isa);
@@ -355,16 +359,17 @@ impl Conv {
         }
     }
 
-    /// Accumulates the gradient of the weights over all groups in dw and `sums`; [`Conv::settle`] completes dw. db +=
+    /// Accumulates the gradient of the weights over all samples in dw and `sums`; [`Conv::settle`] completes dw. db +=
     /// the sum of the output gradient over samples and pixels. `sums` must initially hold zeros.
     pub fn weight_gradient(
         &self,
         d_w: &mut [f32],
         d_b: Option<&mut [f32]>,
         (x, d_y): (&[f32], &[f32]),
-        groups: usize,
+        samples: usize,
         (sums, scratch): (&mut [f32], &mut [f32]),
     ) {
+        let groups = samples.div_ceil(LANES);
         assert!(d_w.len() >= self.weights() && d_b.as_ref().is_none_or(|d_b| d_b.len() >= self.out_channels));
         assert!(sums.len() >= self.sums() && scratch.len() >= self.scratch());
         self.check(x, d_y, groups, self.output_gradient);
@@ -373,7 +378,7 @@ impl Conv {
         };
         let gradient = walk(self.output_gradient, self.out_channels);
         let from = self.forward.source;
-        winograd::PatchWeightGradient { shape, sums, x, from, d_y, gradient, groups, scratch }.run(self.isa);
+        winograd::PatchWeightGradient { shape, sums, x, from, d_y, gradient, samples, scratch }.run(self.isa);
         if let Some(d_b) = d_b {
             let d_b = &mut d_b[..self.out_channels];
             self.isa.run(BiasGradient { d_b, d_y, plane: self.output_gradient, groups });

@@ -111,6 +111,18 @@ macro_rules! vectors {
             }
 
             #[inline(always)]
+            unsafe fn join(self, low: *const f32, high: *const f32) -> __m256 {
+                // SAFETY: by the contract, and as for the other instructions.
+                unsafe { _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high)) }
+            }
+
+            #[inline(always)]
+            fn split(self, a: __m256) -> [__m256; 2] {
+                // SAFETY: as for the other instructions.
+                unsafe { [_mm256_zextps128_ps256(_mm256_castps256_ps128(a)), _mm256_permute2f128_ps::<0x81>(a, a)] }
+            }
+
+            #[inline(always)]
             fn prefetch(self, p: *const f32) {
                 // SAFETY: a hint never faults.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }

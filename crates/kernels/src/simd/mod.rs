@@ -15,6 +15,9 @@ use plain::Plain;
 /// Numbers in a vector, and samples side by side in memory.
 pub const LANES: usize = 8;
 
+/// Half of a vector: four samples.
+pub(crate) const HALF: usize = LANES / 2;
+
 /// An instruction set this program can run on. It decides how fast a kernel is, never what it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -165,6 +168,14 @@ pub(crate) trait Simd: Copy {
     /// `a` where the mask is set, else `b`.
     fn select(self, mask: Self::Mask, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
+    /// Four floats, then four others.
+    ///
+    /// # Safety
+    /// Both pointers must be valid for reading [`HALF`] floats.
+    unsafe fn join(self, low: *const f32, high: *const f32) -> Self::Vector;
+    /// The first four lanes and the last four, each followed by zeros.
+    fn split(self, a: Self::Vector) -> [Self::Vector; 2];
+
     /// Hints that the cache line of this address will be read soon. Any address will do.
     fn prefetch(self, p: *const f32);
 
@@ -218,7 +229,7 @@ pub(crate) unsafe fn store<S: Simd>(p: *mut f32, v: S::Vector) {
 mod tests {
     use super::*;
 
-    const OPERATIONS: usize = 17;
+    const OPERATIONS: usize = 20;
 
     /// Every operation on three vectors, as bits.
     struct Everything<'a> {
@@ -252,6 +263,10 @@ mod tests {
                 self.pairs(simd, 0),
                 self.pairs(simd, 1),
                 simd.load_part(&simd.sums([a, b, c, short])),
+                // SAFETY: an array of one vector, read from its middle at most.
+                unsafe { simd.join(self.values[0].as_ptr().add(HALF), self.values[1].as_ptr()) },
+                simd.split(a)[0],
+                simd.split(a)[1],
             ];
             for result in results {
                 let (mut bits, mut part) = ([0.0f32; LANES], [0.0f32; 3]);

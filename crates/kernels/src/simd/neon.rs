@@ -91,6 +91,19 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
+    unsafe fn join(self, low: *const f32, high: *const f32) -> Two {
+        // SAFETY: by the contract, and as for the other instructions.
+        unsafe { [vld1q_f32(low), vld1q_f32(high)] }
+    }
+
+    #[inline(always)]
+    fn split(self, [low, high]: Two) -> [Two; 2] {
+        // SAFETY: as for the other instructions.
+        let zero = unsafe { vdupq_n_f32(0.0) };
+        [[low, zero], [high, zero]]
+    }
+
+    #[inline(always)]
     fn prefetch(self, _: *const f32) {}
 
     #[inline(always)]

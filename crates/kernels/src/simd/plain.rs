@@ -1,6 +1,6 @@
 //! Vectors in plain Rust.
 
-use super::{LANES, Simd};
+use super::{HALF, LANES, Simd};
 
 #[derive(Clone, Copy)]
 pub(super) struct Plain;
@@ -104,6 +104,18 @@ impl Simd for Plain {
     #[inline(always)]
     fn select(self, mask: Self::Mask, a: Lanes, b: Lanes) -> Lanes {
         each(|i| if mask[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    unsafe fn join(self, low: *const f32, high: *const f32) -> Lanes {
+        // SAFETY: by the contract.
+        let (low, high) = unsafe { (low.cast::<[f32; HALF]>().read(), high.cast::<[f32; HALF]>().read()) };
+        each(|i| if i < HALF { low[i] } else { high[i - HALF] })
+    }
+
+    #[inline(always)]
+    fn split(self, a: Lanes) -> [Lanes; 2] {
+        [each(|i| if i < HALF { a[i] } else { 0.0 }), each(|i| if i < HALF { a[i + HALF] } else { 0.0 })]
     }
 
     #[inline(always)]

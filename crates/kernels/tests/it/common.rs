@@ -85,7 +85,7 @@ pub(crate) struct SameBits(Vec<(&'static str, Vec<u32>)>);
 
 impl SameBits {
     pub(crate) fn check(&mut self, found: &[f32], what: &'static str) -> Result<(), TestCaseError> {
-        let bits: Vec<u32> = found.iter().map(|v| v.to_bits()).collect();
+        let bits = bits(found);
         match self.0.iter().find(|(known, _)| *known == what) {
             Some((_, first)) => prop_assert!(*first == bits, "{what}: instruction sets differ"),
             None => self.0.push((what, bits)),
@@ -114,6 +114,24 @@ pub(crate) fn close_lanes(
 ) -> Result<(), TestCaseError> {
     close(&from_lanes(found, shape, *plane, LANES), expected, what)?;
     border_is(found, *plane, border, what)
+}
+
+/// Compares the samples of two buffers in lanes, bit by bit.
+pub(crate) fn same_lanes(
+    found: &(Vec<f32>, Plane),
+    expected: &(Vec<f32>, Plane),
+    shape: Shape,
+    what: &str,
+) -> Result<(), TestCaseError> {
+    let samples = |(x, plane): &(Vec<f32>, Plane)| -> Vec<u64> {
+        from_lanes(x, shape, *plane, LANES).into_iter().map(f64::to_bits).collect()
+    };
+    prop_assert!(samples(found) == samples(expected), "{what}: other bits than with full groups");
+    Ok(())
+}
+
+pub(crate) fn bits(x: &[f32]) -> Vec<u32> {
+    x.iter().map(|v| v.to_bits()).collect()
 }
 
 /// Checks every border pixel.

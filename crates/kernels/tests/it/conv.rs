@@ -70,7 +70,7 @@ proptest! {
 
         let mut same = SameBits::default();
         for isa in Isa::available() {
-            let (lanes, groups) = (LANES, groups(output));
+            let (samples, lanes, groups) = (conv.input.samples, LANES, groups(output));
             let plane = conv.input.plane().with_halo(conv.pad + extra);
             let sizes = Window { kernel: conv.kernel, stride: conv.stride, pad: conv.pad };
             let fast = Conv::new(isa, (conv.input.channels, conv.out_channels), sizes, plane, out_halo)
@@ -88,23 +88,35 @@ proptest! {
             let mut found = blank(output, out_halo);
             fast.pack_forward(&mut packed, &weights);
             let bias = single(&bias);
-            fast.forward(&mut found.0, &x, &packed, with_bias.then_some(&bias[..]), groups, &mut scratch);
+            fast.forward(&mut found.0, &x, &packed, with_bias.then_some(&bias[..]), samples, &mut scratch);
             close_lanes(&found, output, &y, CANARY, "output")?;
             same.check(&found.0, "output")?;
+            // Empty lanes cost less, and change nothing.
+            let mut full = blank(output, out_halo);
+            fast.forward(&mut full.0, &x, &packed, with_bias.then_some(&bias[..]), groups * lanes, &mut scratch);
+            same_lanes(&found, &full, output, "output")?;
 
             let d_y = to_lanes(&d_y, output, fast.output_gradient(), lanes, 0.0, 0.0);
             let target = conv.input.plane().with_halo(dx_halo);
             let mut found = (to_lanes(&old, conv.input, target, lanes, CANARY, 0.0), target);
             fast.pack_backward(&mut packed, &weights);
-            fast.input_gradient(&mut found.0, &d_y, &packed, groups, add, &mut scratch);
+            fast.input_gradient(&mut found.0, &d_y, &packed, samples, add, &mut scratch);
             close_lanes(&found, conv.input, &d_x, CANARY, "input gradient")?;
             same.check(&found.0, "input gradient")?;
             missing_are_zero(&found, conv.input, "input gradient")?;
+            let mut full = (to_lanes(&old, conv.input, target, lanes, CANARY, 0.0), target);
+            fast.input_gradient(&mut full.0, &d_y, &packed, groups * lanes, add, &mut scratch);
+            same_lanes(&found, &full, conv.input, "input gradient")?;
 
             let (mut found, mut found_b) = (single(&old_w), single(&old_b));
             let work = (&mut sums[..], &mut scratch[..]);
-            fast.weight_gradient(&mut found, Some(&mut found_b), (&x, &d_y), groups, work);
+            fast.weight_gradient(&mut found, Some(&mut found_b), (&x, &d_y), samples, work);
             fast.settle(&mut found, &mut sums);
+            let (mut full, mut full_b) = (single(&old_w), single(&old_b));
+            let work = (&mut sums[..], &mut scratch[..]);
+            fast.weight_gradient(&mut full, Some(&mut full_b), (&x, &d_y), groups * lanes, work);
+            fast.settle(&mut full, &mut sums);
+            prop_assert!(bits(&found) == bits(&full), "weight gradient: other bits than with full groups");
             close(&double(&found), &d_w, "weight gradient")?;
             same.check(&found, "weight gradient")?;
             close(&double(&found_b), &d_b, "bias gradient")?;

@@ -116,7 +116,7 @@ proptest! {
                 Some(drop) => {
                     let mut kept = vec![0.0; queries * tokens];
                     let key = drop.key.wrapping_add((h as u64).wrapping_mul(0xd1b5_4a32_d192_ed03));
-                    dropout::forward(&mut kept, &vec![1.0; queries * tokens], drop.p, key);
+                    dropout::forward(isa, &mut kept, &vec![1.0; queries * tokens], drop.p, key);
                     double(&kept)
                 }
             })

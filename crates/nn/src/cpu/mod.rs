@@ -87,7 +87,7 @@ impl Program for Compiled {
         let (inputs, outputs, weight, bias) = self.plan.head();
         let sizes = DenseSizes { samples: features.len() / inputs, inputs, outputs };
         if let Some(grad) = grad {
-            affine::weight_gradient(self.isa, &mut grad[weight.clone()], d_logits, features, sizes);
+            affine::weight_gradient(self.isa, &mut grad[weight.clone()], d_logits, features, sizes, true);
             affine::bias_gradient(&mut grad[bias], d_logits, sizes.samples, outputs);
         }
         if let Some(d_features) = d_features {

@@ -119,7 +119,9 @@ fn check_gradient(arch: &Architecture, engine: &Arc<dyn Engine>, batch: usize) {
         }
         f64::from(ce) + dot
     };
-    let mut grad = vec![0.0; model.layout().len()];
+    // Only the head's gradient is added to.
+    let mut grad = vec![f32::NAN; model.layout().len()];
+    grad[model.head()].fill(0.0);
     run(&params, Some(&mut grad));
     let (mut checked, mut far) = (0, Vec::new());
     for tensor in model.layout().tensors().iter().filter(|t| t.trainable) {

@@ -14,11 +14,13 @@ mod product;
 mod scheme;
 mod weights;
 
+use std::ops::Range;
+
 use super::correlate::Start;
 use super::pass::Walk;
-use crate::simd::{Isa, LANES};
+use crate::simd::{HALF, Isa, LANES};
 use patch::Patch;
-use patches::{GradientPatches, InputPatches, OutputPatches, SKEW, Strip};
+use patches::{Filling, GradientPatches, InputPatches, OutputPatches, SKEW, Strip};
 use product::{GatherProducts, Multiply};
 pub(super) use weights::{Pack, Settle};
 
@@ -186,9 +188,13 @@ impl Winograd {
 
     /// Scratch floats that a pass needs.
     pub(super) fn scratch(&self) -> usize {
-        let rows = self.strip_rows(STRIP_BYTES).max(self.strip_rows(GRADIENT_BYTES));
-        let patches = (self.sources * (rows + self.taps() - 1) + self.targets * rows) * self.columns;
-        self.parts() * (patches * LANES + 2 * SKEW)
+        let (whole, half) =
+            (self.strip_rows(STRIP_BYTES).max(self.strip_rows(GRADIENT_BYTES)), self.strip_rows(2 * STRIP_BYTES));
+        let vectors = |rows: usize, together: usize| {
+            let patches = |rows: usize| (rows * self.columns).div_ceil(together);
+            self.sources * patches(rows + self.taps() - 1) + self.targets * patches(rows)
+        };
+        self.parts() * (vectors(whole, 1).max(vectors(half, 2)) * LANES + 2 * SKEW)
     }
 
     /// Rows of patches per strip. With square patches, a strip may span several groups.
@@ -198,14 +204,19 @@ impl Winograd {
         if self.taps() == 1 { rows } else { self.rows.div_ceil(self.rows.div_ceil(rows)) }
     }
 
-    /// The first row of patches and the number of rows of every strip.
-    fn strips(&self, groups: usize, bytes: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let (step, one) = (self.strip_rows(bytes), self.taps() == 1);
-        let (parts, rows) = if one { (1, groups * self.rows) } else { (groups, self.rows) };
+    /// The first row of patches and the number of rows of every strip of these groups.
+    fn strips(&self, groups: Range<usize>, bytes: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (step, one, before) = (self.strip_rows(bytes), self.taps() == 1, groups.start * self.rows);
+        let (parts, rows) = if one { (1, groups.len() * self.rows) } else { (groups.len(), self.rows) };
         (0..parts).flat_map(move |part| {
-            (0..rows).step_by(step).map(move |first| (part * rows + first, step.min(rows - first)))
+            (0..rows).step_by(step).map(move |first| (before + part * rows + first, step.min(rows - first)))
         })
     }
+}
+
+/// The number of groups whose vectors hold more than half of the samples: all, or all but the last.
+fn whole_groups(samples: usize) -> usize {
+    samples / LANES + usize::from(samples % LANES > HALF)
 }
 
 /// The forward pass, or the input gradient with the sides swapped.
@@ -218,15 +229,19 @@ pub(super) struct PatchCorrelate<'a> {
     pub(super) from: Walk,
     pub(super) packed: &'a [f32],
     pub(super) start: Start<'a>,
-    pub(super) groups: usize,
+    pub(super) samples: usize,
     pub(super) scratch: &'a mut [f32],
 }
 
 impl PatchCorrelate<'_> {
     pub(super) fn run(self, isa: Isa) {
-        let Self { shape, target, to, source, from, packed, start, groups, scratch } = self;
-        for rows in shape.strips(groups, STRIP_BYTES) {
-            let (before, after) = (Strip::sources(shape, from, rows), Strip::targets(shape, to, rows));
+        let Self { shape, target, to, source, from, packed, start, samples, scratch } = self;
+        let (whole, groups) = (whole_groups(samples), samples.div_ceil(LANES));
+        let strips = shape.strips(0..whole, STRIP_BYTES).map(|rows| (rows, Filling::Samples));
+        let halves = shape.strips(whole..groups, 2 * STRIP_BYTES).map(|rows| (rows, Filling::Patches));
+        for (rows, filling) in strips.chain(halves) {
+            let before = Strip::sources(shape, from, rows).filled(filling);
+            let after = Strip::targets(shape, to, rows).filled(filling);
             let (v, m) = scratch.split_at_mut(shape.parts() * before.step());
             isa.run(InputPatches { strip: before, v, source });
             isa.run(Multiply { m, v, w: packed, before, after });
@@ -244,15 +259,20 @@ pub(super) struct PatchWeightGradient<'a> {
     pub(super) from: Walk,
     pub(super) d_y: &'a [f32],
     pub(super) gradient: Walk,
-    pub(super) groups: usize,
+    pub(super) samples: usize,
     pub(super) scratch: &'a mut [f32],
 }
 
 impl PatchWeightGradient<'_> {
     pub(super) fn run(self, isa: Isa) {
-        let Self { shape, sums, x, from, d_y, gradient, groups, scratch } = self;
-        for rows in shape.strips(groups, GRADIENT_BYTES) {
-            let (before, after) = (Strip::sources(shape, from, rows), Strip::targets(shape, gradient, rows));
+        let Self { shape, sums, x, from, d_y, gradient, samples, scratch } = self;
+        let whole = whole_groups(samples) * shape.rows;
+        // The strips decide the order of the sums, so one that begins in a whole group stays as it is.
+        for rows in shape.strips(0..samples.div_ceil(LANES), GRADIENT_BYTES) {
+            let (mut before, mut after) = (Strip::sources(shape, from, rows), Strip::targets(shape, gradient, rows));
+            if rows.0 >= whole {
+                (before, after) = (before.filled(Filling::Patches), after.filled(Filling::Channels));
+            }
             let (v, u) = scratch.split_at_mut(shape.parts() * before.step());
             isa.run(InputPatches { strip: before, v, source: x });
             isa.run(GradientPatches { strip: after, u, gradient: d_y });

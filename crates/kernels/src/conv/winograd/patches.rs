@@ -1,13 +1,27 @@
 //! Conversion from planes to transformed patches and back. Patches are stored as `[part][channel][patch]`.
+//!
+//! A last group of at most four samples leaves half of its lanes empty. Its patches are transformed two at a time, and a
+//! vector of the products holds two of them: half the work, and each sample's numbers are the same.
 
 use super::super::correlate::Start;
 use super::super::pass::Walk;
 use super::patch::Patch;
 use super::{Winograd, with_patch};
-use crate::simd::{Kernel, LANES, Simd, load, store};
+use crate::simd::{HALF, Kernel, LANES, Simd, load, store};
 
 /// Padding in floats between the parts, so that they do not compete for a few cache sets.
 pub(super) const SKEW: usize = 16;
+
+/// What a vector of transformed patches holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filling {
+    /// Eight samples of one patch.
+    Samples,
+    /// Four samples of two neighbouring patches.
+    Patches,
+    /// Four samples of one patch of two neighbouring channels.
+    Channels,
+}
 
 /// Some rows of patches on one side of a convolution.
 #[derive(Clone, Copy)]
@@ -20,9 +34,10 @@ pub(super) struct Strip<'a> {
     pub(super) rows: usize,
     /// The range of rows outside the border, relative to the first.
     pub(super) inside: (usize, usize),
+    pub(super) filling: Filling,
 }
 
-/// A row of patches of one channel.
+/// A row of patches of one channel, or of two.
 struct PatchLine {
     channel: usize,
     /// The offsets of its first pixel and its first patch.
@@ -37,22 +52,45 @@ impl<'a> Strip<'a> {
         let (above, (start, end)) = (first % shape.rows, shape.inside);
         let rows = rows + shape.taps() - 1;
         let inside = (start.saturating_sub(above).min(rows), end.saturating_sub(above).min(rows));
-        Self { shape, walk, channels: shape.sources, first, rows, inside }
+        Self { shape, walk, channels: shape.sources, first, rows, inside, filling: Filling::Samples }
     }
 
     pub(super) fn targets(shape: &'a Winograd, walk: Walk, (first, rows): (usize, usize)) -> Self {
-        Self { shape, walk, channels: shape.targets, first, rows, inside: (0, rows) }
+        Self { shape, walk, channels: shape.targets, first, rows, inside: (0, rows), filling: Filling::Samples }
     }
 
+    pub(super) fn filled(self, filling: Filling) -> Self {
+        Self { filling, ..self }
+    }
+
+    /// Patches per channel.
     #[inline(always)]
     pub(super) fn patches(&self) -> usize {
         self.rows * self.shape.columns
     }
 
+    /// Vectors per channel, or per pair of channels.
+    #[inline(always)]
+    pub(super) fn vectors(&self) -> usize {
+        if self.filling == Filling::Patches { self.patches().div_ceil(2) } else { self.patches() }
+    }
+
+    /// Floats from one patch to the next.
+    #[inline(always)]
+    pub(super) fn patch(&self) -> usize {
+        if self.filling == Filling::Patches { HALF } else { LANES }
+    }
+
+    /// Channels, or pairs of them.
+    #[inline(always)]
+    fn units(&self) -> usize {
+        if self.filling == Filling::Channels { self.channels.div_ceil(2) } else { self.channels }
+    }
+
     /// Floats from one part to the next.
     #[inline(always)]
     pub(super) fn step(&self) -> usize {
-        self.channels * self.patches() * LANES + SKEW
+        self.units() * self.vectors() * LANES + SKEW
     }
 
     /// All rows of patches, spaced `apart` pixels vertically, each with the first pixel of the one after it.
@@ -60,15 +98,17 @@ impl<'a> Strip<'a> {
     fn lines(&self, apart: usize) -> impl Iterator<Item = (PatchLine, usize)> + use<> {
         let (first, rows, walk, inside) = (self.first, self.rows, self.walk, self.inside);
         let (all, several) = (self.shape.rows, self.shape.taps() == 1);
-        let patches = self.shape.columns * LANES;
+        let (unit, patches) = (self.vectors() * LANES, self.shape.columns * self.patch());
+        let together = if self.filling == Filling::Channels { 2 } else { 1 };
         let line = move |line: usize| {
-            let (channel, row) = (line / rows, line % rows);
+            let (channel, row) = (line / rows * together, line % rows);
             let group = if several { first + row } else { first } / all;
             let down = (first + row - group * all) * apart * walk.row;
             let pixel = walk.base + group * walk.group + channel * walk.channel + down;
-            PatchLine { channel, pixel, patch: line * patches, is_border: row < inside.0 || row >= inside.1 }
+            let patch = line / rows * unit + row * patches;
+            PatchLine { channel, pixel, patch, is_border: row < inside.0 || row >= inside.1 }
         };
-        let last = self.channels * rows - 1;
+        let last = self.units() * rows - 1;
         (0..=last).map(move |i| (line(i), line((i + 1).min(last)).pixel))
     }
 
@@ -82,6 +122,12 @@ impl<'a> Strip<'a> {
         }
         let last = self.shape.width - width;
         (at.min(last), at.saturating_sub(last))
+    }
+
+    /// The same for the patch after it, if there is one.
+    #[inline(always)]
+    fn beside(&self, column: usize, outputs: (usize, usize)) -> Option<(usize, usize)> {
+        (column + 1 < self.shape.columns).then(|| self.place(column + 1, outputs))
     }
 }
 
@@ -102,16 +148,26 @@ impl Kernel for InputPatches<'_> {
 impl InputPatches<'_> {
     #[inline(always)]
     fn transform<P: Patch, S: Simd>(self, simd: S) {
+        match self.strip.filling {
+            Filling::Patches => self.each::<P, S, true>(simd),
+            _ => self.each::<P, S, false>(simd),
+        }
+    }
+
+    /// `TWO` patches at a time: the second of an odd number is the first of the next row, which is written later.
+    #[inline(always)]
+    fn each<P: Patch, S: Simd, const TWO: bool>(self, simd: S) {
         let Self { strip, v, source } = self;
         let (v, source) = (v.as_mut_ptr(), source.as_ptr());
         let step = strip.step();
         for (line, next) in strip.lines(P::OUTPUTS.0) {
-            for column in 0..strip.shape.columns {
+            for column in (0..strip.shape.columns).step_by(1 + usize::from(TWO)) {
                 let (at, _) = strip.place(column, P::OUTPUTS);
+                let beside = strip.beside(column, P::OUTPUTS).map_or(0, |(beside, _)| (beside - at) * LANES);
                 // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
                 unsafe {
                     let from = source.add(line.pixel + at * LANES);
-                    let to = v.add(line.patch + column * LANES);
+                    let to = v.add(line.patch + column * strip.patch());
                     if P::OUTPUTS.0 == 1 && line.is_border {
                         for part in 0..P::INPUTS.1 {
                             store::<S>(to.add(part * step), simd.splat(0.0));
@@ -122,7 +178,10 @@ impl InputPatches<'_> {
                     P::inputs(
                         simd,
                         #[inline(always)]
-                        |r, c| load::<S>(from.add(r * strip.walk.row + c * LANES)),
+                        |r, c| {
+                            let from = from.add(r * strip.walk.row + c * LANES);
+                            if TWO { simd.join(from, from.add(beside)) } else { load::<S>(from) }
+                        },
                         #[inline(always)]
                         |part, value| store::<S>(to.add(part * step), value),
                     );
@@ -149,10 +208,20 @@ impl Kernel for GradientPatches<'_> {
 impl GradientPatches<'_> {
     #[inline(always)]
     fn transform<P: Patch, S: Simd>(self, simd: S) {
+        match self.strip.filling {
+            Filling::Channels => self.each::<P, S, true>(simd),
+            _ => self.each::<P, S, false>(simd),
+        }
+    }
+
+    /// `TWO` channels at a time.
+    #[inline(always)]
+    fn each<P: Patch, S: Simd, const TWO: bool>(self, simd: S) {
         let Self { strip, u, gradient } = self;
         let (u, gradient) = (u.as_mut_ptr(), gradient.as_ptr());
         let step = strip.step();
         for (line, next) in strip.lines(P::OUTPUTS.0) {
+            let beside = if line.channel + 1 < strip.channels { strip.walk.channel } else { 0 };
             for column in 0..strip.shape.columns {
                 let (at, before) = strip.place(column, P::OUTPUTS);
                 // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
@@ -165,10 +234,13 @@ impl GradientPatches<'_> {
                         // Each gradient counts once, in the patch it belongs to.
                         #[inline(always)]
                         |r, c| {
+                            let from = from.add(r * strip.walk.row + c * LANES);
                             if c < before {
                                 simd.splat(0.0)
+                            } else if TWO {
+                                simd.join(from, from.add(beside))
                             } else {
-                                load::<S>(from.add(r * strip.walk.row + c * LANES))
+                                load::<S>(from)
                             }
                         },
                         #[inline(always)]
@@ -198,18 +270,28 @@ impl Kernel for OutputPatches<'_> {
 impl OutputPatches<'_> {
     #[inline(always)]
     fn transform<P: Patch, S: Simd>(self, simd: S) {
+        match self.strip.filling {
+            Filling::Patches => self.each::<P, S, true>(simd),
+            _ => self.each::<P, S, false>(simd),
+        }
+    }
+
+    /// `TWO` patches at a time; the other half of their lanes gets what empty lanes have.
+    #[inline(always)]
+    fn each<P: Patch, S: Simd, const TWO: bool>(self, simd: S) {
         let Self { strip, target, m, start } = self;
         let (target, m) = (target.as_mut_ptr(), m.as_ptr());
         let step = strip.step();
         for (line, next) in strip.lines(P::OUTPUTS.0) {
             let bias = if let Start::Bias(bias) = start { bias[line.channel] } else { 0.0 };
             let bias = simd.splat(bias);
-            for column in 0..strip.shape.columns {
+            for column in (0..strip.shape.columns).step_by(1 + usize::from(TWO)) {
                 let (at, before) = strip.place(column, P::OUTPUTS);
+                let beside = strip.beside(column, P::OUTPUTS);
                 // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
                 unsafe {
-                    let y = target.add(line.pixel + at * LANES);
-                    let m = m.add(line.patch + column * LANES);
+                    let row = target.add(line.pixel);
+                    let m = m.add(line.patch + column * strip.patch());
                     ahead::<P, S>(simd, target.add(next + at * LANES), strip.walk.row, 0);
                     P::outputs(
                         simd,
@@ -217,21 +299,39 @@ impl OutputPatches<'_> {
                         |part| load::<S>(m.add(part * step)),
                         #[inline(always)]
                         |r, c, value| {
-                            if c < before {
-                                return;
+                            let down = r * strip.walk.row;
+                            let [value, second] = if TWO { simd.split(value) } else { [value; 2] };
+                            if c >= before {
+                                put(simd, row.add(down + (at + c) * LANES), value, start, bias);
                             }
-                            let y = y.add(r * strip.walk.row + c * LANES);
-                            let value = match start {
-                                Start::Zero => value,
-                                Start::Bias(_) => simd.add(value, bias),
-                                Start::Target => simd.add(value, load::<S>(y)),
-                            };
-                            store::<S>(y, value);
+                            if TWO
+                                && let Some((at, before)) = beside
+                                && c >= before
+                            {
+                                put(simd, row.add(down + (at + c) * LANES), second, start, bias);
+                            }
                         },
                     );
                 }
             }
         }
+    }
+}
+
+/// Writes one pixel of an output.
+///
+/// # Safety
+/// The pixel must exist.
+#[inline(always)]
+unsafe fn put<S: Simd>(simd: S, y: *mut f32, value: S::Vector, start: Start<'_>, bias: S::Vector) {
+    // SAFETY: by the contract.
+    unsafe {
+        let value = match start {
+            Start::Zero => value,
+            Start::Bias(_) => simd.add(value, bias),
+            Start::Target => simd.add(value, load::<S>(y)),
+        };
+        store::<S>(y, value);
     }
 }
 

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use super::super::pass::blocks;
-use super::patches::Strip;
-use crate::simd::{Kernel, LANES, Simd, load, load_pair, store, store_pair};
+use super::patches::{Filling, Strip};
+use crate::simd::{HALF, Kernel, LANES, Simd, load, load_pair, store, store_pair};
 
 /// m `[part][target][patch]` = w * v `[part][source][patch]`. `w` is ordered by part, block of targets, tap, source,
 /// target within the block. Each further tap reads one row of patches further down.
@@ -22,13 +22,7 @@ impl Kernel for Multiply<'_> {
     fn run<S: Simd>(self, simd: S) {
         let Self { m, v, w, before, after } = self;
         let (sources, targets, taps) = (before.channels, after.channels, before.shape.taps());
-        let job = ProductSizes {
-            sources,
-            taps,
-            columns: before.shape.columns,
-            read: before.patches(),
-            made: after.patches(),
-        };
+        let job = ProductSizes::new(&before, &after);
         // Whether every patch needs every tap.
         let whole = before.inside == (0, before.rows);
         for part in 0..before.shape.parts() {
@@ -59,25 +53,38 @@ impl Kernel for Multiply<'_> {
 struct ProductSizes {
     sources: usize,
     taps: usize,
-    /// Patches per row.
-    columns: usize,
-    /// Patches per source and per target.
+    /// Floats from one tap to the next: a row of patches.
+    tap: usize,
+    /// Floats from one patch to the next.
+    patch: usize,
+    /// Vectors per source and per target.
     read: usize,
     made: usize,
 }
 
 impl ProductSizes {
-    /// The taps that any of the patches `first..first + n` needs, given the range of rows outside the border.
+    fn new(before: &Strip<'_>, after: &Strip<'_>) -> Self {
+        Self {
+            sources: before.channels,
+            taps: before.shape.taps(),
+            tap: before.shape.columns * before.patch(),
+            patch: before.patch(),
+            read: before.vectors(),
+            made: after.vectors(),
+        }
+    }
+
+    /// The taps that any of the vectors `first..first + n` needs, given the range of rows outside the border.
     #[inline(always)]
     fn needed(&self, inside: Option<(usize, usize)>, first: usize, n: usize) -> Range<usize> {
         let Some((start, end)) = inside else { return 0..self.taps };
-        let (top, bottom) = (first / self.columns, (first + n - 1) / self.columns);
+        let (top, bottom) = (first * LANES / self.tap, ((first + n) * LANES - self.patch) / self.tap);
         let first = start.saturating_sub(bottom).min(self.taps);
         first..end.saturating_sub(top).clamp(first, self.taps)
     }
 }
 
-/// The product for OC targets. A tile needs the taps that any of a pair of patches needs; wider tiles are made only where
+/// The product for OC targets. A tile needs the taps that any of a pair of vectors needs; wider tiles are made only where
 /// all their pairs need the same, so that their width changes no sum.
 #[inline(always)]
 unsafe fn product<S: Simd, const OC: usize>(
@@ -122,7 +129,7 @@ unsafe fn product_pairs<S: Simd, const OC: usize, const PAIRS: usize>(
     unsafe {
         let mut w = w.add(taps.start * job.sources * OC);
         for tap in taps {
-            let mut v = v.add((patch + tap * job.columns) * LANES);
+            let mut v = v.add(patch * LANES + tap * job.tap);
             for _ in 0..job.sources {
                 let x: [S::Pair; PAIRS] = std::array::from_fn(|p| load_pair::<S>(v.add(2 * p * LANES)));
                 for o in 0..OC {
@@ -157,7 +164,7 @@ unsafe fn product_last<S: Simd, const OC: usize>(
     unsafe {
         let mut w = w.add(taps.start * job.sources * OC);
         for tap in taps {
-            let mut v = v.add((patch + tap * job.columns) * LANES);
+            let mut v = v.add(patch * LANES + tap * job.tap);
             for _ in 0..job.sources {
                 let x = load::<S>(v);
                 for o in 0..OC {
@@ -188,14 +195,17 @@ impl Kernel for GatherProducts<'_> {
     fn run<S: Simd>(self, simd: S) {
         let Self { sums, u, v, before, after } = self;
         let (sources, outputs, taps) = (before.channels, after.channels, before.shape.taps());
-        let job = ProductSizes {
-            sources,
-            taps,
-            columns: before.shape.columns,
-            read: before.patches(),
-            made: after.patches(),
-        };
+        let job = ProductSizes::new(&before, &after);
         for part in 0..before.shape.parts() {
+            if after.filling == Filling::Channels {
+                // SAFETY: as below.
+                unsafe {
+                    let sums = sums.as_mut_ptr().add(part * outputs * taps * sources);
+                    let u = u.as_ptr().add(part * after.step());
+                    half_scalars(simd, sums, (u, v.as_ptr().add(part * before.step())), outputs, job);
+                }
+                continue;
+            }
             let mut first = 0;
             for block in blocks(outputs, OUTPUTS) {
                 // SAFETY: the caller's buffers hold every part of its patches, inputs and outputs.
@@ -230,17 +240,17 @@ unsafe fn scalars<S: Simd, const OC: usize, const MOST: usize>(
     v: *const f32,
     job: ProductSizes,
 ) {
-    // The count, the stride in v (in patches), and the stride in the sums.
-    let (inputs, taps) = ((job.sources, job.read, OC), (job.taps, job.columns, job.sources * OC));
+    // The count, the stride in v, and the stride in the sums.
+    let (inputs, taps) = ((job.sources, job.read * LANES, OC), (job.taps, job.tap, job.sources * OC));
     let (inner, outer) = if job.sources < MOST.min(4).min(job.taps) { (taps, inputs) } else { (inputs, taps) };
     for i in 0..outer.0 {
         let mut first = 0;
         for block in blocks(inner.0, MOST) {
             // SAFETY: the taps and inputs of each tile exist.
             unsafe {
-                let v = v.add((i * outer.1 + first * inner.1) * LANES);
+                let v = v.add(i * outer.1 + first * inner.1);
                 let sums = sums.add(i * outer.2 + first * inner.2);
-                let steps = (inner.1 * LANES, inner.2);
+                let steps = (inner.1, inner.2);
                 match block {
                     6 => scalars_tile::<S, OC, 6>(simd, sums, u, v, job.made, steps),
                     5 => scalars_tile::<S, OC, 5>(simd, sums, u, v, job.made, steps),
@@ -298,6 +308,107 @@ unsafe fn scalars_tile<S: Simd, const OC: usize, const IC: usize>(
             let found = simd.sums(all);
             for o in 0..OC {
                 *sums.add(i * steps.1 + o) += found[o];
+            }
+        }
+    }
+}
+
+/// Most inputs of a tile of [`half_scalars`], which is two pairs of outputs wide.
+const HALF_INPUTS: usize = 6;
+
+/// The sums of one part for four samples: a vector of `u` has two outputs, and those of `v` are read into both halves. The
+/// order of each sum is that of eight samples, of which four are zero.
+#[inline(always)]
+unsafe fn half_scalars<S: Simd>(
+    simd: S,
+    sums: *mut f32,
+    (u, v): (*const f32, *const f32),
+    outputs: usize,
+    job: ProductSizes,
+) {
+    let ProductSizes { sources, taps, .. } = job;
+    // The count, the stride in v, and the stride in the sums, in blocks of outputs.
+    let (by_input, by_tap) = ((sources, job.read * LANES, 1), (taps, job.tap, sources));
+    let (inner, outer) = if sources < taps.min(4) { (by_tap, by_input) } else { (by_input, by_tap) };
+    let mut places = blocks(outputs, OUTPUTS).scan(0, |first, block| {
+        *first += block;
+        Some((*first - block, block))
+    });
+    let (mut first, mut block) = (0, 0);
+    for output in (0..outputs).step_by(OUTPUTS) {
+        let count = OUTPUTS.min(outputs - output);
+        // Where the sums of each output are, and the size of its block.
+        let mut to = [(sums, 0); OUTPUTS];
+        for (i, to) in to[..count].iter_mut().enumerate() {
+            if output + i >= first + block {
+                (first, block) = places.next().unwrap_or_default();
+            }
+            // SAFETY: the output's sums exist.
+            *to = (unsafe { sums.add(first * taps * sources + output + i - first) }, block);
+        }
+        let to = &to[..count];
+        // SAFETY: the taps and inputs of each tile exist.
+        unsafe {
+            let u = u.add(output / 2 * job.made * LANES);
+            for i in 0..outer.0 {
+                let mut first = 0;
+                for inputs in blocks(inner.0, HALF_INPUTS) {
+                    let v = v.add(i * outer.1 + first * inner.1);
+                    let at = (i * outer.2 + first * inner.2, inner.2);
+                    match (count > 2, inputs) {
+                        (true, 6) => half_tile::<S, 2, 6>(simd, to, at, (u, v), job.made, inner.1),
+                        (true, 5) => half_tile::<S, 2, 5>(simd, to, at, (u, v), job.made, inner.1),
+                        (true, 4) => half_tile::<S, 2, 4>(simd, to, at, (u, v), job.made, inner.1),
+                        (true, 3) => half_tile::<S, 2, 3>(simd, to, at, (u, v), job.made, inner.1),
+                        (true, 2) => half_tile::<S, 2, 2>(simd, to, at, (u, v), job.made, inner.1),
+                        (true, _) => half_tile::<S, 2, 1>(simd, to, at, (u, v), job.made, inner.1),
+                        (false, 6) => half_tile::<S, 1, 6>(simd, to, at, (u, v), job.made, inner.1),
+                        (false, 5) => half_tile::<S, 1, 5>(simd, to, at, (u, v), job.made, inner.1),
+                        (false, 4) => half_tile::<S, 1, 4>(simd, to, at, (u, v), job.made, inner.1),
+                        (false, 3) => half_tile::<S, 1, 3>(simd, to, at, (u, v), job.made, inner.1),
+                        (false, 2) => half_tile::<S, 1, 2>(simd, to, at, (u, v), job.made, inner.1),
+                        (false, _) => half_tile::<S, 1, 1>(simd, to, at, (u, v), job.made, inner.1),
+                    }
+                    first += inputs;
+                }
+            }
+        }
+    }
+}
+
+/// `to`: the sums of each output, and the size of its block. `at`: the first of the tile's blocks and their distance.
+#[inline(always)]
+unsafe fn half_tile<S: Simd, const PAIRS: usize, const IC: usize>(
+    simd: S,
+    to: &[(*mut f32, usize)],
+    at: (usize, usize),
+    (u, v): (*const f32, *const f32),
+    patches: usize,
+    input: usize,
+) {
+    let mut sum = [[simd.splat(0.0); IC]; PAIRS];
+    // SAFETY: the caller's channels hold `patches` patches.
+    unsafe {
+        let (mut v, mut u) = (v, u);
+        for _ in 0..patches {
+            let g: [S::Vector; PAIRS] = std::array::from_fn(|pair| load::<S>(u.add(pair * patches * LANES)));
+            for i in 0..IC {
+                let x = v.add(i * input);
+                let x = simd.join(x, x);
+                for pair in 0..PAIRS {
+                    sum[pair][i] = simd.fma(g[pair], x, sum[pair][i]);
+                }
+            }
+            (v, u) = (v.add(HALF), u.add(LANES));
+        }
+        for i in 0..IC {
+            let mut all = [simd.splat(0.0); OUTPUTS];
+            for pair in 0..PAIRS {
+                [all[2 * pair], all[2 * pair + 1]] = simd.split(sum[pair][i]);
+            }
+            let found = simd.sums(all);
+            for (&(to, block), found) in to.iter().zip(found) {
+                *to.add((at.0 + i * at.1) * block) += found;
             }
         }
     }

@@ -46,7 +46,7 @@ impl EmbeddingTape {
                 fit(&mut self.scratch, tokens, width);
                 let scratch = &mut self.scratch[..len];
                 layer_norm::forward(pass.isa, norm, scratch, &mut self.stats, sums);
-                dropout::forward(&mut y[..len], scratch, p, key);
+                dropout::forward(pass.isa, &mut y[..len], scratch, p, key);
             }
         }
     }
@@ -66,7 +66,7 @@ impl EmbeddingTape {
         if let Some(rest) = &plan.rest {
             if let Some((p, key)) = pass.drop(rest.dropout, PLACE) {
                 self.scratch[..len].copy_from_slice(d);
-                dropout::backward(d, &self.scratch[..len], p, key);
+                dropout::backward(pass.isa, d, &self.scratch[..len], p, key);
             }
             let gamma = &params[rest.norm.gamma.clone()];
             let affine = Some(affine_gradients(grad, &rest.norm));

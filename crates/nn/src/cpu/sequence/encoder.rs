@@ -168,7 +168,7 @@ impl EncoderBuffers {
         // The second half: dense layers.
         norm_backward(isa, &block.norm2, params, grad, &mut d[..thin], (&tape.sum2, &tape.stats2));
         let (d_down, d_up) = (&mut self.thin[..thin], &mut self.wide[..wide]);
-        undrop(d_down, &d[..thin], pass.drop(block.dropout, place + 2));
+        undrop(isa, d_down, &d[..thin], pass.drop(block.dropout, place + 2));
         let weight = &params[block.down.weight.clone()];
         dense::input_gradient(isa, d_up, d_down, weight, block.down.sizes(rows), false);
         let up = &mut tape.up[..wide];
@@ -179,7 +179,7 @@ impl EncoderBuffers {
 
         // The first half: attention.
         norm_backward(isa, &block.norm1, params, grad, &mut d[..thin], (&tape.sum1, &tape.stats1));
-        undrop(d_down, &d[..thin], pass.drop(block.dropout, place + 1));
+        undrop(isa, d_down, &d[..thin], pass.drop(block.dropout, place + 1));
         let d_context = &mut self.d_context[..thin];
         linear_backward(isa, &block.out, params, grad, (d_down, &tape.context[..thin]), Some((d_context, false)), rows);
         let (d_query, d_kv) = (&mut self.d_query[..thin], &mut self.d_key_value[..tokens * 2 * width]);
@@ -277,7 +277,7 @@ impl BlockTape {
             rows,
         );
         if let Some((p, key)) = drop {
-            dropout::forward(&mut self.sum1[..thin], &scratch.thin[..thin], p, key);
+            dropout::forward(isa, &mut self.sum1[..thin], &scratch.thin[..thin], p, key);
         }
         elementwise::axpy(isa, &mut self.sum1[..thin], 1.0, &asked[..thin]);
         let norm = block.norm1.of(weights);
@@ -294,7 +294,7 @@ impl BlockTape {
             rows,
         );
         if let Some((p, key)) = drop {
-            dropout::forward(&mut self.sum2[..thin], &scratch.thin[..thin], p, key);
+            dropout::forward(isa, &mut self.sum2[..thin], &scratch.thin[..thin], p, key);
         }
         elementwise::axpy(isa, &mut self.sum2[..thin], 1.0, &self.middle[..thin]);
         let norm = block.norm2.of(weights);
@@ -323,9 +323,9 @@ fn norm_backward(
 }
 
 /// Writes the gradient before dropout to `to`.
-fn undrop(to: &mut [f32], d: &[f32], drop: Option<(f32, u64)>) {
+fn undrop(isa: Isa, to: &mut [f32], d: &[f32], drop: Option<(f32, u64)>) {
     match drop {
-        Some((p, key)) => dropout::backward(to, d, p, key),
+        Some((p, key)) => dropout::backward(isa, to, d, p, key),
         None => to.copy_from_slice(d),
     }
 }

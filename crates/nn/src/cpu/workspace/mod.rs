@@ -111,6 +111,7 @@ impl Session for Workspace {
     fn backward(&mut self, params: &[f32], d_logits: &[f32], d_features: Option<&[f32]>, grad: &mut [f32]) {
         let plan = Arc::clone(&self.plan);
         let n = self.samples;
+        clear(&plan, grad);
         self.d_rows[plan.rows.len()][..d_logits.len()].copy_from_slice(d_logits);
         for (i, op) in plan.rows.iter().enumerate().rev() {
             let (before, after) = self.d_rows.split_at_mut(i + 1);
@@ -123,7 +124,8 @@ impl Session for Workspace {
                         elementwise::relu_rows_backward(d_y, &y[..n * outputs]);
                     }
                     let (x, sizes) = (&x[..n * inputs], DenseSizes { samples: n, inputs: *inputs, outputs: *outputs });
-                    affine::weight_gradient(self.isa, &mut grad[weight.clone()], d_y, x, sizes);
+                    let is_head = i + 1 == plan.rows.len();
+                    affine::weight_gradient(self.isa, &mut grad[weight.clone()], d_y, x, sizes, is_head);
                     affine::bias_gradient(&mut grad[bias.clone()], d_y, n, *outputs);
                     if i > 0 || plan.exit.is_some() || plan.sequence.is_some() {
                         let (d_x, w) = (&mut d_x[..n * inputs], &params[weight.clone()]);
@@ -136,7 +138,7 @@ impl Session for Workspace {
                 }
                 RowOp::Dropout { width, p } => {
                     let key = dropout_key(self.dropout_key, i);
-                    dropout::backward(&mut d_x[..n * width], &d_y[..n * width], *p, key);
+                    dropout::backward(self.isa, &mut d_x[..n * width], &d_y[..n * width], *p, key);
                 }
             }
             if i + 1 == plan.rows.len()
@@ -258,7 +260,7 @@ impl Workspace {
                 }
                 RowOp::Dropout { width, p } => match mode {
                     Mode::Training { key, .. } => {
-                        dropout::forward(&mut y[..n * width], &x[..n * width], *p, dropout_key(key, i));
+                        dropout::forward(self.isa, &mut y[..n * width], &x[..n * width], *p, dropout_key(key, i));
                     }
                     Mode::Evaluation { .. } => y[..n * width].copy_from_slice(&x[..n * width]),
                 },
@@ -335,6 +337,18 @@ impl Workspace {
     fn aux_range(&self, id: usize, chunk: Chunk) -> Range<usize> {
         let size = self.plan.aux[id];
         chunk.first * size..(chunk.first + chunk.groups) * size
+    }
+}
+
+/// Zeroes the gradient where the backward pass adds it up. It writes the weights of dense layers, which may be millions, in
+/// one go, and adds to the head what the loss has left there.
+fn clear(plan: &CpuPlan, grad: &mut [f32]) {
+    let mut done = 0;
+    for op in &plan.rows {
+        if let RowOp::Dense { weight, .. } = op {
+            grad[done..weight.start].fill(0.0);
+            done = weight.end;
+        }
     }
 }
 

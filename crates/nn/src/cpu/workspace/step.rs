@@ -22,7 +22,7 @@ impl Workspace {
         match op {
             Op::Conv { conv, x, bias, packed, .. } => {
                 let bias = bias.clone().map(|bias| &mode.params()[bias]);
-                conv.forward(y, input(*x).data, &self.packed[*packed], bias, groups, &mut scratch);
+                conv.forward(y, input(*x).data, &self.packed[*packed], bias, chunk.samples, &mut scratch);
             }
             Op::Norm { norm, x, gamma, beta, stats, relu, .. } => {
                 let range = self.aux_range(*stats, chunk);
@@ -89,7 +89,7 @@ impl Workspace {
             // The bias follows the weights.
             let (weights, behind) = grad[weight.start..].split_at_mut(weight.len());
             let d_b = bias.as_ref().map(|bias| &mut behind[..bias.len()]);
-            conv.weight_gradient(weights, d_b, (x, d_y), groups, (&mut sums, &mut scratch));
+            conv.weight_gradient(weights, d_b, (x, d_y), chunk.samples, (&mut sums, &mut scratch));
             self.sums[*packed] = sums;
         }
         for (target, x) in step.to.iter().zip(op.inputs()) {
@@ -104,7 +104,7 @@ impl Workspace {
             let d_x = PlanesMut { data: &mut buffer, plane: dx_plane };
             match op {
                 Op::Conv { conv, packed, .. } => {
-                    conv.input_gradient(d_x.data, d_y, &self.packed[*packed], groups, target.add, &mut scratch);
+                    conv.input_gradient(d_x.data, d_y, &self.packed[*packed], chunk.samples, target.add, &mut scratch);
                 }
                 Op::Norm { norm, gamma, beta, stats, relu, .. } => {
                     let stats = &self.aux[*stats][self.aux_range(*stats, chunk)];
