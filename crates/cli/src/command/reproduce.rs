@@ -85,6 +85,10 @@ pub(crate) struct Reproduce {
     #[arg(long, requires = "table")]
     dry_run: bool,
 
+    /// In the list and with --dry-run, measure times again: the machine may have been busy before.
+    #[arg(long)]
+    measure: bool,
+
     /// Print the preset.
     #[arg(long, requires = "table", conflicts_with = "dry_run")]
     show: bool,
@@ -194,7 +198,7 @@ impl Reproduce {
     /// Lists the tables of the program.
     fn list(&self, printer: &Printer, at_once: usize) -> Result<ExitStatus> {
         let resources = resources()?;
-        let mut clock = Clock::new(printer, &resources, Exactness::Rough, at_once);
+        let mut clock = Clock::new(printer, &resources, Exactness::Rough, at_once, self.measure);
         let mut table = Table::new(&[
             ("table", Align::Left),
             ("cells", Align::Right),
@@ -249,7 +253,7 @@ impl Reproduce {
         resources: &Resources,
         at_once: usize,
     ) -> Result<ExitStatus> {
-        let mut clock = Clock::new(printer, resources, Exactness::ByMethod, at_once);
+        let mut clock = Clock::new(printer, resources, Exactness::ByMethod, at_once, self.measure);
         let costs: Vec<CellCost> = plan.cells.iter().map(|cell| clock.cell(plan, cell)).collect::<Result<_>>()?;
         if self.json {
             printer.json(&as_json(preset, plan, &costs))?;
@@ -331,8 +335,8 @@ struct Clock<'a> {
 }
 
 impl<'a> Clock<'a> {
-    fn new(printer: &'a Printer, resources: &'a Resources, exactness: Exactness, at_once: usize) -> Self {
-        Self { printer, resources, exactness, at_once, paces: Paces::open(cache_file(), resources) }
+    fn new(printer: &'a Printer, resources: &'a Resources, exactness: Exactness, at_once: usize, anew: bool) -> Self {
+        Self { printer, resources, exactness, at_once, paces: Paces::open(cache_file(), resources, anew) }
     }
 
     fn cell(&mut self, plan: &PresetPlan, cell: &PlannedCell) -> Result<CellCost> {

@@ -68,13 +68,13 @@ enum QuantityRule {
     Best,
     /// Accuracy in one round, in percent.
     Round {
-        /// The round, counted from 1.
+        /// For `round`: the round, counted from 1.
         #[key(min = 1)]
         at: u64,
     },
     /// How far class accuracies are below their best in earlier rounds: the mean over classes, as a share.
     Forgetting {
-        /// The round whose forgetting it is.
+        /// For `forgetting`: the round that it is of.
         #[key(default = "final")]
         round: ForgettingRound,
     },
@@ -82,9 +82,9 @@ enum QuantityRule {
     ToTarget,
     /// The share of a layer's units that prefer the same class as before the round.
     Alignment {
-        /// The name of the layer.
+        /// For `alignment`: the name of the layer.
         layer: String,
-        /// The models after the round: those of the clients, or the global one.
+        /// For `alignment`: the models after the round, those of the clients or the global one.
         #[key(default = "global")]
         models: AlignedModels,
     },
