@@ -10,6 +10,7 @@ An error reply has the reason as text.
 """
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MessageType, RecordDict
+from flwr.serverapp import Grid
 
 REFUSED = f"{MessageType.QUERY}.refused"
 MODEL = f"{MessageType.QUERY}.model"
@@ -42,6 +43,13 @@ def settings_of(message: Message, name: str) -> dict[str, object]:
     """The settings of a message by the name of their record; empty if there are none."""
     records = message.content.config_records if message.has_content() else {}
     return dict(records.get(name, {}))
+
+
+def post(grid: Grid, message: Message) -> str | None:
+    """Hands a message to Flower; its ID, or nothing if Flower does not take it."""
+    for taken in grid.push_messages([message]):
+        return taken or None
+    return None
 
 
 def failure(reason: BaseException | str, to: Message) -> Message:

@@ -7,7 +7,7 @@ import fedelity
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from .messages import GONE, REFUSED, settings_of
+from .messages import GONE, REFUSED, post, settings_of
 
 #: A node that died is online to Flower for up to 60 seconds; a second node with its number waits that long.
 STALE = 75.0
@@ -73,17 +73,14 @@ class Nodes:
         self.refused[node] = reason
         self.say(f"refused: {reason}")
         content = RecordDict({"refusal": ConfigRecord({"reason": reason})})
-        self.grid.push_messages([Message(content, dst_node_id=node, message_type=REFUSED, ttl=ANSWER)])
+        post(self.grid, Message(content, dst_node_id=node, message_type=REFUSED, ttl=ANSWER))
 
     def _ask(self, nodes: list[int], now: float) -> None:
-        ask = ConfigRecord({"fedelity": fedelity.__version__})
-        messages = [
-            Message(RecordDict({"server": ask}), dst_node_id=node, message_type=MessageType.QUERY, ttl=ANSWER)
-            for node in nodes
-        ]
-        if messages:
-            ids = self.grid.push_messages(messages)
-            self._asked.update(zip(ids, ((node, now) for node in nodes), strict=True))
+        for node in nodes:
+            content = RecordDict({"server": ConfigRecord({"fedelity": fedelity.__version__})})
+            ask = Message(content, dst_node_id=node, message_type=MessageType.QUERY, ttl=ANSWER)
+            if sent := post(self.grid, ask):
+                self._asked[sent] = (node, now)
 
     def _hear(self) -> None:
         replies = list(self.grid.pull_messages(list(self._asked))) if self._asked else []

@@ -7,7 +7,7 @@ import fedelity
 from flwr.app import Context, Message, MessageType
 from flwr.serverapp import Grid, ServerApp
 
-from .messages import GONE, MODEL, bytes_of, with_bytes
+from .messages import GONE, MODEL, bytes_of, post, with_bytes
 from .nodes import Nodes
 
 app = ServerApp()
@@ -101,16 +101,14 @@ class Rounds:
 
     def send(self, sent: dict[str, int], waiting: dict[int, float]) -> None:
         """Sends the round to clients that are here and have not got it."""
-        clients = [client for client in waiting if client in self.nodes.of]
-        messages = []
-        for client in clients:
+        for client in [client for client in waiting if client in self.nodes.of]:
             content = with_bytes("message", self.server.message(client), agreement=self.server.agreement)
             node, kind = self.nodes.of[client], MessageType.TRAIN
-            messages.append(Message(content, dst_node_id=node, message_type=kind, ttl=self.limit))
-        if messages:
-            sent.update(zip(self.grid.push_messages(messages), clients, strict=True))
-            for client in clients:
-                del waiting[client]
+            if taken := post(self.grid, Message(content, dst_node_id=node, message_type=kind, ttl=self.limit)):
+                sent[taken] = client
+            else:
+                self.server.absent(client, "Flower did not take the server's message")
+            del waiting[client]
 
     def collect(self, sent: dict[str, int], waiting: dict[int, float]) -> None:
         """Takes in the replies that have arrived."""
@@ -140,9 +138,9 @@ class Rounds:
         nodes = [node for node in self.nodes.of.values() if node in self.nodes.keep_model]
         if not nodes:
             return
-        content = with_bytes("model", self.server.model())
-        messages = [Message(content, dst_node_id=node, message_type=MODEL, ttl=self.join) for node in nodes]
-        waiting, start = set(self.grid.push_messages(messages)), time.monotonic()
+        model, start = self.server.model(), time.monotonic()
+        messages = (Message(with_bytes("model", model), dst_node_id=node, message_type=MODEL, ttl=self.join) for node in nodes)
+        waiting = {taken for message in messages if (taken := post(self.grid, message))}
         while waiting and time.monotonic() - start < self.join:
             waiting -= {reply.metadata.reply_to_message_id for reply in self.grid.pull_messages(list(waiting))}
             time.sleep(self.poll)
@@ -171,6 +169,9 @@ def main(grid: Grid, context: Context) -> None:
             rounds.assemble(min(wanted, server.clients) if wanted > 0 else server.clients)
             rounds.run()
         rounds.hand_over()
+    except Stopped as reason:
+        say(str(reason))
+        raise
     finally:
         ended = server.finish()
-    say(f"{ended}, {server.rounds} rounds, weights {server.hash}")
+        say(f"{ended}, {server.rounds} rounds, weights {server.hash}")
