@@ -217,6 +217,15 @@ def test_mistakes_in_hooks_are_shown(small):
     ]:
         with pytest.raises(fedelity.MethodError, match=text):
             run(how)
+    @fedelity.register
+    class Undeclared(Method):
+        name = "undeclared"
+
+        def sends(self, model):
+            return {"x": len(model.nothing)}
+
+    with pytest.raises(fedelity.MethodError, match="its hook sends raised AttributeError"):
+        fedelity.run({**small, "method": {"name": "undeclared"}}, "u")
     with pytest.warns(UserWarning, match="training diverged"):
         assert "diverged" in json.dumps(run("nan").runs[0].summary["status"])
 
