@@ -278,7 +278,7 @@ def test_a_class_that_is_defined_again_replaces_the_earlier_one(small):
 
 def test_the_command_knows_them_too(small, tmp_path):
     """Sweeps, reports, verification and resumption, in this process; elsewhere, the message says what to do."""
-    (tmp_path / "base.toml").write_text('rounds = 2\n[partition]\nclients = 4\n[clients]\nper-round = 2\n[model]\nname = "mlp"\n')
+    (tmp_path / "base.toml").write_text('rounds = 2\n[partition]\nclients = 4\n[clients]\nper-round = 2\n[model]\nname = "mlp"\n[evaluation]\nmetrics = "fast"\n')
     (tmp_path / "sweep.toml").write_text('config = "base.toml"\nseeds = [1]\n[grid]\n"method.name" = ["fedprox", "my-prox"]\n')
     assert fedelity.command(["sweep", "sweep.toml", "-o", "out"]) == 0
     assert fedelity.command(["report", "out", "-o", "report.html"]) == 0
