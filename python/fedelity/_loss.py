@@ -55,6 +55,8 @@ def loss(
         teachers = (teacher_logits,)
     else:
         teachers = tuple(teacher_logits)
+    if teacher_features and features is None:
+        raise TypeError("teacher_features are compared with the model's own: give features=... as well")
     classes = logits.shape[1] if getattr(logits, "ndim", 0) == 2 else 0
     width = features.shape[1] if features is not None and features.ndim == 2 else 1
     prepared = _prepared(method, classes, width, tuple(sorted(hyper.items())))

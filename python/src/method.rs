@@ -181,7 +181,7 @@ impl Method for PythonMethod {
     }
 
     fn sends(&self, model: &Model) -> Vec<Extra> {
-        // A hook that fails here fails again when it is used; until then, nothing is declared.
+        // A hook that fails here has failed in `init`, before the first round.
         if self.class.hooks.sends { self.declared("sends", model).unwrap_or_default() } else { Vec::new() }
     }
 
@@ -190,6 +190,11 @@ impl Method for PythonMethod {
     }
 
     fn init(&self, server: &mut Server<'_>) -> Result<Payload> {
+        for (hook, is_own) in [("sends", self.class.hooks.sends), ("receives", self.class.hooks.receives)] {
+            if is_own {
+                self.declared(hook, server.model)?;
+            }
+        }
         if !self.class.hooks.init {
             return Ok(Payload::new());
         }

@@ -130,7 +130,7 @@ def test_mistakes_are_named():
         (("fedcad", z, y, z), {}, ValueError, "class-alpha"),
         (("fedcad", z, y, z), {"received": {"class-alpha": array([1])}}, ValueError, "class-alpha"),
         (("feddistill", z, y, z), {}, ValueError, "run the model's head"),
-        (("moon", z, y), {"teacher_features": [z, z]}, TypeError, "give features=..."),
+        (("moon", z, y), {"teacher_features": [z, z]}, TypeError, "give features="),
     ]:
         with pytest.raises(error, match=text):
             fedelity.loss(*arguments, **options)

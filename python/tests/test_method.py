@@ -217,6 +217,15 @@ def test_mistakes_in_hooks_are_shown(small):
     ]:
         with pytest.raises(fedelity.MethodError, match=text):
             run(how)
+    @fedelity.register
+    class Undeclared(Method):
+        name = "undeclared"
+
+        def sends(self, model):
+            return {"x": len(model.nothing)}
+
+    with pytest.raises(fedelity.MethodError, match="its hook sends raised AttributeError"):
+        fedelity.run({**small, "method": {"name": "undeclared"}}, "u")
     with pytest.warns(UserWarning, match="training diverged"):
         assert "diverged" in json.dumps(run("nan").runs[0].summary["status"])
 
@@ -269,7 +278,7 @@ def test_a_class_that_is_defined_again_replaces_the_earlier_one(small):
 
 def test_the_command_knows_them_too(small, tmp_path):
     """Sweeps, reports, verification and resumption, in this process; elsewhere, the message says what to do."""
-    (tmp_path / "base.toml").write_text('rounds = 2\n[partition]\nclients = 4\n[clients]\nper-round = 2\n[model]\nname = "mlp"\n')
+    (tmp_path / "base.toml").write_text('rounds = 2\n[partition]\nclients = 4\n[clients]\nper-round = 2\n[model]\nname = "mlp"\n[evaluation]\nmetrics = "fast"\n')
     (tmp_path / "sweep.toml").write_text('config = "base.toml"\nseeds = [1]\n[grid]\n"method.name" = ["fedprox", "my-prox"]\n')
     assert fedelity.command(["sweep", "sweep.toml", "-o", "out"]) == 0
     assert fedelity.command(["report", "out", "-o", "report.html"]) == 0
