@@ -60,7 +60,7 @@ fn every_field_of_the_records_is_documented() {
     let check = |heading: &str, found: BTreeSet<String>| {
         assert_eq!(listed(&page, heading), found, "docs/record.md, {heading}: left is the page, right the record");
     };
-    check("## The header", with(header, &["client-names", "positive", "validation-samples", "attackers"]));
+    check("## The header", with(header, &["client-names", "positive", "validation-samples", "attackers", "federated"]));
     check("### `local-evaluation`", fields(&header["local-evaluation"]));
     assert_eq!(header["leaves"]["counts-and-loss"], true);
     check("### `leaves`", fields(&json!(Leaves { clip: Some(1.0), noise: Some(1.0), ..Leaves::default() })));
