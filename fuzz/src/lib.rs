@@ -4,6 +4,7 @@
 //! private to a crate is used. [`READERS`] serves a short run with random changes, which is part of the tests
 //! (`main.rs`), and libFuzzer (`coverage.rs`).
 
+mod agreements;
 mod archives;
 mod checkpoints;
 mod configs;
@@ -69,4 +70,5 @@ pub const READERS: &[Reader] = &[
     reader("finished", || checkpoints::checkpoint("round-3.clients")),
     reader("memory", || checkpoints::checkpoint("client-0-2.memory")),
     reader("messages", messages::messages),
+    reader("agreement", agreements::agreement),
 ];

@@ -6,7 +6,7 @@ use std::io::{Cursor, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use fedelity_experiment::{Document, Resources, Study};
+use fedelity_experiment::{Document, Resources, Server, Study};
 use fedelity_fl::wire::Wire;
 use fedelity_fl::{Broadcast, ClientMemory, Finished, Payload, ServerState, TermMeans, Terms, Upload};
 use fedelity_fuzz::{RECORDS, StoppedRun};
@@ -31,6 +31,7 @@ fn renew() {
         data();
         archives();
         messages();
+        agreement();
         models();
         a_run();
         a_checkpoint();
@@ -225,6 +226,17 @@ const STEPS: [(&str, &str, &str); 5] = [
         "{\"type\": \"Metaspace\", \"replacement\": \"\u{2581}\", \"prepend_scheme\": \"always\", \"split\": true}",
     ),
 ];
+
+/// Its version is that of the program, so the next one refuses it.
+fn agreement() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("all.csv"), "label,a,b\nx,1,2\ny,3,5\nx,2,1\ny,5,5\n").unwrap();
+    let text = "[data]\nname = \"csv\"\ntrain = \"all.csv\"\n[partition]\nkind = \"sites\"\nnames = [\"a\", \"b\"]\n[model]\nname = \
+                \"mlp\"\n";
+    let document = Document::parse("study.toml".to_string(), dir.path().to_path_buf(), text).unwrap();
+    let study = Study::load_with(&document, &Resources::default()).unwrap();
+    put("agreement/table.json", Server::new(study, 1).unwrap().agreement().to_json());
+}
 
 fn card(model: &str, input: Input, numbers: usize, classes: &[&str]) -> Card {
     Card {

@@ -55,11 +55,11 @@ class Nodes:
                 self._take(client, node)
             elif now - since > STALE:
                 del self._second[node]
-                first, key = self.of[client], f"partition-id={client}"
+                first = self.of[client]
                 self.refuse(
                     node,
                     f"node {node} says that it is client {client}, but so does node {first}, which was first: two nodes "
-                    f"must not have one number; stop one of them, or start it with another {key}",
+                    f"must not have one number; stop one of them, or start it with another number (partition-id)",
                 )
 
     def lost(self, client: int, node: int) -> None:

@@ -196,7 +196,7 @@ impl Client {
     /// Its number of samples of each class.
     pub fn label_counts(&self) -> Vec<usize> {
         let samples = Samples { split: self.data.split(), indices: &self.indices, scaling: &self.scaling };
-        samples.label_counts(self.federation.model.classes()).into_iter().map(|count| count as usize).collect()
+        samples.label_counts(self.federation.model.classes())
     }
 
     /// Trains for one round, given the server's message. Returns what to send.
