@@ -26,6 +26,11 @@ pub enum ExperimentError {
     /// An invalid file or folder.
     #[error("{}: {reason}", path.display())]
     Path { path: PathBuf, reason: String },
+    #[error("{}: cannot lock the folder: {source}", path.display())]
+    Lock { path: PathBuf, source: std::io::Error },
+    /// This process seemed dead to another one, which goes on with the run.
+    #[error("another process has taken over the run")]
+    TakenOver,
     #[error(transparent)]
     Data(#[from] DataError),
     #[error(transparent)]

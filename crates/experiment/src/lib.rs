@@ -48,7 +48,9 @@ pub use resources::{Loaded, Resources};
 pub use run::{FrontError, Observer, Outcome, Run};
 pub use saved::{Saved, is_model_file};
 pub use stop::StopSign;
-pub use sweep::{Chosen, Job, JobEnd, JobState, Sweep, SweepObserver, is_sweep};
+pub use sweep::{
+    Chosen, Elsewhere, Job, JobEnd, JobState, Shard, Sharing, Sweep, SweepObserver, SweepStatus, is_sweep,
+};
 pub use synthetic::Synthetic;
 pub use travel::{Travel, Trial};
 pub use verify::{Difference, Repetition, Verification, verify};

@@ -1,8 +1,10 @@
 //! A run on its way through its rounds.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use fedelity_files::Claim;
 use fedelity_fl::{Finished, FlError};
 use fedelity_nn::checkpoint::save_model;
 use fedelity_record::{RecordError, RoundRecord, RoundsFile, RunFolder, Status, Summary, names};
@@ -13,7 +15,7 @@ use crate::checkpoint::{self, CheckpointFolder, Checkpoints, ClosedRound, Writer
 use crate::error::Result;
 use crate::features;
 use crate::privacy::PrivacyAccount;
-use crate::run::{Outcome, Run};
+use crate::run::{Outcome, Run, still_ours};
 use crate::stop::StopSign;
 
 /// A client is kept if it trained at least this many times as long as it takes to write it.
@@ -45,6 +47,8 @@ pub(crate) struct RunRecord {
     pub(crate) place: CheckpointFolder,
     pub(crate) file: RoundsFile,
     pub(crate) writer: Option<Writer>,
+    /// The claim on it, if processes share work.
+    pub(crate) claim: Option<Arc<Claim>>,
 }
 
 impl RunProgress {
@@ -119,6 +123,7 @@ impl RunProgress {
         self.account.iter_mut().for_each(|account| account.add(&mut record));
         self.stopped_early = record.early_stop.is_some();
         if let Some(on) = &mut self.record {
+            still_ours(on.claim.as_deref())?;
             if let Some(chosen_by) = record.kept {
                 let card = run.best_card(record.round, chosen_by);
                 save_model(&on.folder.file(names::BEST), &run.study.model, self.simulation.global(), Some(&card))?;
@@ -158,7 +163,8 @@ impl RunProgress {
 
     /// Writes what a run leaves behind, if it is recorded.
     pub(crate) fn end(&mut self, run: &Run<'_>, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
-        if let Some(RunRecord { folder, place, file, writer }) = self.record.take() {
+        if let Some(RunRecord { folder, place, file, writer, claim }) = self.record.take() {
+            still_ours(claim.as_deref())?;
             file.finish()?;
             save_model(&folder.file(names::MODEL), &run.study.model, self.simulation.global(), Some(&run.card()))?;
             if let Some(clients) = self.simulation.clients() {
@@ -176,6 +182,7 @@ impl RunProgress {
                 }
             }
             writer.map_or(Ok(()), Writer::finish)?;
+            still_ours(claim.as_deref())?;
             folder.write_summary(&self.summary)?;
             match (self.summary.status, run.checkpoints) {
                 (Status::Interrupted, _) => {}

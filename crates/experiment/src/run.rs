@@ -2,8 +2,9 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use fedelity_files::{Lock, LockError};
+use fedelity_files::{Claim, Lock, LockError};
 use fedelity_fl::FlError;
 use fedelity_nn::Card;
 use fedelity_record::{
@@ -57,6 +58,11 @@ pub trait Observer {
     /// How much of an unfinished run to keep on disk.
     fn checkpoints(&self) -> Checkpoints {
         Checkpoints::default()
+    }
+
+    /// The claim on the run, if processes share work: once another process has it, nothing is written any more.
+    fn claim(&self) -> Option<Arc<Claim>> {
+        None
     }
 
     /// A sign that is asked when runs should stop: those clients that are training finish first.
@@ -234,14 +240,20 @@ impl Run<'_> {
     pub fn execute(&self, folder: &RunFolder, observer: &mut dyn Observer) -> Result<Outcome> {
         self.study.simulates()?;
         let stopped = |error: FrontError| ExperimentError::Stopped(error);
-        let _lock = lock(folder.path())?;
+        let claim = observer.claim();
+        let _lock = match (lock(folder.path()), &claim) {
+            // Some network file systems have no locks; claims need none.
+            (Err(ExperimentError::Lock { .. }), Some(_)) => None,
+            (locked, _) => Some(locked?),
+        };
+        still_ours(claim.as_deref())?;
         let place = CheckpointFolder::of(folder.path(), self.identity());
         let earlier = self.earlier(folder, &place)?;
         if let Earlier { ended: Some(outcome), .. } = earlier {
             observer.skip(self, &outcome);
             return Ok(outcome);
         }
-        let mut progress = self.begin(folder, earlier, place)?;
+        let mut progress = self.begin(folder, earlier, place, claim)?;
         observer.start(self, folder, progress.simulation.rounds()).map_err(stopped)?;
         progress.notes.iter().for_each(|note| observer.note(note));
         let sign = observer.stop();
@@ -329,12 +341,18 @@ impl Run<'_> {
     }
 
     /// Writes what describes the run, and goes on from what there is.
-    pub(crate) fn begin(&self, folder: &RunFolder, earlier: Earlier, place: CheckpointFolder) -> Result<RunProgress> {
+    pub(crate) fn begin(
+        &self,
+        folder: &RunFolder,
+        earlier: Earlier,
+        place: CheckpointFolder,
+        claim: Option<Arc<Claim>>,
+    ) -> Result<RunProgress> {
         let study = self.study;
         let Earlier { header, rounds, restored, .. } = earlier;
         let experiment = study.experiment(self.method, self.seed, self.threads);
         let writer = match self.checkpoints {
-            Checkpoints::Clients => Some(Writer::start(&place, &restored)?),
+            Checkpoints::Clients => Some(Writer::start(&place, &restored, claim.clone())?),
             Checkpoints::Off => {
                 place.tidy(&restored);
                 None
@@ -367,7 +385,7 @@ impl Run<'_> {
                 folder.start_rounds(&header)?
             }
         };
-        let record = Some(RunRecord { folder: folder.clone(), place, file, writer });
+        let record = Some(RunRecord { folder: folder.clone(), place, file, writer, claim });
         Ok(RunProgress { record, finished, notes, ..RunProgress::new(self, simulation, &rounds) })
     }
 
@@ -472,6 +490,11 @@ pub(crate) fn lock(folder: &Path) -> Result<Lock> {
             folder,
             format!("{holder} is writing to this folder; wait for it, or choose another folder"),
         ),
-        LockError::Io(error) => ExperimentError::path(folder, format!("cannot lock the folder: {error}")),
+        LockError::Io(source) => ExperimentError::Lock { path: folder.to_path_buf(), source },
     })
+}
+
+/// An error if another process has taken over what was claimed.
+pub(crate) fn still_ours(claim: Option<&Claim>) -> Result<()> {
+    if claim.is_none_or(Claim::holds) { Ok(()) } else { Err(ExperimentError::TakenOver) }
 }

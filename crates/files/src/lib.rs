@@ -1,9 +1,12 @@
-//! Files that are written whole or not at all, and folders that one process at a time writes to.
+//! Files that are written whole or not at all, folders that one process at a time writes to, and work that several
+//! processes share.
 //!
 //! Bytes go to a temporary file in the target's folder, which is synced and then renamed. After an error nothing is
 //! left behind and an existing file is untouched. Leftovers of a killed process are removed by the next writer of the
 //! same file.
 
+mod claims;
+mod holder;
 mod lock;
 
 use std::ffi::{OsStr, OsString};
@@ -13,7 +16,9 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{NamedTempFile, TempPath};
 
-pub use lock::{Holder, Lock, LockError};
+pub use claims::{Claim, ClaimState, Claims, Taking, Worker};
+pub use holder::Holder;
+pub use lock::{Lock, LockError};
 
 const SUFFIX: &str = ".part";
 
@@ -44,6 +49,24 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub fn sync<'a>(folder: &Path, files: impl IntoIterator<Item = &'a Path>) -> io::Result<()> {
     files.into_iter().try_for_each(|path| File::options().write(true).open(path)?.sync_all())?;
     sync_folder(folder)
+}
+
+/// Parts a folder from a process that seems dead and may have it open: its lock and the files that it has not finished are
+/// removed. What it does to them from now on happens nowhere.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn detach(folder: &Path) -> io::Result<()> {
+    lock::remove(folder);
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.as_encoded_bytes();
+        if name.starts_with(b".") && name.ends_with(SUFFIX.as_bytes()) && entry.file_type()?.is_file() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
 }
 
 /// A file being written in pieces. [`Atomic::commit`] makes it appear under its name; otherwise it is discarded.
@@ -226,6 +249,20 @@ mod tests {
         other.commit().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(names(dir.path()), [".b.left.part", "a"]);
+    }
+
+    #[test]
+    fn a_folder_is_parted_from_whoever_has_it_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let _lock = Lock::acquire(dir.path()).unwrap();
+        let mut open = Atomic::create(&dir.path().join("a")).unwrap();
+        open.write_all(b"x").unwrap();
+        fs::create_dir(dir.path().join(".b.part")).unwrap();
+        fs::write(dir.path().join("c"), b"x").unwrap();
+        detach(dir.path()).unwrap();
+        assert_eq!(names(dir.path()), [".b.part", "c"]);
+        assert!(open.commit().is_err());
+        let _second = Lock::acquire(dir.path()).unwrap();
     }
 
     #[cfg(unix)]

@@ -8,29 +8,20 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
+
+use crate::holder::{Holder, LONGEST};
 
 const NAME: &str = ".lock";
 /// Somebody who looks at a lock holds it for a moment.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
-/// Longer descriptions of a holder are not ours.
-const LONGEST: u64 = 4096;
 
 /// A folder that belongs to this process until the value is dropped.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
     path: PathBuf,
-}
-
-/// The process that holds a lock. What its file does not say is empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holder {
-    pub host: String,
-    pub process: Option<u32>,
-    /// Seconds since 1970.
-    pub since: Option<u64>,
 }
 
 /// Why a folder cannot be locked.
@@ -53,7 +44,7 @@ impl Lock {
             match file.try_lock() {
                 Ok(()) if is_at(&file, &path) => {
                     describe(&file)?;
-                    return Ok(Self { _file: file, path });
+                    return Ok(Self { file, path });
                 }
                 // Its last holder has just removed it.
                 Ok(()) => {}
@@ -68,7 +59,7 @@ impl Lock {
     pub fn holder(folder: &Path) -> Option<Holder> {
         let mut file = File::open(folder.join(NAME)).ok()?;
         match file.try_lock_shared() {
-            Err(TryLockError::WouldBlock) => Some(Holder::read(&mut file)),
+            Err(TryLockError::WouldBlock) => Some(read(&mut file)),
             Ok(()) | Err(TryLockError::Error(_)) => None,
         }
     }
@@ -77,33 +68,15 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         // While it is still locked, so that nobody's lock is removed. A leftover file is harmless.
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-impl Holder {
-    fn read(file: &mut File) -> Self {
-        let mut text = String::new();
-        let _ = file.take(LONGEST).read_to_string(&mut text);
-        let of = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
-        let host = of("host").unwrap_or_default().chars().filter(|c| !c.is_control()).take(255).collect();
-        let number = |key| of(key).and_then(|found| found.parse::<u64>().ok());
-        Self {
-            host,
-            process: number("process").and_then(|process| u32::try_from(process).ok()),
-            since: number("since"),
+        if is_at(&self.file, &self.path) {
+            let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.process {
-            Some(process) => write!(f, "process {process}")?,
-            None => f.write_str("another process")?,
-        }
-        if self.host.is_empty() { Ok(()) } else { write!(f, " on {}", self.host) }
-    }
+/// Removes a folder's lock, whoever has it.
+pub(crate) fn remove(folder: &Path) {
+    let _ = fs::remove_file(folder.join(NAME));
 }
 
 impl fmt::Display for LockError {
@@ -125,16 +98,15 @@ impl From<io::Error> for LockError {
 
 /// Writes who holds the lock.
 fn describe(mut file: &File) -> io::Result<()> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let text = format!("host: {}\nprocess: {}\nsince: {since}\n", host(), std::process::id());
     file.set_len(0)?;
-    file.write_all(text.as_bytes())
+    file.write_all(Holder::here().lines().as_bytes())
 }
 
-/// The name of this machine, if the system tells it in a file.
-fn host() -> String {
-    let told = ["/proc/sys/kernel/hostname", "/etc/hostname"].iter().find_map(|path| fs::read_to_string(path).ok());
-    told.map_or_else(String::new, |name| name.trim().to_string())
+/// What a lock file says.
+fn read(file: &mut File) -> Holder {
+    let mut text = String::new();
+    let _ = file.take(LONGEST).read_to_string(&mut text);
+    Holder::of(&text)
 }
 
 /// Whether the path still names this open file.

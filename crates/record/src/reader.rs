@@ -1,6 +1,7 @@
 //! Reads a run back, even if incomplete or damaged.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
@@ -29,6 +30,29 @@ pub struct Salvage {
 pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
     let bytes = fs::read(path).map_err(RecordError::io("read", path))?;
     salvage(&bytes, path).map(|(salvage, _)| salvage)
+}
+
+/// The number of the last round of a `rounds.jsonl`, from its end alone. Nothing if its last line is not a whole round.
+pub fn last_round(path: &Path) -> Option<u64> {
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    let mut size = 1 << 14;
+    loop {
+        let start = length.saturating_sub(size);
+        file.seek(SeekFrom::Start(start)).ok()?;
+        let mut end = Vec::new();
+        file.by_ref().take(length - start).read_to_end(&mut end).ok()?;
+        let line = end.strip_suffix(b"\n")?;
+        match line.iter().rposition(|&byte| byte == b'\n') {
+            Some(before) => {
+                let record: RoundRecord = serde_json::from_slice(&line[before + 1..]).ok()?;
+                return Some(record.round);
+            }
+            // The only line is the header.
+            None if start == 0 => return None,
+            None => size *= 4,
+        }
+    }
 }
 
 /// What can be read of the bytes of a file, and the place of each round's line.

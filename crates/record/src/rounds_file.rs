@@ -99,6 +99,18 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap().lines().skip(1).collect::<Vec<_>>(), whole[1..4]);
         }
         assert_eq!(numbers(0), [0u64; 0]);
+        assert_eq!(crate::last_round(&path), None);
+        fs::write(&path, whole.join("\n") + "\n").unwrap();
+        assert_eq!(crate::last_round(&path), Some(5));
+        // A line that is longer than what is read at first, and one that is not whole.
+        fs::write(
+            &path,
+            format!("{}{}\n", whole.join("\n") + "\n", whole[5].replace('{', &format!("{{{}", " ".repeat(99_999)))),
+        )
+        .unwrap();
+        assert_eq!(crate::last_round(&path), Some(5));
+        fs::write(&path, whole.join("\n")).unwrap();
+        assert_eq!(crate::last_round(&path), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Runs, from folders or just finished.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -73,9 +73,9 @@ const DEPTH: usize = 6;
 impl LoadedRuns {
     /// Loads every run in or below the paths. What cannot be read is left out and listed; finding no run is an error.
     pub fn load(paths: &[PathBuf]) -> Result<Self, ReportError> {
-        let mut source = Self::default();
+        let (mut source, mut seen) = (Self::default(), HashSet::new());
         for path in paths {
-            source.visit(path, 0);
+            source.visit(path, 0, &mut seen);
         }
         if source.runs.is_empty() {
             let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
@@ -86,8 +86,8 @@ impl LoadedRuns {
         Ok(source)
     }
 
-    fn visit(&mut self, path: &Path, depth: usize) {
-        if self.runs.iter().any(|run| run.path == path) {
+    fn visit(&mut self, path: &Path, depth: usize, seen: &mut HashSet<PathBuf>) {
+        if seen.contains(path) {
             return;
         }
         let rounds = path.join(names::ROUNDS);
@@ -95,6 +95,7 @@ impl LoadedRuns {
             match LoadedRun::read(path) {
                 Ok((run, problems)) => {
                     self.left_out.extend(problems.into_iter().map(|what| LeftOut { path: path.to_path_buf(), what }));
+                    seen.insert(path.to_path_buf());
                     self.runs.push(run);
                 }
                 Err(error) => self.omit(path, error.to_string()),
@@ -117,7 +118,7 @@ impl LoadedRuns {
         let place = |path: &PathBuf| listed.iter().position(|name| path.ends_with(name)).unwrap_or(listed.len());
         below.sort_by_cached_key(|path| (place(path), path.clone()));
         if depth < DEPTH {
-            below.iter().for_each(|path| self.visit(path, depth + 1));
+            below.iter().for_each(|path| self.visit(path, depth + 1, seen));
         }
     }
 

@@ -22,6 +22,7 @@ mod resume;
 mod run;
 mod runs;
 mod sweep;
+mod sweep_status;
 mod trackers;
 mod verify;
 mod watch;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use fedelity_experiment::{
-    Exactness, JobState, PRESETS, Paces, PlannedCell, PlannedRow, Preset, PresetChoice, PresetPlan, Resources, absent,
+    Exactness, JobState, PRESETS, Paces, PlannedCell, PlannedRow, Preset, PresetChoice, PresetPlan, Resources, Sharing,
+    absent,
 };
 use fedelity_report::{CellRuns, LoadedRuns, Replication, ReportPage as Page, Results};
 use serde_json::json;
@@ -137,13 +138,14 @@ impl Reproduce {
         let stage = SweepStage {
             json: self.json,
             by_label: true,
+            sharing: Sharing::default(),
             printer,
             output: &told,
             sweep: plan.sweep,
             screen: &screen,
             interrupt: &interrupt,
         };
-        let failed = stage.run(at_once, &resources)?;
+        let (failed, _) = stage.run(at_once, &resources)?;
         let plan = PresetPlan { sweep: stage.sweep, ..plan };
         if interrupt.is_asked() {
             printer.say("Interrupted; the same command resumes it");

@@ -1,22 +1,28 @@
 //! `fedelity sweep`.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use fedelity_data::quoted;
 use fedelity_experiment::{
-    Chosen, ExperimentError, FrontError, Job, JobEnd, JobState, Resources, StopSign, Sweep, SweepObserver,
+    Chosen, Elsewhere, ExperimentError, FrontError, Job, JobEnd, JobState, Resources, Shard, Sharing, StopSign, Sweep,
+    SweepObserver, SweepStatus,
 };
+use fedelity_files::ClaimState;
 use fedelity_methods::Registry;
 use fedelity_record::{RoundRecord, Status as Ending};
 use fedelity_report::{Comparison, LoadedRuns, MeanSd, Options, Results, spread};
 use indicatif::MultiProgress;
 use serde_json::json;
 
-use super::compare;
+use super::{compare, sweep_status};
 use crate::engine::resources;
 use crate::interrupt::Interrupt;
+use crate::latest::resolve;
 use crate::overrides::place_data;
 use crate::printer::Printer;
 use crate::run_output::RunOutput;
@@ -54,8 +60,16 @@ then run on all training data with the seeds of the file, and are tested on the 
 chosen.json in the folder says what was chosen and from how many; the runs are below choose/ and
 compare/.
 
+Several processes, on any machines that see the folder, share a sweep: start the same command in
+each. Every run is claimed by one of them; what a process leaves behind, another takes over and goes
+on with, with the same results. A process that has ended on this machine is noticed at once, any other
+when it has shown no sign of life for a minute (--takeover). The last command prints the table; with
+--no-wait, a command ends as soon as no run is left to start, which suits the jobs of a cluster.
+--shard 2/8 takes every eighth run instead, without claims, also where nothing is shared.
+
 Examples:
-  fedelity sweep sweep.toml -o runs/sweep     run it; the same command resumes it
+  fedelity sweep sweep.toml -o runs/sweep     run it; the same command resumes it, or shares it
+  fedelity sweep --status runs/sweep          which process runs what, and what was left behind
   fedelity sweep sweep.toml --dry-run         check everything and show what would run
   fedelity sweep examples/tune.toml           choose the best settings, then compare them
   fedelity compare runs/sweep                 the table again, each setting with its own baseline";
@@ -67,7 +81,8 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SweepCommand {
     /// The sweep file.
-    file: PathBuf,
+    #[arg(required_unless_present = "status")]
+    file: Option<PathBuf>,
 
     /// Folder for the runs; a sweep interrupted there is resumed [default: runs/<name of the file>].
     #[arg(short, long, value_name = "DIR")]
@@ -81,6 +96,22 @@ pub(crate) struct SweepCommand {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
+    /// Run only part I of N, every N-th run, without claims; other processes run the other parts.
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+
+    /// End when no run is left to start, instead of waiting for what other processes run.
+    #[arg(long, conflicts_with = "shard")]
+    no_wait: bool,
+
+    /// Seconds without a sign of life after which other processes take over the runs of this one.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = patience, conflicts_with = "shard")]
+    takeover: Duration,
+
+    /// Show which processes work in the folder of a sweep, and what others have left behind.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["file", "output", "jobs", "shard", "no_wait"])]
+    status: Option<PathBuf>,
+
     /// Only show what would run.
     #[arg(long)]
     dry_run: bool,
@@ -92,18 +123,22 @@ pub(crate) struct SweepCommand {
 
 impl SweepCommand {
     pub(crate) fn run(self, printer: &Printer, methods: &Registry) -> Result<ExitStatus> {
+        let Some(file) = &self.file else {
+            let folder = self.status.as_deref().unwrap_or(Path::new("runs"));
+            return sweep_status::show(printer, &resolve(folder, printer)?, self.json);
+        };
         let at_once = threads("--jobs", self.jobs, printer)?;
-        let stem = self.file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("sweep");
+        let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("sweep");
         let output = self.output.clone().unwrap_or_else(|| Path::new("runs").join(stem));
         let data_dir = self.data_dir.as_deref();
-        let sweep = Sweep::read(&self.file, &output, |document| {
+        let sweep = Sweep::read(file, &output, |document| {
             document.know(methods);
             place_data(document, data_dir)
         })?;
         let resources = resources()?;
         sweep.check(&resources).map_err(|error| self.unchecked(error, &sweep, &output))?;
         if self.dry_run {
-            return self.announce(printer, &sweep);
+            return self.announce(printer, &sweep, &output);
         }
         let workers = at_once.min(sweep.jobs.len());
         let runs = match (sweep.chooses(), plural(sweep.jobs.len(), "run")) {
@@ -112,31 +147,36 @@ impl SweepCommand {
                 format!("{runs} to choose settings, then {} to compare them", thousands(sweep.runs_after()))
             }
         };
-        printer.say(format_args!("{runs}, {workers} in parallel, into {}", output.display()));
+        let part = self.shard.map_or(String::new(), |shard| format!(", part {shard} of them here"));
+        printer.say(format_args!("{runs}{part}, {workers} in parallel, into {}", output.display()));
         let screen = Board::screen(printer);
         let interrupt = Interrupt::listen_and(speaker(&screen, printer))?;
         let output = RunOutput::new(printer);
+        let sharing = self.sharing(sweep.chooses());
         let mut stage = SweepStage {
             json: self.json,
             by_label: false,
+            sharing,
             printer,
             output: &output,
             sweep,
             screen: &screen,
             interrupt: &interrupt,
         };
-        let mut failed = stage.run(at_once, &resources)?;
-        if stage.sweep.chooses() && failed.is_empty() && !interrupt.is_asked() {
+        let (mut failed, mut left) = stage.run(at_once, &resources)?;
+        if stage.sweep.chooses() && failed.is_empty() && left.runs == 0 && !interrupt.is_asked() {
             let (chosen, next) = stage.sweep.choose()?;
             self.show_chosen(printer, &output, &chosen);
-            stage.sweep = next;
-            failed = stage.run(at_once, &resources)?;
+            (stage.sweep, stage.sharing) = (next, self.sharing(false));
+            (failed, left) = stage.run(at_once, &resources)?;
         }
         if interrupt.is_asked() {
             printer.say("Interrupted; the same command resumes the sweep");
             return output.end(ExitStatus::Interrupted);
         }
-        if !self.json && !stage.sweep.chooses() {
+        if left.runs > 0 {
+            self.show_left(printer, &output, &stage.sweep, &left);
+        } else if !self.json && !stage.sweep.chooses() {
             let folders: Vec<PathBuf> = stage.sweep.jobs.iter().map(|job| stage.sweep.folder(job)).collect();
             output.drawn(table(printer, &folders)?);
             printer.say(format_args!("Next: fedelity report {}", quoted(&stage.sweep.results())));
@@ -157,6 +197,30 @@ impl SweepCommand {
             "{error}; all runs in {folder} have finished, but only with what they were made from can be told whether it has \
              changed since; their results: fedelity compare {folder}"
         )
+    }
+
+    /// How the runs are shared. Before settings are chosen, everybody waits: what follows is left to start.
+    fn sharing(&self, chooses: bool) -> Sharing {
+        match self.shard {
+            Some(shard) => Sharing::Shard(shard),
+            None => Sharing::Claims { patience: self.takeover, wait: !self.no_wait || chooses },
+        }
+    }
+
+    /// Says that this process is done, but the sweep is not.
+    fn show_left(&self, printer: &Printer, output: &RunOutput<'_>, sweep: &Sweep, left: &Elsewhere) {
+        if self.json {
+            return output.json(&json!({ "left": left.runs, "hosts": left.hosts }));
+        }
+        let runs = plural(left.runs, "run");
+        match (self.shard, sweep.chooses()) {
+            (Some(shard), false) => printer.say(format_args!("Part {shard} is done; {runs} of the other parts are left")),
+            (Some(shard), true) => printer.say(format_args!(
+                "Part {shard} is done; settings are chosen when {runs} of the other parts are: then the same command goes on"
+            )),
+            (None, _) => printer.say(format_args!("Nothing is left to start; still running: {left}")),
+        }
+        printer.say(format_args!("Results so far: fedelity compare {}", quoted(&sweep.results())));
     }
 
     /// Prints what was chosen, and from what.
@@ -192,19 +256,23 @@ impl SweepCommand {
     }
 
     /// Prints the runs without starting them.
-    fn announce(&self, printer: &Printer, sweep: &Sweep) -> Result<ExitStatus> {
+    fn announce(&self, printer: &Printer, sweep: &Sweep, output: &Path) -> Result<ExitStatus> {
+        let status = if output.is_dir() { SweepStatus::read(output)? } else { SweepStatus::default() };
+        let claims: HashMap<String, ClaimState> = status.claims.into_iter().collect();
         for job in &sweep.jobs {
-            let state = match sweep.state(job) {
-                JobState::Done => "done",
-                JobState::Taken => "in the way",
-                JobState::ToRun => "to run",
+            let (state, why) = match (sweep.state(job), claims.get(&job.folder)) {
+                (JobState::Done, _) => ("done", None),
+                (JobState::Taken, _) => ("in the way", sweep.obstacle(job)),
+                (JobState::ToRun, Some(ClaimState::Held(holder))) => ("running", Some(holder.to_string())),
+                (JobState::ToRun, Some(ClaimState::Stale(holder))) => ("to run", Some(format!("left by {holder}"))),
+                (JobState::ToRun, Some(ClaimState::Failed(_, reason))) => ("to run", Some(format!("failed: {reason}"))),
+                (JobState::ToRun, _) => ("to run", None),
             };
             if self.json {
                 let (folder, set, seed) = (sweep.folder(job), &job.set, job.seed);
-                let why = sweep.obstacle(job);
                 printer.json(&json!({ "folder": folder, "set": set, "seed": seed, "state": state, "why": why }))?;
             } else {
-                let why = sweep.obstacle(job).map_or(String::new(), |why| format!("  ({why})"));
+                let why = why.map_or(String::new(), |why| format!("  ({why})"));
                 printer.line(format!("{state:<6}  {}  seed {}{why}", job.set.join(" "), job.seed))?;
             }
         }
@@ -222,6 +290,7 @@ pub(super) struct SweepStage<'a> {
     pub(super) json: bool,
     /// Whether runs are told by their labels, not by their settings.
     pub(super) by_label: bool,
+    pub(super) sharing: Sharing,
     pub(super) printer: &'a Printer,
     pub(super) output: &'a RunOutput<'a>,
     pub(super) sweep: Sweep,
@@ -230,17 +299,23 @@ pub(super) struct SweepStage<'a> {
 }
 
 impl SweepStage<'_> {
-    /// Runs them; returns the errors of those that failed.
-    pub(super) fn run(&self, at_once: usize, resources: &Resources) -> Result<Vec<String>> {
-        let Self { json, by_label, printer, output, sweep, screen, interrupt } = self;
+    /// Runs them; returns the errors of those that failed, and what other processes have left to do.
+    pub(super) fn run(&self, at_once: usize, resources: &Resources) -> Result<(Vec<String>, Elsewhere)> {
+        let Self { json, by_label, sharing, printer, output, sweep, screen, interrupt } = self;
         let (json, by_label) = (*json, *by_label);
         let board = Board::new(printer, screen, &sweep.jobs);
+        let (ended, told) = (Mutex::default(), [false, false].map(AtomicBool::new));
         let viewer =
-            SweepViewer { json, by_label, printer, output, sweep, board: &board, interrupt, ended: Mutex::default() };
+            SweepViewer { json, by_label, sharing, printer, output, sweep, board: &board, interrupt, ended, told };
         let ran = sweep.run(at_once.min(sweep.jobs.len()), resources, &viewer);
         board.clear();
-        ran?;
-        Ok(viewer.ended.into_inner().unwrap_or_else(PoisonError::into_inner).1)
+        let mut left = ran?;
+        if matches!(sharing, Sharing::Shard(_)) && !interrupt.is_asked() {
+            let failed = viewer.ended.lock().unwrap_or_else(PoisonError::into_inner).1.len();
+            let undone = sweep.jobs.iter().filter(|job| sweep.state(job) != JobState::Done).count();
+            left.runs = undone.saturating_sub(failed);
+        }
+        Ok((viewer.ended.into_inner().unwrap_or_else(PoisonError::into_inner).1, left))
     }
 }
 
@@ -248,6 +323,7 @@ impl SweepStage<'_> {
 struct SweepViewer<'a> {
     json: bool,
     by_label: bool,
+    sharing: &'a Sharing,
     printer: &'a Printer,
     output: &'a RunOutput<'a>,
     sweep: &'a Sweep,
@@ -255,6 +331,8 @@ struct SweepViewer<'a> {
     interrupt: &'a Interrupt,
     /// How many jobs ended, and the errors of those that failed.
     ended: Mutex<(usize, Vec<String>)>,
+    /// Whether it was said that others work too, and that this process waits for them.
+    told: [AtomicBool; 2],
 }
 
 impl SweepObserver for SweepViewer<'_> {
@@ -276,6 +354,33 @@ impl SweepObserver for SweepViewer<'_> {
         Ok(())
     }
 
+    fn lost(&self, job: &Job) {
+        self.board.lost(job);
+        let (set, seed) = (self.name(job), job.seed);
+        let why = "another process has taken the run over, because this one had shown no sign of life";
+        self.board.suspend(|| self.printer.warn(format_args!("{set}  seed {seed}: {why}")));
+    }
+
+    fn others(&self, elsewhere: &Elsewhere, here: usize) {
+        self.board.others(elsewhere, here);
+        let [with, waiting] = &self.told;
+        let once = |told: &AtomicBool| !told.swap(true, Ordering::Relaxed);
+        if elsewhere.runs == 0 || self.printer.live() {
+            return;
+        }
+        if once(with) {
+            self.printer.say(format_args!("Other processes share this sweep: {elsewhere}"));
+        }
+        let waits = matches!(self.sharing, Sharing::Claims { wait: true, .. });
+        if here == 0 && waits && once(waiting) {
+            self.printer.say(format_args!("Waiting for {elsewhere}; Ctrl-C ends this process only"));
+        }
+    }
+
+    fn sharing(&self) -> Sharing {
+        self.sharing.clone()
+    }
+
     fn stop(&self) -> StopSign {
         self.interrupt.sign()
     }
@@ -291,6 +396,7 @@ impl SweepViewer<'_> {
         let (state, summary, error) = match end {
             JobEnd::Before(summary) => ("was done", Some(summary), None),
             JobEnd::Now(summary) => ("done", Some(summary), None),
+            JobEnd::Elsewhere(summary) => ("elsewhere", Some(summary), None),
             JobEnd::Failed(reason) => ("failed", None, Some(reason.as_str())),
             JobEnd::Interrupted => return,
         };
@@ -326,6 +432,14 @@ impl SweepViewer<'_> {
         };
         let of = self.sweep.jobs.len();
         self.printer.say(format_args!("[{n}/{of}] {state:<8}  {}  seed {}  {result}", self.name(job), job.seed));
+    }
+}
+
+/// Reads `--takeover`.
+fn patience(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.5..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("expected seconds, from 0.5 to 86400".to_string()),
     }
 }
 

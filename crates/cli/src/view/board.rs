@@ -1,9 +1,10 @@
 //! A sweep in progress: a table on the terminal, one row per setting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use fedelity_experiment::{Job, JobEnd};
+use fedelity_experiment::{Elsewhere, Job, JobEnd};
 use fedelity_record::Status;
 use fedelity_report::{MeanSd, spread};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -19,6 +20,8 @@ const CURVE: usize = 10;
 const TAKEN: usize = 56;
 /// Steps of the progress bar per run.
 const STEPS: u64 = 1_000;
+/// Rounds that follow each other faster are not drawn one by one.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The table of a sweep. Nothing is shown if output is not a terminal.
 pub(crate) struct Board {
@@ -31,8 +34,13 @@ pub(crate) struct Board {
 
 struct BoardState {
     rows: Vec<Row>,
+    /// The row of each label.
+    places: HashMap<String, usize>,
     ended: usize,
     of: usize,
+    /// What other processes and this one run, once others do.
+    others: Option<(Elsewhere, usize)>,
+    drawn: Option<Instant>,
 }
 
 /// One setting.
@@ -61,11 +69,13 @@ impl Board {
 
     pub(crate) fn new(printer: &Printer, screen: &MultiProgress, jobs: &[Job]) -> Self {
         let mut rows: Vec<Row> = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
         for job in jobs {
-            match rows.iter_mut().find(|row| row.label == job.label) {
-                Some(row) => row.seeds += 1,
-                None => rows.push(Row { label: job.label.clone(), seeds: 1, ..Row::default() }),
+            let at = *places.entry(job.label.clone()).or_insert(rows.len());
+            if at == rows.len() {
+                rows.push(Row { label: job.label.clone(), ..Row::default() });
             }
+            rows[at].seeds += 1;
         }
         let screen = screen.clone();
         let style = |template: &str| {
@@ -83,32 +93,34 @@ impl Board {
             screen,
             bar,
             lines,
-            state: Mutex::new(BoardState { rows, ended: 0, of: jobs.len() }),
+            state: Mutex::new(BoardState { rows, places, ended: 0, of: jobs.len(), others: None, drawn: None }),
         };
-        board.draw(&board.lock());
+        board.draw(&mut board.lock());
         board
     }
 
     /// A run finished a round.
     pub(crate) fn round(&self, job: &Job, round: u64, of: u64, accuracy: Option<f64>) {
         let mut state = self.lock();
-        let Some(row) = state.rows.iter_mut().find(|row| row.label == job.label) else { return };
+        let Some(row) = state.row(job) else { return };
         let run = row.running.entry(job.seed).or_default();
         run.2.extend(accuracy);
         (run.0, run.1) = (round, of);
         row.curve = run.2.clone();
-        self.draw(&state);
+        if state.drawn.is_none_or(|drawn| drawn.elapsed() >= PAUSE) {
+            self.draw(&mut state);
+        }
     }
 
     /// A run ended.
     pub(crate) fn ended(&self, job: &Job, end: &JobEnd) {
         let mut state = self.lock();
         state.ended += 1;
-        let Some(row) = state.rows.iter_mut().find(|row| row.label == job.label) else { return };
+        let Some(row) = state.row(job) else { return };
         row.running.remove(&job.seed);
         match end {
             JobEnd::Failed(_) | JobEnd::Interrupted => row.failed += 1,
-            JobEnd::Before(summary) | JobEnd::Now(summary) => {
+            JobEnd::Before(summary) | JobEnd::Now(summary) | JobEnd::Elsewhere(summary) => {
                 row.ended += 1;
                 row.diverged += usize::from(matches!(summary.status, Status::Diverged { .. }));
                 row.collapsed += usize::from(summary.collapse.is_some());
@@ -119,7 +131,23 @@ impl Board {
             // It took no time, so it must not affect the remaining time.
             self.bar.dec_length(STEPS);
         }
-        self.draw(&state);
+        self.draw(&mut state);
+    }
+
+    /// A run belongs to another process now.
+    pub(crate) fn lost(&self, job: &Job) {
+        let mut state = self.lock();
+        state.row(job).map(|row| row.running.remove(&job.seed));
+        self.draw(&mut state);
+    }
+
+    /// What other processes run, and how many this one does.
+    pub(crate) fn others(&self, elsewhere: &Elsewhere, here: usize) {
+        let mut state = self.lock();
+        if elsewhere.runs > 0 || state.others.is_some() {
+            state.others = Some((elsewhere.clone(), here));
+            self.draw(&mut state);
+        }
     }
 
     /// Prints something while the table is hidden.
@@ -136,10 +164,11 @@ impl Board {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn draw(&self, state: &BoardState) {
+    fn draw(&self, state: &mut BoardState) {
         if self.lines.is_empty() {
             return;
         }
+        state.drawn = Some(Instant::now());
         let text = state.lines(&self.printer, terminal::width(), self.lines.len());
         for (line, text) in self.lines.iter().zip(text.into_iter().chain(std::iter::repeat(String::new()))) {
             line.set_message(text);
@@ -147,7 +176,8 @@ impl Board {
         let skipped = state.of as u64 - self.bar.length().unwrap_or(0) / STEPS;
         let parts = state.rows.iter().flat_map(|row| row.running.values());
         let part: u64 = parts.map(|(round, of, _)| STEPS * round / (*of).max(1)).sum();
-        self.bar.set_prefix(format!("{} of {} runs", state.ended, state.of));
+        let others = state.others.as_ref().map_or(String::new(), |(others, here)| format!(", {here} here, {others}"));
+        self.bar.set_prefix(format!("{} of {} runs{others}", state.ended, state.of));
         self.bar.set_position(STEPS * (state.ended as u64).saturating_sub(skipped) + part);
     }
 }
@@ -159,6 +189,11 @@ pub(crate) fn speaker(screen: &MultiProgress, printer: &Printer) -> impl Fn(&str
 }
 
 impl BoardState {
+    fn row(&mut self, job: &Job) -> Option<&mut Row> {
+        let at = *self.places.get(&job.label)?;
+        self.rows.get_mut(at)
+    }
+
     /// The table in at most `height` lines: running settings first, then waiting ones, then finished ones.
     fn lines(&self, printer: &Printer, width: usize, height: usize) -> Vec<String> {
         let order = |row: &Row| match row {

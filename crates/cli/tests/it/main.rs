@@ -28,6 +28,8 @@ mod reproduce;
 mod resume;
 mod saved;
 #[cfg(unix)]
+mod sharing;
+#[cfg(unix)]
 mod signals;
 mod sites;
 mod studies;

@@ -31,7 +31,7 @@ const METHODS: &[&[&str]] = &[
 ];
 const KILLS: usize = 10;
 
-fn write_table(place: &Place) {
+pub(crate) fn write_table(place: &Place) {
     let mut rows = "a,b,c,d,e,label\n".to_string();
     for i in 0..600u32 {
         let value = |k: u32| (i * 37 + k * 101 + (i * i * 7) % (13 + k)) % 97;
@@ -48,7 +48,7 @@ fn start(place: &Place, args: &[&str]) -> Child {
 }
 
 /// What must be the same in the end.
-fn contents(folder: &Path) -> (Vec<u8>, Vec<RoundRecord>, Value) {
+pub(crate) fn contents(folder: &Path) -> (Vec<u8>, Vec<RoundRecord>, Value) {
     let salvage = salvage_rounds(&folder.join(names::ROUNDS)).unwrap();
     assert_eq!(salvage.problems, Vec::<String>::new(), "{}", folder.display());
     let rounds = salvage.rounds.into_iter().map(|round| RoundRecord { seconds: Seconds::default(), ..round });

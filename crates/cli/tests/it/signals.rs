@@ -167,32 +167,3 @@ fn a_run_that_is_being_written_is_not_removed() {
     assert_eq!(place.call(&["runs", "remove", "run", "--yes"]).code, 0);
     assert!(!place.path("run").exists());
 }
-
-#[test]
-fn one_sweep_at_a_time_runs_in_a_folder() {
-    let place = Place::new();
-    place.write(
-        "sweep.toml",
-        "[set]\nrounds = 100000\n\"partition.clients\" = 5\n\"clients.epochs\" = 1\n\"clients.per-round\" = 2\n\
-         \"model.name\" = \"logistic\"\n\"evaluation.metrics\" = \"fast\"\n",
-    );
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("fedelity"));
-    command.args(["sweep", "sweep.toml", "-o", "out", "-q"]).current_dir(place.0.path());
-    let mut first = Endless(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    let rounds = place.path("out/run/.seed-1.part/rounds.jsonl");
-    let count = || fs::read_to_string(&rounds).unwrap_or_default().lines().count();
-    let begun = Instant::now();
-    while count() < 3 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the sweep does not start");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let second = place.call(&["sweep", "sweep.toml", "-o", "out"]);
-    assert_eq!(second.code, 2, "{}", second.err);
-    assert!(second.err.contains(&format!("process {}", first.0.id())), "{}", second.err);
-    let before = count();
-    while count() <= before {
-        assert!(first.0.try_wait().unwrap().is_none(), "the first sweep has ended");
-        assert!(begun.elapsed() < Duration::from_secs(60), "the first sweep stands still");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}

@@ -9,7 +9,7 @@ mod writer;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use fedelity_fl::wire::Wire;
@@ -256,6 +256,23 @@ impl Restored {
 pub(crate) fn clear(run: &Path) {
     // A leftover costs space and nothing else.
     let _ = fs::remove_dir_all(run.join(FOLDER));
+}
+
+/// Parts the checkpoints of a run from a process that may still have some open: what grows is copied.
+pub(crate) fn detach(run: &Path) -> io::Result<()> {
+    let folder = run.join(FOLDER);
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    fedelity_files::detach(&folder)?;
+    for entry in fs::read_dir(&folder)? {
+        let path = entry?.path();
+        let part = path.file_name().and_then(|name| Part::of(name.to_str()?));
+        if matches!(part, Some(Part::Clients { .. })) {
+            fedelity_files::write(&path, &fs::read(&path)?)?;
+        }
+    }
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Damage> {

@@ -12,12 +12,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fedelity_files::Atomic;
+use fedelity_files::{Atomic, Claim};
 use fedelity_fl::wire::Wire;
 use fedelity_fl::{ClientMemory, Finished, Payload, ServerState};
 
 use super::frame::{write_frame, write_head};
 use super::{CheckpointFolder, FEATURES, Index, Part, Remembered, Restored};
+use crate::run::still_ours;
 use crate::{ExperimentError, Result};
 
 /// Maximum bytes of finished clients that wait to be written; two may always wait.
@@ -64,8 +65,8 @@ struct Waiting {
 }
 
 impl Writer {
-    /// Goes on in a folder from what was restored. Everything else in it is removed.
-    pub(crate) fn start(folder: &CheckpointFolder, from: &Restored) -> Result<Self> {
+    /// Goes on in a folder from what was restored. Everything else in it is removed. It stops once the claim is lost.
+    pub(crate) fn start(folder: &CheckpointFolder, from: &Restored, claim: Option<Arc<Claim>>) -> Result<Self> {
         let path = folder.path.clone();
         let cannot = |error: io::Error| ExperimentError::path(&path, format!("cannot write checkpoints: {error}"));
         fs::create_dir_all(&path).map_err(cannot)?;
@@ -76,7 +77,7 @@ impl Writer {
             done: Condvar::new(),
             failed: AtomicBool::new(false),
         });
-        let disk = Disk::of(folder, from);
+        let disk = Disk { claim, ..Disk::of(folder, from) };
         let thread = thread::Builder::new().name("checkpoint".to_string()).spawn({
             let shared = Arc::clone(&shared);
             move || shared.work(disk)
@@ -181,11 +182,11 @@ impl Shared {
             let (ended, asked, synced) = (waiting.ended, waiting.asked, waiting.synced);
             drop(waiting);
             let last = round.is_none() && clients.is_empty() && ended;
-            let closed = match round {
+            let closed = disk.still_ours().and_then(|()| match round {
                 _ if last => disk.sync(),
                 Some(round) => disk.write_round(round),
                 None => Ok(()),
-            };
+            });
             let written =
                 closed.and_then(|()| if clients.is_empty() { Ok(()) } else { disk.append(of_round, &clients) });
             let written = written.and_then(|()| if asked > synced { disk.sync() } else { Ok(()) });
@@ -216,6 +217,7 @@ const SYNC: Duration = Duration::from_secs(1);
 /// What has been written.
 struct Disk {
     folder: CheckpointFolder,
+    claim: Option<Arc<Claim>>,
     remembered: Remembered,
     /// The number of rounds in the newest state, if there is one.
     newest: Option<usize>,
@@ -236,6 +238,7 @@ impl Disk {
         let rounds = from.progress.as_ref().map(|progress| progress.server.round);
         Self {
             folder: folder.clone(),
+            claim: None,
             remembered: from.remembered.clone(),
             newest: rounds,
             synced: (rounds, None),
@@ -245,6 +248,11 @@ impl Disk {
             outdated: Vec::new(),
             open: None,
         }
+    }
+
+    fn still_ours(&self) -> Written {
+        let lost = |error: ExperimentError| (self.folder.path.clone(), io::Error::other(error));
+        still_ours(self.claim.as_deref()).map_err(lost)
     }
 
     fn write_round(&mut self, round: ClosedRound) -> Written {

@@ -113,7 +113,7 @@ impl Server {
         let (progress, accepted) = match earlier.ended.take() {
             None => {
                 let accepted = earlier.restored.accepted.clone();
-                (run.begin(&folder, earlier, place)?, accepted)
+                (run.begin(&folder, earlier, place, None)?, accepted)
             }
             // Nothing is written to a folder that is complete.
             Some(outcome) => {

@@ -98,7 +98,15 @@ impl SweepFile {
         }
         let jobs = jobs.into_iter().map(|(job, _)| job).collect();
         let (config_sha256, output) = (self.base_sha256.clone(), self.output.clone());
-        Ok(Sweep { jobs, documents, config_sha256, output, sources: OnceLock::new(), compared: None })
+        Ok(Sweep {
+            jobs,
+            documents,
+            config_sha256,
+            output,
+            sources: OnceLock::new(),
+            compared: None,
+            places: OnceLock::new(),
+        })
     }
 }
 

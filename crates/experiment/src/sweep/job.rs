@@ -68,10 +68,27 @@ pub struct Job {
 pub(crate) type PlannedJob = (Job, Vec<Assignment>);
 
 impl Job {
+    /// The name of its claim.
+    pub(super) fn key(&self) -> String {
+        claim_key(&self.folder)
+    }
+
     /// The name of its setting, the same for all seeds and for no other setting.
     pub(super) fn setting(&self) -> &str {
         self.folder.rsplit('/').nth(1).unwrap_or_default()
     }
+}
+
+/// The separator of folders in the name of a claim. Names of settings have none.
+const SEPARATOR: &str = "+";
+
+fn claim_key(folder: &str) -> String {
+    folder.replace('/', SEPARATOR)
+}
+
+/// The folder of a run by the name of its claim.
+pub(super) fn claimed_folder(key: &str) -> String {
+    key.replace(SEPARATOR, "/")
 }
 
 /// A key of the configuration and its value.

@@ -1,34 +1,38 @@
-//! A sweep: many settings over many seeds, in one process.
+//! A sweep: many settings over many seeds, in one process or in several that share a folder.
 
+mod attempt;
 mod file;
 mod job;
+mod queue;
+mod share;
 mod stamp;
 mod tune;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{OnceLock, mpsc};
 use std::thread;
 
 use fedelity_keys::{Keys, Schema};
-use fedelity_record::{RoundRecord, RunFolder, Status, Summary};
+use fedelity_record::{RoundRecord, Status, Summary, last_round, names, read_summary};
 use fedelity_report::LoadedRun;
 
+use attempt::{Visit, Workbench};
 pub(crate) use file::SweepFile;
 pub use job::Job;
 use job::SweepKeys;
 pub(crate) use job::{Assignment, assignments, flat};
+use queue::Queue;
+pub use share::{Elsewhere, Shard, Sharing, SweepStatus};
 pub use stamp::is_sweep;
 use stamp::{SweepSources, SweepStamp};
 pub use tune::Chosen;
 
 use crate::assemble::Study;
-use crate::checkpoint::{self, Checkpoints};
 use crate::config::{Config, Document, Settings};
 use crate::error::Result;
-use crate::run::{FrontError, Observer, Outcome, Run, lock};
+use crate::run::FrontError;
 use crate::{ExperimentError, Resources, StopSign};
 
 /// A sweep that is ready to run: every run's configuration has been checked.
@@ -42,6 +46,8 @@ pub struct Sweep {
     sources: OnceLock<Vec<SweepSources>>,
     /// If the jobs only choose settings, all that may be compared afterwards.
     compared: Option<Box<Sweep>>,
+    /// The place of each job by its folder.
+    places: OnceLock<HashMap<String, usize>>,
 }
 
 /// The state of a job.
@@ -58,8 +64,16 @@ pub enum JobEnd {
     /// It had already finished.
     Before(Summary),
     Now(Summary),
+    /// Another process has finished it meanwhile.
+    Elsewhere(Summary),
     Failed(String),
     Interrupted,
+}
+
+impl JobEnd {
+    fn is_done(&self) -> bool {
+        matches!(self, Self::Before(_) | Self::Now(_) | Self::Elsewhere(_))
+    }
 }
 
 /// A front end's view of a sweep. Runs are parallel, so calls come from any worker.
@@ -69,6 +83,17 @@ pub trait SweepObserver: Sync {
     /// A job ended. An error stops the sweep.
     fn end(&self, _job: &Job, _end: &JobEnd) -> Result<(), FrontError> {
         Ok(())
+    }
+
+    /// A job that ran here belongs to another process now.
+    fn lost(&self, _job: &Job) {}
+
+    /// What other processes run, and how many jobs this one runs.
+    fn others(&self, _elsewhere: &Elsewhere, _here: usize) {}
+
+    /// How the jobs are shared with other processes.
+    fn sharing(&self) -> Sharing {
+        Sharing::default()
     }
 
     /// A sign that is asked when the sweep should stop: those clients that are training finish first.
@@ -114,13 +139,13 @@ impl Sweep {
     /// The state of a job. What it reads counts once [`Sweep::check`] or [`Sweep::run`] has loaded it.
     pub fn state(&self, job: &Job) -> JobState {
         let folder = self.folder(job);
-        let finished = self.ended(job).is_some_and(|found| found.status != Status::Interrupted);
         match SweepStamp::read(&folder) {
             // A folder without a stamp is not of a sweep.
             None if folder.exists() => JobState::Taken,
-            _ if !finished => JobState::ToRun,
+            None => JobState::ToRun,
+            Some(_) if self.finished(job).is_none() => JobState::ToRun,
             Some(_) if self.obstacle(job).is_none() => JobState::Done,
-            _ => JobState::Taken,
+            Some(_) => JobState::Taken,
         }
     }
 
@@ -186,102 +211,52 @@ impl Sweep {
         self.jobs.iter().zip(&self.documents)
     }
 
-    /// Runs the remaining jobs in parallel, one per worker, each on one thread. Data used by several jobs are read
-    /// once. One process at a time runs a sweep in a folder.
-    pub fn run(&self, workers: usize, resources: &Resources, observer: &dyn SweepObserver) -> Result<()> {
+    /// Runs the remaining jobs in parallel, one per worker, each on one thread. Data used by several jobs are read once.
+    /// Other processes may do the same in the same folder, on any machine: each job runs in one of them. Returns what others
+    /// still run.
+    pub fn run(&self, workers: usize, resources: &Resources, observer: &dyn SweepObserver) -> Result<Elsewhere> {
         self.load(resources)?;
         fs::create_dir_all(&self.output)
             .map_err(|error| ExperimentError::path(&self.output, format!("cannot create: {error}")))?;
-        let _lock = lock(&self.output)?;
-        let (next, sign) = (AtomicUsize::new(0), observer.stop());
+        let (sharing, sign) = (observer.sharing(), observer.stop());
+        let claims = sharing.join(&self.output, &sign)?;
+        let queue = Queue::new(self, &sharing, &claims);
+        let bench = Workbench { sweep: self, claims: &claims, sharing: &sharing, resources, observer };
         let work = || -> Result<()> {
-            while !sign.is_asked() {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some(job) = self.jobs.get(at) else { return Ok(()) };
-                let end = self.job(job, &self.documents[at], resources, observer);
-                if let Err(error) = observer.end(job, &end) {
-                    // The receiver is gone: no worker takes another job.
-                    next.store(self.jobs.len(), Ordering::Relaxed);
-                    return Err(ExperimentError::Stopped(error));
+            while let Some((at, again)) = queue.next(&sign) {
+                match bench.visit(at, again) {
+                    Visit::Elsewhere => queue.elsewhere(at),
+                    Visit::Ended(end) => {
+                        queue.ended(at, end.is_done());
+                        if let Err(error) = observer.end(&self.jobs[at], &end) {
+                            // The receiver is gone: no worker takes another job.
+                            queue.close();
+                            return Err(ExperimentError::Stopped(error));
+                        }
+                    }
                 }
             }
             Ok(())
         };
-        thread::scope(|scope| {
+        let ended = thread::scope(|scope| {
+            let (end, ending) = mpsc::channel::<()>();
+            let (sharing, claims, queue) = (&sharing, &claims, &queue);
+            let watch = move || sharing.watch(claims, queue, observer, &ending);
+            let watcher = thread::Builder::new().name("claims".to_string()).spawn_scoped(scope, watch);
+            watcher.map_err(|error| ExperimentError::path(&self.output, format!("cannot start a thread: {error}")))?;
             let start = || thread::Builder::new().spawn_scoped(scope, work);
             // If no more threads can be started, the others do the work.
             let running: Vec<_> = (1..workers.min(self.jobs.len())).map_while(|_| start().ok()).collect();
             let ended = work();
-            running.into_iter().fold(ended, |all, worker| match worker.join() {
+            let ended = running.into_iter().fold(ended, |all, worker| match worker.join() {
                 Ok(ended) => all.and(ended),
                 Err(panic) => std::panic::resume_unwind(panic),
-            })
-        })
-    }
-
-    /// Runs one job in a temporary folder, which gets its final name once the run is complete. A part of it that is
-    /// already there is not repeated.
-    fn job(&self, job: &Job, document: &Document, resources: &Resources, observer: &dyn SweepObserver) -> JobEnd {
-        let folder = self.folder(job);
-        match self.state(job) {
-            JobState::Done => {
-                let gone = || JobEnd::Failed(format!("{} has just changed", folder.display()));
-                return self.ended(job).map_or_else(gone, JobEnd::Before);
-            }
-            JobState::Taken => {
-                let why = self.obstacle(job).unwrap_or_default();
-                let what = format!("{} already exists, but {why}", folder.display());
-                return JobEnd::Failed(format!("{what}; choose another folder or remove it"));
-            }
-            JobState::ToRun => {}
-        }
-        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or("run");
-        let aside = folder.with_file_name(format!(".{name}.part"));
-        let done = self.attempt(job, document, resources, &aside, observer);
-        match done {
-            Ok(outcome) if outcome.summary.status == Status::Interrupted => JobEnd::Interrupted,
-            Ok(outcome) => match self.complete(&aside, &folder) {
-                Ok(()) => JobEnd::Now(outcome.summary),
-                Err(error) => JobEnd::Failed(format!("{}: {error}", folder.display())),
-            },
-            Err(error) => JobEnd::Failed(error.to_string()),
-        }
-    }
-
-    fn attempt(
-        &self,
-        job: &Job,
-        document: &Document,
-        resources: &Resources,
-        aside: &Path,
-        observer: &dyn SweepObserver,
-    ) -> Result<Outcome> {
-        let study = Study::load_with(document, resources)?;
-        let sources = self.sources_of(job).ok_or_else(|| ExperimentError::path(aside, "its data are not loaded"))?;
-        let stamp = SweepStamp::of(self, job, sources);
-        let folder = match SweepStamp::read(aside) {
-            Some(Ok(found)) if found == stamp => RunFolder::open(aside)?,
-            _ => {
-                if aside.exists() {
-                    fs::remove_dir_all(aside)
-                        .map_err(|error| ExperimentError::path(aside, format!("cannot remove: {error}")))?;
-                }
-                let folder = RunFolder::create(aside)?;
-                stamp.write(aside).map_err(|error| ExperimentError::path(aside, format!("cannot write: {error}")))?;
-                folder
-            }
-        };
-        let (method, label) = (&study.settings.methods[0], &study.labels()[0]);
-        let checkpoints = Checkpoints::default();
-        let run = study.one(method, label, job.seed, 1, checkpoints);
-        run.execute(&folder, &mut OneJob { job, rounds: study.settings.config.rounds, observer })
-    }
-
-    /// Gives a finished run its name, without what only an unfinished one needs.
-    fn complete(&self, aside: &Path, folder: &Path) -> std::io::Result<()> {
-        let _ = fs::remove_dir_all(folder);
-        checkpoint::clear(aside);
-        fs::rename(aside, folder)
+            });
+            drop(end);
+            ended
+        });
+        ended?;
+        Ok(queue.leave())
     }
 
     /// How a run ended, if it did, as its rounds show.
@@ -290,31 +265,24 @@ impl Sweep {
         run.ended.then_some(run.summary)
     }
 
+    /// How a job's run ended, if it did: quickly, because the runs may be many and on a network.
+    fn finished(&self, job: &Job) -> Option<Summary> {
+        let folder = self.folder(job);
+        let summary = read_summary(&folder.join(names::SUMMARY)).ok()?;
+        let rounds = || last_round(&folder.join(names::ROUNDS)) == Some(summary.rounds);
+        match summary.status {
+            Status::Interrupted => None,
+            Status::Diverged { .. } => Some(summary),
+            Status::Finished | Status::StoppedEarly { .. } => rounds().then_some(summary),
+        }
+    }
+
     fn sources_of(&self, job: &Job) -> Option<&SweepSources> {
-        let at = self.jobs.iter().position(|other| other.folder == job.folder)?;
-        self.sources.get()?.get(at)
+        self.sources.get()?.get(self.place(&job.folder)?)
     }
 
     /// The stamp that a finished run of a job has, which reads these if nothing else is known.
     fn stamp(&self, job: &Job, otherwise: &SweepSources) -> SweepStamp {
         SweepStamp::of(self, job, self.sources_of(job).unwrap_or(otherwise))
-    }
-}
-
-/// Adapts a sweep's observer to one run.
-struct OneJob<'a> {
-    job: &'a Job,
-    rounds: usize,
-    observer: &'a dyn SweepObserver,
-}
-
-impl Observer for OneJob<'_> {
-    fn round(&mut self, _: &Run<'_>, record: &RoundRecord) -> Result<(), FrontError> {
-        self.observer.round(self.job, record, self.rounds);
-        Ok(())
-    }
-
-    fn stop(&self) -> StopSign {
-        self.observer.stop()
     }
 }

@@ -82,6 +82,7 @@ impl Sweep {
             output: compared.output.clone(),
             sources: OnceLock::new(),
             compared: None,
+            places: OnceLock::new(),
         };
         for task in tasks {
             let (choice, job) = self.best_of(task)?;
@@ -94,8 +95,12 @@ impl Sweep {
         }
         let path = self.output.join(CHOSEN);
         let json = serde_json::to_vec_pretty(&chosen).unwrap_or_default();
-        fedelity_files::write(&path, &json)
-            .map_err(|error| ExperimentError::path(&path, format!("cannot write: {error}")))?;
+        // Processes that share the sweep choose the same.
+        let is_there = || std::fs::read(&path).is_ok_and(|found| found == json);
+        match fedelity_files::write(&path, &json) {
+            Err(error) if !is_there() => return Err(ExperimentError::path(&path, format!("cannot write: {error}"))),
+            _ => {}
+        }
         Ok((chosen, next))
     }
 

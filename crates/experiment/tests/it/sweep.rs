@@ -31,6 +31,7 @@ impl SweepObserver for Seen {
         self.ends.lock().unwrap().push(match end {
             JobEnd::Before(_) => "before",
             JobEnd::Now(_) => "now",
+            JobEnd::Elsewhere(_) => "elsewhere",
             JobEnd::Failed(_) => "failed",
             JobEnd::Interrupted => "interrupted",
         });

@@ -1,5 +1,6 @@
 //! `fedelity bench`.
 
+mod claims;
 mod client;
 mod isa;
 mod kernels;
@@ -21,6 +22,7 @@ Examples:
   fedelity bench client --model ntd-cnn --batch 50 --threads 2
   fedelity bench round --json
   fedelity bench scale --model simple-cnn
+  fedelity bench claims --folder /shared/trial
 
 Close other programs first: every figure is measured on this machine.";
 
@@ -34,6 +36,7 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Claims(claims::ClaimBench),
     Client(client::Client),
     Isa(isa::InstructionSets),
     Peak(peak::Peak),
@@ -45,6 +48,7 @@ enum What {
 impl Bench {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         match self.what {
+            What::Claims(bench) => bench.run(printer)?,
             What::Client(bench) => bench.run(printer)?,
             What::Isa(bench) => bench.run(printer)?,
             What::Peak(bench) => bench.run(printer)?,

@@ -30,6 +30,7 @@ macro_rules! pages {
 pages! {
     augmentation: "docs/augmentation.md",
     choose_method: "docs/choose-method.md",
+    cluster: "docs/cluster.md",
     compare: "docs/compare.md",
     faults: "docs/faults.md",
     first_steps: "docs/first-steps.md",
