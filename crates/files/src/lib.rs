@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{NamedTempFile, TempPath};
 
-pub use claims::{Claim, ClaimState, Claims, Taking, Worker};
+pub use claims::{Claim, ClaimState, Claims, Listing, Taking, Worker};
 pub use holder::Holder;
 pub use lock::{Lock, LockError};
 

@@ -26,7 +26,7 @@ pub(super) struct Workbench<'a> {
 
 /// What became of a job in this process.
 pub(super) enum Visit {
-    Ended(JobEnd),
+    Ended(Box<JobEnd>),
     /// Another process has it.
     Elsewhere,
 }
@@ -36,18 +36,22 @@ impl Workbench<'_> {
     pub(super) fn visit(&self, at: usize, again: bool) -> Visit {
         let job = &self.sweep.jobs[at];
         if let Some(end) = self.settled(job, again) {
-            return Visit::Ended(end);
+            return Visit::Ended(Box::new(end));
         }
         if !self.sharing.claims() {
-            return Visit::Ended(self.run(at, None).unwrap_or_else(|error| JobEnd::Failed(error.to_string())));
+            return Visit::Ended(Box::new(
+                self.run(at, None).unwrap_or_else(|error| JobEnd::Failed(error.to_string())),
+            ));
         }
         match self.claims.claim(&job.key()) {
             Ok(Taking::Mine(claim)) => self.claimed(at, &Arc::new(claim)),
             Ok(Taking::Held(_)) => Visit::Elsewhere,
-            Ok(Taking::Failed(holder, reason)) => Visit::Ended(JobEnd::Failed(Sharing::failed_there(&holder, &reason))),
+            Ok(Taking::Failed(holder, reason)) => {
+                Visit::Ended(Box::new(JobEnd::Failed(Sharing::failed_there(&holder, &reason))))
+            }
             Err(error) => {
                 let folder = self.sweep.folder(job);
-                Visit::Ended(JobEnd::Failed(format!("{}: cannot claim the run: {error}", folder.display())))
+                Visit::Ended(Box::new(JobEnd::Failed(format!("{}: cannot claim the run: {error}", folder.display()))))
             }
         }
     }
@@ -59,14 +63,14 @@ impl Workbench<'_> {
         let _ = self.sweep.folder(job).parent().map(File::open);
         if let Some(end) = self.settled(job, true) {
             claim.finish();
-            return Visit::Ended(end);
+            return Visit::Ended(Box::new(end));
         }
         match self.run(at, Some(claim)) {
             // Given back when it is dropped.
-            Ok(JobEnd::Interrupted) => Visit::Ended(JobEnd::Interrupted),
+            Ok(JobEnd::Interrupted) => Visit::Ended(Box::new(JobEnd::Interrupted)),
             Ok(end) => {
                 claim.finish();
-                Visit::Ended(end)
+                Visit::Ended(Box::new(end))
             }
             Err(_) if !claim.holds() => {
                 self.observer.lost(job);
@@ -74,7 +78,7 @@ impl Workbench<'_> {
             }
             Err(error) => {
                 claim.fail(&error.to_string());
-                Visit::Ended(JobEnd::Failed(error.to_string()))
+                Visit::Ended(Box::new(JobEnd::Failed(error.to_string())))
             }
         }
     }

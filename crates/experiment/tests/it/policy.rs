@@ -48,7 +48,7 @@ fn upload(federation: &Federation, client: &mut Client) -> Upload {
 
 fn norm(federation: &Federation, upload: &Upload) -> f64 {
     let global = federation.server.weights();
-    drift(global, &upload.params, &[0..global.len()])
+    drift(global, &upload.params, std::slice::from_ref(&(0..global.len())))
 }
 
 #[test]

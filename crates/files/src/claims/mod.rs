@@ -12,7 +12,7 @@
 mod claim;
 mod worker;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -73,10 +73,10 @@ pub enum ClaimState {
 #[derive(Debug, Default)]
 struct Seen {
     /// The last claim of each key.
-    tails: HashMap<String, Tail>,
-    workers: HashMap<String, (Worker, Watched)>,
+    tails: BTreeMap<String, Tail>,
+    workers: BTreeMap<String, (Worker, Watched)>,
     /// Failures from before this process joined, which it may try again.
-    old_failures: HashSet<(String, u64)>,
+    old_failures: BTreeSet<(String, u64)>,
     looked: bool,
 }
 
@@ -87,6 +87,9 @@ struct Tail {
     /// A claim that says nothing is watched itself.
     watched: Option<Watched>,
 }
+
+/// All workers with the time since their last sign of life, and all claims.
+pub type Listing = (Vec<(Worker, Option<Duration>)>, Vec<(String, ClaimState)>);
 
 impl Claims {
     /// Takes part in a folder of claims, which is made if it does not exist. `note` is what others are told; they take over
@@ -116,7 +119,7 @@ impl Claims {
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn list(folder: &Path) -> io::Result<(Vec<(Worker, Option<Duration>)>, Vec<(String, ClaimState)>)> {
+    pub fn list(folder: &Path) -> io::Result<Listing> {
         let (tails, workers) = names(folder)?;
         let mut found = Vec::new();
         for name in workers {
@@ -180,7 +183,7 @@ impl Claims {
         let folder = &self.shared.path;
         let (listed, mut workers) = names(folder)?;
         let mut seen = self.lock();
-        let mut tails = HashMap::with_capacity(listed.len());
+        let mut tails = BTreeMap::new();
         for (key, number) in listed {
             let known = seen.tails.remove(&key).filter(|tail| tail.number == number);
             let tail = match known {
@@ -199,7 +202,7 @@ impl Claims {
         seen.tails = tails;
         seen.looked = true;
         workers.remove(&self.shared.me.name);
-        let mut found = HashMap::with_capacity(workers.len());
+        let mut found = BTreeMap::new();
         for name in workers {
             let Some(text) = read(&self.shared.worker(&name))? else { continue };
             let (worker, watched) = match seen.workers.remove(&name) {
@@ -218,7 +221,7 @@ impl Claims {
 
     /// Removes the files of dead workers that hold nothing any more.
     fn bury(&self, seen: &mut Seen) {
-        let holders: HashSet<&str> = seen.tails.values().filter_map(|tail| tail.entry.worker()).collect();
+        let holders: BTreeSet<&str> = seen.tails.values().filter_map(|tail| tail.entry.worker()).collect();
         let dead = |name: &String| !seen.lives(name) && !holders.contains(&**name);
         let dead: Vec<String> = seen.workers.keys().filter(|name| dead(name)).cloned().collect();
         for name in dead {
@@ -431,8 +434,8 @@ fn entry(folder: &Path, key: &str, number: u64) -> io::Result<Entry> {
 }
 
 /// The last claim of each key, and the workers.
-fn names(folder: &Path) -> io::Result<(HashMap<String, u64>, BTreeSet<String>)> {
-    let (mut tails, mut workers) = (HashMap::new(), BTreeSet::new());
+fn names(folder: &Path) -> io::Result<(BTreeMap<String, u64>, BTreeSet<String>)> {
+    let (mut tails, mut workers) = (BTreeMap::new(), BTreeSet::new());
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
         let Some(name) = name.to_str() else { continue };
