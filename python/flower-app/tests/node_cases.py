@@ -94,15 +94,14 @@ def policy(name: str, text: str) -> None:
 
 @case
 def nodes() -> None:
-    """Two of Fedelity's nodes with TLS, keys and tables of their own: the weights of `fedelity run`, a log of what left, the
-    last model at each site, and a stranger who is refused."""
+    """Two of Fedelity's nodes with TLS, keys and tables of their own: the weights of `fedelity run`, a log of what left, and the
+    last model at each site."""
     file, folder = study("nodes"), WORK / "nodes-run"
     kits(file)
     said = node_command("check", "--site", "fed/sites/mercy/site.toml")
     check("120 samples" in said and "control-change" in said and "no sample and no label" in said, said)
     link = secured()
     running = [node(name) for name in SITES]
-    stranger = node("stranger")
     text = finish(flwr_run("run", "tls", config=str(file), output=str(folder), poll=0.1), 180)
     check("fedelity: finished, 3 rounds" in text, text[-3000:])
     compare(file, folder)
@@ -122,12 +121,21 @@ def nodes() -> None:
         check(all(set(line["arrays"]) == {"weights", "control-change"} for line in sent), f"{sent[0]}")  # type: ignore[arg-type]
         check(all(len(str(line["sha256"])) == 64 for line in sent), f"{sent[0]}")
     print(f"  one line of {len(lines)}: {json.dumps(sent[-1])}")
-    until(lambda: stranger.process.poll() is not None, 120, "the stranger ends")
-    check(stranger.process.returncode == 3, f"the stranger: {stranger.process.returncode}")
-    print(f"  the stranger: {stranger.text().splitlines()[-1]}")
     for one in running:
         check(one.stop() == 0, f"{one.name} leaves in order: {one.text()[-500:]}")
         check("leaving the server" in one.text(), one.text()[-500:])
+    link.kill()
+
+
+@case
+def node_stranger() -> None:
+    """A node whose key is not registered tries for a while, says why, and ends."""
+    study("stranger")
+    kits()
+    link, stranger = secured(), node("stranger")
+    until(lambda: stranger.process.poll() is not None, 120, "the stranger ends")
+    check(stranger.process.returncode == 3, f"the stranger: {stranger.process.returncode}")
+    print(f"  the stranger: {stranger.text().splitlines()[-1]}")
     link.kill()
 
 
