@@ -235,7 +235,7 @@ fn agreement() {
                 \"mlp\"\n";
     let document = Document::parse("study.toml".to_string(), dir.path().to_path_buf(), text).unwrap();
     let study = Study::load_with(&document, &Resources::default()).unwrap();
-    put("agreement/table.json", Server::new(study, 1).unwrap().agreement().to_json());
+    put("agreement/valid-table.json", Server::new(study, 1).unwrap().agreement().to_json());
 }
 
 fn card(model: &str, input: Input, numbers: usize, classes: &[&str]) -> Card {
