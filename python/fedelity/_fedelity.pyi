@@ -31,6 +31,8 @@ __all__ = [
     "Server",
     "ClosedRound",
     "Client",
+    "Site",
+    "Study",
     "AloneLoss",
     "ModelView",
     "ClientView",
