@@ -78,7 +78,7 @@ fn a_silent_worker_is_taken_over_and_notices() {
     b.look(LONG).unwrap();
     c.look(LONG).unwrap();
     let over = mine(&b, "x");
-    assert!(over.taken_from() == Some(&a.me().holder) && over.number() == 2 && over.holds());
+    assert!(over.taken_from().unwrap().process == a.me().holder.process && over.number() == 2 && over.holds());
     assert!(!claim.holds(), "the first holder is told");
     assert!(is_held(&c, "x"));
     drop(claim);
