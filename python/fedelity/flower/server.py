@@ -106,9 +106,10 @@ class Rounds:
             node, kind = self.nodes.of[client], MessageType.TRAIN
             if taken := post(self.grid, Message(content, dst_node_id=node, message_type=kind, ttl=self.limit)):
                 sent[taken] = client
+                del waiting[client]
             else:
-                self.server.absent(client, "Flower did not take the server's message")
-            del waiting[client]
+                # Its node has just gone. If another takes its place in time, that one gets the round.
+                self.nodes.lost(client, node)
 
     def collect(self, sent: dict[str, int], waiting: dict[int, float]) -> None:
         """Takes in the replies that have arrived."""
