@@ -99,8 +99,8 @@ pub(crate) fn resume(
     progress: Option<&Bound<'_, PyAny>>,
     data: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<PathBuf> {
-    let told = |error: anyhow::Error| Error::new_err(format!("{error:#}"));
-    let (folder, config) = find_run(&folder).and_then(|folder| resumable(&folder)).map_err(told)?;
+    let found = find_run(&folder).and_then(|folder| resumable(&folder));
+    let (folder, config) = found.map_err(|error| Error::new_err(format!("{error:#}")))?;
     let mut document = Document::read(&config).map_err(raised)?;
     if let Some(rounds) = rounds {
         document.put(&["rounds"], toml::Value::Integer(rounds.into()), "rounds").map_err(raised)?;

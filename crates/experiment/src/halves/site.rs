@@ -4,7 +4,7 @@
 //! key that refuses it, before anything is trained or sent.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use fedelity_keys::{KeyError, keys, read};
 use fedelity_methods::{Clip, NoiseAt, entries, find, refusal};
@@ -123,16 +123,6 @@ struct Protection {
 }
 
 impl Site {
-    /// Reads the file of a site.
-    pub fn read(path: &Path) -> Result<Self> {
-        Self::of(Document::read(path)?)
-    }
-
-    /// Reads a site from text. `name` is used in messages, and relative paths start from `folder`.
-    pub fn parse(name: String, folder: PathBuf, text: &str) -> Result<Self> {
-        Self::of(Document::parse(name, folder, text)?)
-    }
-
     /// A site whose file has been read.
     pub fn of(document: Document) -> Result<Self> {
         let mut origins = Origins::of(&document);

@@ -37,7 +37,7 @@ fn parse(folder: &Path, policy: &str) -> fedelity_experiment::Result<Site> {
     let text = format!(
         "server = \"127.0.0.1:8000\"\nclient = 1\n[data]\nname = \"csv\"\ntrain = \"small.csv\"\n[policy]\n{policy}\n"
     );
-    Site::parse("site.toml".to_string(), folder.to_path_buf(), &text)
+    Site::of(Document::parse("site.toml".to_string(), folder.to_path_buf(), &text)?)
 }
 
 /// The upload of a site, the global weights it started from, and their trainable parts.
@@ -63,8 +63,8 @@ fn a_file_with_mistakes_is_refused_with_their_place() {
     assert!(text.starts_with("site.toml:7:1: policy.methods: 'fedavgg' is not a method; expected some of"), "{text}");
     let text = refused("fewest = 3");
     assert!(text.starts_with("site.toml:7:1: unknown key 'policy.fewest', did you mean"), "{text}");
-    let nowhere =
-        Site::parse("site.toml".to_string(), dir.path().to_path_buf(), "client = 1\n").unwrap_err().to_string();
+    let document = Document::parse("site.toml".to_string(), dir.path().to_path_buf(), "client = 1\n").unwrap();
+    let nowhere = Site::of(document).unwrap_err().to_string();
     assert!(nowhere.contains("server is missing"), "{nowhere}");
 }
 
