@@ -3,6 +3,8 @@
 z are the student's logits [batch, classes], t the teacher's, y the labels. All losses are means over the batch.
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 
@@ -62,6 +64,14 @@ def fedgkd_mse(z, t, y, alpha):
 def fedgkd_vote(z, teachers, y, half_gammas):
     """CE + sum_m gamma_m/2 KL(teacher m || student). FedGKD, eq. 5."""
     return ce(z, y) + sum(half * kl(t, z).mean() for half, t in zip(half_gammas, teachers))
+
+
+def fedelity(z, t, y, label_counts, prior, teacher):
+    """CE(z + prior log pi) + teacher lambda KL, lambda = 1 - H(pi) / log K, pi_c = (n_c + 1/K) / (n + 1)."""
+    classes = z.shape[1]
+    pi = (label_counts + 1 / classes) / (label_counts.sum() + 1)
+    share = 1 + (pi * pi.log()).sum() / math.log(classes)
+    return ce(z + prior * pi.log(), y) + teacher * share * kl(t, z).mean()
 
 
 def group_distillation(z, t, y, label_counts, alpha_true=0.0, alpha_rich=0.3, alpha_few=1.0):
@@ -171,6 +181,7 @@ LOSSES = {  # the loss of each method and its inputs, in order
     "fedgkd": (fedgkd, TAUGHT),
     "fedgkd-mse": (fedgkd_mse, TAUGHT),
     "fedgkd-vote": (fedgkd_vote, ["student_logits", "teachers_logits", "labels"]),
+    "fedelity": (fedelity, [*TAUGHT, "label_counts"]),
     "group-distillation": (group_distillation, [*TAUGHT, "label_counts"]),
     "feddistill-plus": (feddistill_plus, ["student_logits", "labels", "logit_table", "table_has_class"]),
     "moon": (moon, ["features", "global_features", "previous_features"]),
@@ -195,6 +206,8 @@ def variants():
     yield "fedgkd", {"gamma": 0.2}, {}
     yield "fedgkd-mse", {"alpha": 0.1}, {}
     yield "fedgkd-vote", {"half_gammas": [0.05, 0.03, 0.02]}, {}
+    for prior, teacher in ((1.0, 1.0), (0.5, 0.3), (0.0, 1.0), (1.0, 0.0)):
+        yield "fedelity", {"prior": prior, "teacher": teacher}, {}
     alphas = lambda true, rich, few: {"alpha_true": true, "alpha_rich": rich, "alpha_few": few}
     for three in ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.0, 0.3, 1.0), (1.0, "pnt", "pnt")):
         yield "group-distillation", alphas(*three), {}

@@ -39,6 +39,8 @@ def called(case):
             teachers = [array(one) for one in inputs["teachers_logits"]]
             received = {"half-gammas": array(params["half_gammas"])}
             return (method, logits, labels, teachers), {"received": received, "buffer": len(teachers), "temperature": 1.0}, False
+        case "fedelity":
+            return (method, logits, labels, teacher), {**params, "counts": np.array(inputs["label_counts"])}, False
         case "group-distillation":
             names = {"alpha_t": "alpha_true", "alpha_r": "alpha_rich", "alpha_f": "alpha_few"}
             hyper = {names.get(key, key): value for key, value in params.items()}

@@ -20,6 +20,8 @@ pub struct Needs {
     pub client_memory: bool,
     /// The server needs every individual upload, so memory grows with the clients per round.
     pub each_upload: bool,
+    /// The server looks at how long each update is.
+    pub update_norms: bool,
     /// Clients reveal how many samples of each class they hold.
     pub label_counts_leave_client: bool,
     /// The method was published with a projection head before the classifier.

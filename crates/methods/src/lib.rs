@@ -51,4 +51,5 @@ methods! {
     feddistill_plus::FedDistillPlus,
     fedgen::FedGen,
     feddf::FedDf,
+    fedelity::Fedelity,
 }

@@ -251,13 +251,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seventeen_methods_look_different() {
-        let labels: Vec<String> = (0..17).map(|i| format!("m{i}")).collect();
+    fn eighteen_methods_look_different() {
+        let labels: Vec<String> = (0..18).map(|i| format!("m{i}")).collect();
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
         let mut looks: Vec<(&str, &[u32])> = styles(&labels).iter().map(|style| (style.colour, style.dash)).collect();
         looks.sort_unstable();
         looks.dedup();
-        assert_eq!(looks.len(), 17);
+        assert_eq!(looks.len(), 18);
         for theme in [Theme::Light, Theme::Dark] {
             let mut colours: Vec<_> = (0..100).map(|class| class_colour(class, 100, theme)).collect();
             colours.sort_unstable();

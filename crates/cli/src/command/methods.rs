@@ -171,6 +171,7 @@ fn as_json(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
         "server-data": server_data(&needs),
         "client-memory": needs.client_memory,
         "each-upload": needs.each_upload,
+        "update-norms": needs.update_norms,
         "label-counts-leave-client": needs.label_counts_leave_client,
         "projection": needs.projection,
         "extra-passes": needs.extra_passes,
@@ -239,6 +240,7 @@ pub(super) fn in_words(needs: &Needs) -> String {
         (needs.unlabelled, "unlabelled samples on the server (server.unlabelled)"),
         (needs.client_memory, "memory on clients between rounds"),
         (needs.each_upload, "every single upload on the server"),
+        (needs.update_norms, "the norms of single updates on the server"),
         (needs.label_counts_leave_client, "the clients' label counts"),
         (needs.projection, "a projection head, as published (model.projection)"),
     ]

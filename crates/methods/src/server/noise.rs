@@ -67,7 +67,7 @@ pub fn refusal(method: &dyn Method, model: &Model, at: NoiseAt) -> Option<String
             "the method '{name}' also sends {names}, which would leave clients without noise; {instead}"
         ));
     }
-    if at == NoiseAt::Server && needs.each_upload {
+    if at == NoiseAt::Server && (needs.each_upload || needs.update_norms) {
         return Some(format!(
             "the method '{name}' uses single uploads on the server, not only their mean, which alone has noise; set \
              privacy.at = \"client\", so that uploads have it themselves"

@@ -7,6 +7,7 @@ mod drift;
 mod federation;
 mod golden;
 mod golden_teachers;
+mod own;
 mod protection;
 mod registry;
 mod scene;

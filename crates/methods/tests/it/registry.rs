@@ -173,6 +173,7 @@ fn declarations_are_what_the_papers_say() {
         ("feddistill-plus", k * k + k, k * k + k),
         ("fedgen", generator + k, k),
         ("feddf", 0, 0),
+        ("fedelity", 0, 0),
     ];
     for (id, down, up) in papers {
         let method = build(id, &Table::new()).unwrap().method;

@@ -1,4 +1,4 @@
-//! FedLSD, FedNTD, FedCAD, FedSSD and FedDistill: golden vectors through the real training step, and identities over
+//! FedLSD, FedNTD, FedCAD, FedSSD, FedDistill and Fedelity: golden vectors through the real training step, and identities over
 //! whole small federations.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use serde_json::Value;
 fn id(case: &Value) -> Option<&str> {
     match case["method"].as_str().unwrap() {
         "feddistill-gd" => Some("feddistill"),
-        name @ ("fedlsd" | "fedntd" | "fedcad" | "fedssd") => Some(name),
+        name @ ("fedlsd" | "fedntd" | "fedcad" | "fedssd" | "fedelity") => Some(name),
         _ => None,
     }
 }
@@ -48,6 +48,9 @@ fn golden_losses_through_the_training_step() {
                 if let Some(values) = inputs.get(key) {
                     scene.down.put(array, floats(values));
                 }
+            }
+            if let Some(counts) = inputs.get("label_counts") {
+                scene.counts = wholes(counts);
             }
             let weights = |logits: &str| [columns(&floats(&inputs[logits]), classes), vec![0.0; classes]].concat();
             (weights("student_logits"), weights("teacher_logits"), scene, &["grad_student_logits", ""])

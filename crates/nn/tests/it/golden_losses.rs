@@ -209,6 +209,10 @@ fn golden_losses() {
     let file = golden("losses.json");
     let mut seen = BTreeMap::<String, usize>::new();
     for value in file["cases"].as_array().unwrap() {
+        if value["method"] == "fedelity" {
+            // A sum of two that are here, with weights from the client's samples: tested with the method.
+            continue;
+        }
         let case = LossCase::new(value);
         *seen.entry(value["method"].as_str().unwrap().to_owned()).or_default() += 1;
         // Logits are rounded to f32; for entries of 40 the error is already 2e-6.
