@@ -113,6 +113,30 @@ TAUGHT = {
 }
 
 
+# Clients of these train on the cross-entropy; what else they do is on the weights, or on the server.
+PLAIN = {"fedavg", "fedprox", "fedcurv", "fednova", "scaffold", "feddf"}
+
+
+def test_every_method_has_its_loss():
+    """Every method of the library: with what it reads, its loss is not the cross-entropy alone."""
+    rng = np.random.default_rng(2)
+    z, t, f, g, p = (rng.normal(0, 2, (4, 3)).astype(np.float32) for _ in range(5))
+    y, head = np.array([0, 2, 1, 0]), (array(rng.normal(size=(3, 3))), array([0.1, 0.2, 0.3]))
+    reads = {
+        **TAUGHT,
+        "fedgkd-vote": {"received": {"half-gammas": array([0.3])}},
+        "feddistill": {"counts": np.array([5, 1, 0]), "features": f, "teacher_features": [g], "head": head, "teacher_heads": [head]},
+        "feddistill-plus": {"received": {"logits": array(rng.normal(size=(3, 3))), "classes-held": np.ones(3, np.float32)}},
+        "fedgen": {"received": {"generator": np.ones(15, np.float32), "labels": np.ones(3, np.float32)}, "hidden": 1, "noise": 1, "head": head},
+        "moon": {"features": f, "teacher_features": [g, p]},
+    }
+    plain = fedelity.loss("fedavg", z, y)[0]
+    untaught = {*PLAIN, "feddistill-plus", "fedgen", "moon"}
+    for name in set(fedelity.methods()) - set(fedelity._method.registered()):
+        value = fedelity.loss(name, z, y, None if name in untaught else t, **reads.get(name, {}))[0]
+        assert np.isfinite(value) and (value == plain) == (name in PLAIN), name
+
+
 @pytest.mark.parametrize("method", TAUGHT)
 def test_the_gradient_is_the_derivative(method):
     rng = np.random.default_rng(3)
