@@ -192,7 +192,10 @@ class AloneLoss:
         counts: npt.NDArray[np.integer[Any]] | None,
         features: _Array | None,
         teacher_features: Sequence[_Array],
-    ) -> tuple[float, _Array, _Array]: ...
+        head: tuple[_Array, _Array] | None,
+        teacher_heads: Sequence[tuple[_Array, _Array]],
+        seed: int,
+    ) -> tuple[float, _Array, _Array, _Array, _Array]: ...
 
 @final
 class ModelView:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from . import _fedelity
 
 Array = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.integer[Any]]
+Head = tuple[Array, Array]
 
 
 @lru_cache(maxsize=64)
@@ -30,6 +31,9 @@ def loss(
     counts: Labels | None = None,
     features: Array | None = None,
     teacher_features: Sequence[Array] | None = None,
+    head: Head | None = None,
+    teacher_heads: Sequence[Head] | None = None,
+    seed: int = 0,
     **hyper: Any,
 ) -> Any:
     """The loss of a method on one batch, and its gradient with respect to the logits: ``(loss, grad)``.
@@ -45,9 +49,14 @@ def loss(
     (1.4826, (1, 3))
 
     Some methods read more: ``received`` is what their server sends beyond the weights, by name (``class-alpha`` of FedCAD,
-    ``credibility`` of FedSSD, ``half-gammas`` of FedGKD-VOTE), and ``counts`` how many samples of each class the client has
-    (FedDistill). MOON compares features: with ``features``, and those of its two teachers, the result has their gradient as a
-    third part.
+    ``credibility`` of FedSSD, ``half-gammas`` of FedGKD-VOTE, ``logits`` and ``classes-held`` of FedDistill+, ``generator`` and
+    ``labels`` of FedGen), and ``counts`` how many samples of each class the client has (FedDistill). MOON and FedDistill compare
+    ``features``, ``[sample, feature]``, with those of their teachers; FedDistill and FedGen also run the last layer of the model by
+    itself: ``head`` is its ``(weight, bias)``, ``[class, feature]`` and ``[class]``. FedGen draws noise from ``seed``: give another one
+    in every step.
+
+    With ``features``, the result has their gradient as a third part, and with ``head``, that of the weight and the bias as a last
+    part, a pair. They are what the loss adds beyond the gradient that reaches them through the logits.
     """
     if teacher_logits is None:
         teachers: Sequence[Array] = ()
@@ -58,7 +67,24 @@ def loss(
     if teacher_features and features is None:
         raise TypeError("teacher_features are compared with the model's own: give features=... as well")
     classes = logits.shape[1] if getattr(logits, "ndim", 0) == 2 else 0
-    width = features.shape[1] if features is not None and features.ndim == 2 else 1
+    wide = features if features is not None else head[0] if head is not None else None
+    width = wide.shape[1] if wide is not None and wide.ndim == 2 else 1
     prepared = _prepared(method, classes, width, tuple(sorted(hyper.items())))
-    found = prepared.compute(logits, labels, teachers, dict(received or {}), counts, features, tuple(teacher_features or ()))
-    return cast(Any, found if features is not None else found[:2])
+    value, grad, grad_features, *grad_head = prepared.compute(
+        logits,
+        labels,
+        teachers,
+        dict(received or {}),
+        counts,
+        features,
+        tuple(teacher_features or ()),
+        head,
+        tuple(teacher_heads or ()),
+        seed,
+    )
+    found: tuple[Any, ...] = (value, grad)
+    if features is not None:
+        found += (grad_features,)
+    if head is not None:
+        found += (tuple(grad_head),)
+    return found

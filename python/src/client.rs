@@ -9,21 +9,27 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::config::{document, shared, study};
-use crate::error::{raised, refused};
+use crate::entry::registry;
+use crate::error::{raised, raised_by, refused, refused_by};
+use crate::method::MethodClass;
 use crate::samples::split_of;
 use crate::study::Study;
 
 /// A client of a federation: messages are bytes, and what carries them is up to the caller.
 #[pyclass(frozen, module = "fedelity")]
-pub(crate) struct Client(Mutex<experiment::Client>);
+pub(crate) struct Client {
+    client: Mutex<experiment::Client>,
+    /// Methods in Python.
+    methods: Vec<&'static MethodClass>,
+}
 
 impl Client {
-    pub(crate) fn of(client: experiment::Client) -> Self {
-        Self(Mutex::new(client))
+    pub(crate) fn of(client: experiment::Client, methods: Vec<&'static MethodClass>) -> Self {
+        Self { client: Mutex::new(client), methods }
     }
 
     fn with<T: Send>(&self, py: Python<'_>, act: impl Send + FnOnce(MutexGuard<'_, experiment::Client>) -> T) -> T {
-        py.detach(|| act(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        py.detach(|| act(self.client.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
@@ -42,12 +48,13 @@ impl Client {
         x: Option<&Bound<'_, PyAny>>,
         y: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let agreement = Agreement::from_json(agreement).map_err(raised)?;
+        let (mut agreement, (registry, methods)) = (Agreement::from_json(agreement).map_err(raised)?, registry(py)?);
+        agreement.know(&registry);
         let made = match (config, data, x, y) {
             (Some(config), None, None, None) => {
                 let study = match config.cast::<Study>() {
                     Ok(study) => Arc::clone(&study.get().0),
-                    Err(_) => Arc::new(study(py, &document(Some(config))?)?),
+                    Err(_) => Arc::new(study(py, Some(config))?.0),
                 };
                 py.detach(|| experiment::Client::of_partition(&study, &agreement, client))
             }
@@ -64,7 +71,7 @@ impl Client {
                 return Err(PyTypeError::new_err(message));
             }
         };
-        Ok(Self::of(made.map_err(raised)?))
+        Ok(Self::of(made.map_err(|error| raised_by(py, error, &methods))?, methods))
     }
 
     /// Its number.
@@ -81,7 +88,8 @@ impl Client {
 
     /// Trains for one round, given the server's message; returns what to send.
     fn train<'py>(&self, py: Python<'py>, message: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-        let upload = self.with(py, |mut client| client.train(message)).map_err(refused)?;
+        let upload = self.with(py, |mut client| client.train(message));
+        let upload = upload.map_err(|error| refused_by(py, error, &self.methods))?;
         Ok(PyBytes::new(py, &upload))
     }
 

@@ -9,7 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use toml::{Table, Value};
 
-use crate::error::{ConfigError, Error, raised};
+use crate::entry::registry;
+use crate::error::{ConfigError, Error, raised, raised_by};
+use crate::method::MethodClass;
 
 /// What messages call a value from a dict.
 const GIVEN: &str = "config";
@@ -136,15 +138,19 @@ pub(crate) fn shared() -> PyResult<Resources> {
     resources().map_err(|error| Error::new_err(format!("{error:#}")))
 }
 
-/// Loads everything that a configuration names, and warns of what the user may not expect.
-pub(crate) fn study(py: Python<'_>, document: &Document) -> PyResult<Study> {
-    let resources = shared()?;
-    let study = py.detach(|| Study::load_with(document, &resources)).map_err(raised)?;
+/// Loads everything that a configuration names, and warns of what the user may not expect. Returns the methods in Python that
+/// it may name, too.
+pub(crate) fn study(py: Python<'_>, config: Option<&Bound<'_, PyAny>>) -> PyResult<(Study, Vec<&'static MethodClass>)> {
+    let ((registry, methods), resources) = (registry(py)?, shared()?);
+    let mut document = document(config)?;
+    document.know(&registry);
+    let study = py.detach(|| Study::load_with(&document, &resources));
+    let study = study.map_err(|error| raised_by(py, error, &methods))?;
     let skipped = study.pool.skipped.note();
     for note in study.settings.notes.iter().chain(&skipped).chain(&study.pool.notes) {
         warn(py, note)?;
     }
-    Ok(study)
+    Ok((study, methods))
 }
 
 /// A warning of Python, from the line that called Fedelity.

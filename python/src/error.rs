@@ -44,14 +44,21 @@ pub(crate) fn raised(error: ExperimentError) -> PyErr {
 
 /// The same, if one of these methods in Python may have raised an exception.
 pub(crate) fn raised_by(py: Python<'_>, error: ExperimentError, methods: &[&MethodClass]) -> PyErr {
-    match methods.iter().find_map(|method| method.failure()) {
-        Some(cause) => {
-            let made = MethodError::new_err(error.to_string());
-            made.set_cause(py, Some(cause));
-            made
-        }
-        None => raised(error),
-    }
+    caused(py, error.to_string(), methods).unwrap_or_else(|| raised(error))
+}
+
+/// An error of a federation's message as an exception, if one of these methods in Python may have raised one.
+pub(crate) fn refused_by(py: Python<'_>, error: ExchangeError, methods: &[&MethodClass]) -> PyErr {
+    let caused = matches!(error, ExchangeError::Round(_)).then(|| caused(py, error.to_string(), methods)).flatten();
+    caused.unwrap_or_else(|| refused(error))
+}
+
+/// The exception of a hook, if there was one.
+fn caused(py: Python<'_>, text: String, methods: &[&MethodClass]) -> Option<PyErr> {
+    let cause = methods.iter().find_map(|method| method.failure())?;
+    let made = MethodError::new_err(text);
+    made.set_cause(py, Some(cause));
+    Some(made)
 }
 
 /// An error of a federation's message as an exception.

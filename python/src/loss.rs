@@ -45,7 +45,7 @@ impl AloneLoss {
         Ok(Self { loss, classes, features })
     }
 
-    /// The loss, its gradient with respect to the logits, and that with respect to the features.
+    /// The loss, and its gradients with respect to the logits, the features, and the weights and the bias of the head.
     #[allow(clippy::too_many_arguments, reason = "the parts of a batch")]
     fn compute<'py>(
         &self,
@@ -57,6 +57,9 @@ impl AloneLoss {
         counts: Option<&Bound<'py, PyAny>>,
         features: Option<&Bound<'py, PyAny>>,
         teacher_features: Vec<Bound<'py, PyAny>>,
+        head: Option<HeadArrays<'py>>,
+        teacher_heads: Vec<HeadArrays<'py>>,
+        seed: u64,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let y = class_numbers(labels, "labels", self.classes)?;
         let n = y.len();
@@ -78,31 +81,63 @@ impl AloneLoss {
             Some(found) => sizes(found, self.classes)?,
             None => (0..self.classes).map(|class| y.iter().filter(|&&y| usize::from(y) == class).count()).collect(),
         };
+        let head = head.map(|found| self.head("head", &found)).transpose()?.unwrap_or_default();
+        let heads = teacher_heads.iter().enumerate().map(|(k, found)| self.head(&named("teacher_heads", k), found));
+        let teacher_heads: Vec<Vec<f32>> = heads.collect::<PyResult<_>>()?;
         let (zeros, none) = (vec![0.0; n * self.features.max(self.classes)], fl::Payload::new());
         let absent = Absent { samples: n, logits: &zeros[..n * self.classes], features: &zeros[..n * self.features] };
         let student = absent.or(Some(&logits), features.as_ref())?;
+        let absent = Absent { features: &[], ..absent };
         let known = teachers.len().max(teacher_features.len());
         let teachers = (0..known).map(|k| absent.or(teachers.get(k), teacher_features.get(k)));
         let teachers: Vec<Outputs<'_>> = teachers.collect::<PyResult<_>>()?;
         let down = payload(received, "received")?;
-        let given =
-            GivenOutputs { labels: &y, student, teachers: &teachers, down: &down, memory: &none, counts: &counts };
+        let given = GivenOutputs {
+            labels: &y,
+            student,
+            teachers: &teachers,
+            head: &head,
+            teacher_heads: &teacher_heads,
+            seed,
+            down: &down,
+            memory: &none,
+            counts: &counts,
+        };
         let (terms, gradient) = self.loss.compute(&given).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let AloneGradient { logits: d_logits, features: d_features } = gradient;
+        let AloneGradient { logits: d_logits, features: d_features, head: d_head } = gradient;
         if d_features.is_some() && features.is_none() {
-            return Err(PyTypeError::new_err(
-                "the loss depends on the features: give features=... and teacher_features=...",
-            ));
+            return Err(PyTypeError::new_err("the loss depends on the model's features: give features=..."));
         }
         let d_features = d_features.unwrap_or_else(|| vec![0.0; n * self.features]);
+        let (d_weight, d_bias) = d_head.split_at(self.classes * self.features);
         let parts = [
             terms.total().into_pyobject(py)?.into_any(),
             array(py, &d_logits, &[n, self.classes])?,
             array(py, &d_features, &[n, self.features])?,
+            array(py, d_weight, &[self.classes, self.features])?,
+            array(py, d_bias, &[self.classes])?,
         ];
         PyTuple::new(py, parts)
     }
 }
+
+impl AloneLoss {
+    /// The weights of a head, and then its bias.
+    fn head(&self, name: &str, (weight, bias): &HeadArrays<'_>) -> PyResult<Vec<f32>> {
+        let weight = Matrix::of(weight, &format!("{name}: weight"), self.classes, self.features)?;
+        let found = bias.extract::<PyReadonlyArray1<'_, f32>>().ok().filter(|bias| bias.len() == self.classes);
+        let Some(bias) = found else {
+            let classes = self.classes;
+            return Err(PyTypeError::new_err(format!(
+                "{name}: bias: expected {classes} numbers, as an array of float32"
+            )));
+        };
+        Ok(weight.values()?.iter().copied().chain(bias.as_array().iter().copied()).collect())
+    }
+}
+
+/// The weights, `[class, feature]`, and the bias of a linear layer.
+type HeadArrays<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 /// Stands in for outputs that were not given.
 struct Absent<'a> {

@@ -4,24 +4,33 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fedelity_experiment as experiment;
-use fedelity_experiment::RoundEnd;
+use fedelity_experiment::{ExperimentError, RoundEnd};
 use fedelity_record::Status;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::arrays::named;
-use crate::config::{document, study};
-use crate::error::{Error, raised, refused};
+use crate::config::study;
+use crate::error::{Error, raised_by, refused, refused_by};
 use crate::evaluation::Evaluation;
+use crate::method::MethodClass;
 use crate::run::threads_of;
 
 /// A server of a federation: messages are bytes, and what carries them is up to the caller.
 #[pyclass(frozen, module = "fedelity")]
-pub(crate) struct Server(Mutex<experiment::Server>);
+pub(crate) struct Server {
+    server: Mutex<experiment::Server>,
+    /// Methods in Python.
+    methods: Vec<&'static MethodClass>,
+}
 
 impl Server {
     fn with<T: Send>(&self, py: Python<'_>, act: impl Send + FnOnce(MutexGuard<'_, experiment::Server>) -> T) -> T {
-        py.detach(|| act(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        py.detach(|| act(self.server.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    fn raised(&self, py: Python<'_>, error: ExperimentError) -> PyErr {
+        raised_by(py, error, &self.methods)
     }
 }
 
@@ -37,12 +46,13 @@ impl Server {
         output: Option<PathBuf>,
         threads: Option<usize>,
     ) -> PyResult<Self> {
-        let (study, threads) = (study(py, &document(config)?)?, threads_of(threads)?);
+        let ((study, methods), threads) = (study(py, config)?, threads_of(threads)?);
         let made = py.detach(|| match output {
             Some(folder) => experiment::Server::in_folder(study, threads, &folder),
             None => experiment::Server::new(study, threads),
         });
-        Ok(Self(Mutex::new(made.map_err(raised)?)))
+        let server = made.map_err(|error| raised_by(py, error, &methods))?;
+        Ok(Self { server: Mutex::new(server), methods })
     }
 
     /// A server as it was when it was saved, with the same configuration.
@@ -54,9 +64,10 @@ impl Server {
         saved: &[u8],
         threads: Option<usize>,
     ) -> PyResult<Self> {
-        let (study, threads) = (study(py, &document(config)?)?, threads_of(threads)?);
-        let made = py.detach(|| experiment::Server::restore(study, threads, saved)).map_err(refused)?;
-        Ok(Self(Mutex::new(made)))
+        let ((study, methods), threads) = (study(py, config)?, threads_of(threads)?);
+        let made = py.detach(|| experiment::Server::restore(study, threads, saved));
+        let server = made.map_err(|error| refused_by(py, error, &methods))?;
+        Ok(Self { server: Mutex::new(server), methods })
     }
 
     /// What clients need to know before they start, as JSON.
@@ -103,7 +114,7 @@ impl Server {
 
     /// Opens the next round, if none is open; returns the numbers of its clients.
     fn open(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
-        self.with(py, |mut server| server.open()).map_err(raised)
+        self.with(py, |mut server| server.open()).map_err(|error| self.raised(py, error))
     }
 
     /// What a client of the open round is sent.
@@ -132,7 +143,7 @@ impl Server {
 
     /// Ends the round with what has arrived.
     fn close(&self, py: Python<'_>) -> PyResult<ClosedRound> {
-        self.with(py, |mut server| server.close()).map(ClosedRound).map_err(raised)
+        self.with(py, |mut server| server.close()).map(ClosedRound).map_err(|error| self.raised(py, error))
     }
 
     /// Gives the open round up: everything is as it was before it.
@@ -142,7 +153,7 @@ impl Server {
 
     /// Completes the record, if there is one; returns how the federation ended. If rounds are left, it is interrupted.
     fn finish(&self, py: Python<'_>) -> PyResult<&'static str> {
-        let outcome = self.with(py, |mut server| server.finish()).map_err(raised)?;
+        let outcome = self.with(py, |mut server| server.finish()).map_err(|error| self.raised(py, error))?;
         Ok(match outcome.summary.status {
             Status::Finished => "finished",
             Status::StoppedEarly { .. } => "stopped early",
@@ -163,7 +174,7 @@ impl Server {
 
     /// The global model as the bytes of a safetensors file that describes itself.
     fn model<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = self.with(py, |server| server.model_file()).map_err(raised)?;
+        let bytes = self.with(py, |server| server.model_file()).map_err(|error| self.raised(py, error))?;
         Ok(PyBytes::new(py, &bytes))
     }
 

@@ -57,7 +57,7 @@ impl Site {
     fn client(&self, py: Python<'_>, agreement: &str, entropy: [u8; 32]) -> PyResult<Client> {
         let (agreement, resources) = (Agreement::from_json(agreement).map_err(raised)?, shared()?);
         let client = py.detach(|| self.0.client(&agreement, entropy, &resources)).map_err(raised)?;
-        Ok(Client::of(client))
+        Ok(Client::of(client, Vec::new()))
     }
 
     /// Reads the data, and returns as JSON what would leave in a round.

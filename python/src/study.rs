@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fedelity_experiment as experiment;
 use pyo3::prelude::*;
 
-use crate::config::{document, study};
+use crate::config::study;
 
 /// Everything that a configuration names, read once for many clients of one process.
 #[pyclass(frozen, module = "fedelity")]
@@ -16,7 +16,7 @@ impl Study {
     #[new]
     #[pyo3(signature = (config=None))]
     fn new(py: Python<'_>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        Ok(Self(Arc::new(study(py, &document(config)?)?)))
+        Ok(Self(Arc::new(study(py, config)?.0)))
     }
 
     /// The number of clients.

@@ -1,12 +1,19 @@
 """What a node does before it meets a server. Federations with real servers are in flower-app/tests."""
 
 import json
+import struct
+import zlib
 
 import fedelity
+import numpy as np
 import pytest
 
-pytest.importorskip("flwr")
+pytest.importorskip("flwr", reason="needs flwr")
 
+from flwr.app import Message, MessageType, Metadata
+
+from fedelity.flower.messages import bytes_of, with_bytes
+from fedelity.node.answers import Answers, Refusal
 from fedelity.node.audit import Audit
 from fedelity.node.command import main
 from fedelity.node.errors import SiteError
@@ -93,3 +100,76 @@ def test_check_says_what_is_wrong(tmp_path, monkeypatch, capsys):
     site.write_text('server = "fl.example.org:8000"\nclient = 0\nkey = "nowhere.key"\n')
     status, shown = command(monkeypatch, capsys, "check", "--site", str(site))
     assert status == 2 and "fedelity-node key" in shown
+
+
+def draw(path, pixels):
+    """Writes a PNG file."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    height, width, _ = pixels.shape
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def test_sites_with_folders_of_images_train_under_the_agreement(tmp_path):
+    """Three sites answer what a server asks, each with a folder of its own: the weights are those of a run that has them all."""
+    rng = np.random.default_rng(1)
+    # The second site has no cats, and folders say neither the size nor the colours that the model reads.
+    for site, counts in {"a": {"cat": 9, "dog": 7}, "b": {"dog": 11}, "c": {"cat": 12, "dog": 3}}.items():
+        for name, count in counts.items():
+            for i in range(count):
+                draw(tmp_path / "all/train" / site / name / f"{i:03}.png", rng.integers(0, 256, (10, 12, 3), np.uint8))
+    for name in ("cat", "dog"):
+        for i in range(4):
+            draw(tmp_path / "all/test/a" / name / f"{i:03}.png", rng.integers(0, 256, (10, 12, 3), np.uint8))
+    config = {
+        "rounds": 3,
+        "data": {"name": "folder", "path": str(tmp_path / "all"), "layout": "key/class", "size": [8, 8], "colour": "grey"},
+        "partition": {"kind": "natural"},
+        "clients": {"epochs": 2, "batch": 4},
+        "model": {"name": "mlp"},
+        "method": {"name": "scaffold"},
+    }
+    expected = [record["weights"]["sha256"] for record in fedelity.run(config, "run").runs[0].records]
+    server = fedelity.Server(config)
+
+    def site(number, name):
+        file = tmp_path / f"{name}.toml"
+        file.write_text(
+            f'server = "fl.example.org:8000"\nclient = {number}\nstate = "state-{name}"\n'
+            f'[data]\nname = "folder"\npath = "all/train/{name}"\n'
+        )
+        state = State(tmp_path / f"state-{name}")
+        return Answers(fedelity.Site(file), state, Audit(tmp_path / f"audit-{name}.jsonl"))
+
+    def asked(answers, number):
+        """A message as it is when it has come from a server, and the bytes of the answer."""
+        metadata = Metadata(
+            run_id=1, message_id="", src_node_id=1, dst_node_id=2, reply_to_message_id="", group_id="", created_at=0.0, ttl=60.0,
+            message_type=MessageType.TRAIN,
+        )
+        content = with_bytes("message", server.message(number), agreement=server.agreement)
+        message = Message(content=content, metadata=metadata)
+        answer, did = answers.to(message)
+        assert did == f"trained round {server.rounds + 1}"
+        return bytes_of(Message(answer, reply_to=message), "upload")
+
+    sites = {number: site(number, name) for number, name in enumerate("abc")}
+    for digest in expected:
+        for number in server.open():
+            server.accept(number, asked(sites[number], number))
+        assert server.close() and server.hash == digest
+    logged = [json.loads(line) for line in (tmp_path / "audit-b.jsonl").read_text().splitlines()]
+    assert [entry["event"] for entry in logged] == ["received", "sent"] * 3
+    assert "dog" not in (tmp_path / "audit-b.jsonl").read_text()
+
+    # A class that nobody knows: the operator sees which, the server does not.
+    server = fedelity.Server({**config, "seeds": [7]})
+    server.open()
+    draw(tmp_path / "all/train/b/fox/000.png", rng.integers(0, 256, (10, 12, 3), np.uint8))
+    with pytest.raises(Refusal, match="its operator sees why") as refused:
+        asked(sites[1], 1)
+    assert "fox" not in str(refused.value) and "the class 'fox' is not part of the federation" in refused.value.detail

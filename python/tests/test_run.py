@@ -1,8 +1,10 @@
 """Runs from Python."""
 
 import json
+import re
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import fedelity
 import numpy as np
@@ -87,3 +89,37 @@ def test_to_pandas(small):
     frame = fedelity.run(small, "out").to_pandas()
     assert isinstance(frame, pandas.DataFrame) and len(frame) == 3
     assert {"method", "seed", "round", "accuracy", "seconds.train"} <= set(frame.columns)
+
+
+def test_a_notebook_draws_the_curves(tmp_path, monkeypatch):
+    """A notebook is executed, and what it shows has the table and a picture with a line for each run."""
+    nbformat = pytest.importorskip("nbformat", reason="needs nbformat, nbclient and ipykernel")
+    nbclient = pytest.importorskip("nbclient", reason="needs nbclient and ipykernel")
+    pytest.importorskip("ipykernel", reason="needs ipykernel")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    code = """
+import fedelity
+config = {"rounds": 4, "partition": {"clients": 5}, "clients": {"epochs": 1}, "model": {"name": "mlp"}}
+fedelity.run({**config, "method": [{"name": "fedavg"}, {"name": "fedntd"}]}, "out")
+"""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    outputs = notebook.cells[0].outputs
+    shown = [output.data for output in outputs if output.output_type == "execute_result"]
+    assert len(shown) == 1, outputs
+    assert "final %" in shown[0]["text/plain"]
+    html = shown[0]["text/html"]
+    assert "final %" in html
+    pictures = re.findall(r"<svg.*?</svg>", html, re.S)
+    assert pictures
+    for picture in pictures:
+        drawn = ElementTree.fromstring(picture)
+        space = {"svg": "http://www.w3.org/2000/svg"}
+        assert {"fedavg", "fedntd", "round"} <= {text.text for text in drawn.findall(".//svg:text", space)}
+        # The legend's colours, and a line through the rounds in each of them; forgetting begins with the second round.
+        paths = [(path.get("stroke"), path.get("d").count("L")) for path in drawn.findall(".//svg:path", space)]
+        legend = {paths[0][0], paths[1][0]}
+        assert len(legend) == 2 and legend <= {stroke for stroke, pieces in paths if pieces >= 2}
+    assert "Accuracy" in pictures[0] and "accuracy (%)" in pictures[0]
+    # Nothing is fetched, and nothing runs.
+    assert "<script" not in html and "http" not in html.replace("http://www.w3.org/", "")

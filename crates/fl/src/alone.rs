@@ -28,7 +28,14 @@ pub struct AloneLoss {
 pub struct GivenOutputs<'a> {
     pub labels: &'a [u16],
     pub student: Outputs<'a>,
+    /// The features of a teacher may be empty if the loss does not read them.
     pub teachers: &'a [Outputs<'a>],
+    /// The weights of the model's head, `[class][feature]`, and then its bias; empty if the loss does not run it.
+    pub head: &'a [f32],
+    /// The same for each teacher; empty if the loss runs none of them.
+    pub teacher_heads: &'a [Vec<f32>],
+    /// What the method's randomness is drawn from.
+    pub seed: u64,
     /// What the server sent.
     pub down: &'a Payload,
     /// What the client remembers.
@@ -43,6 +50,8 @@ pub struct AloneGradient {
     pub logits: Vec<f32>,
     /// None if the loss does not depend on the features by themselves.
     pub features: Option<Vec<f32>>,
+    /// Beyond what comes through the logits, of the shape of [`GivenOutputs::head`].
+    pub head: Vec<f32>,
 }
 
 impl AloneLoss {
@@ -63,26 +72,42 @@ impl AloneLoss {
         let wrong = |reason: String| FlError::Method { method: self.method.name(), reason };
         Extra::check(&self.method.receives(&self.model), given.down)
             .map_err(|reason| wrong(format!("what is received does not fit: {reason}")))?;
+        let params = if given.head.is_empty() { &self.params[..] } else { given.head };
+        let heads = given.teacher_heads;
+        if params.len() != self.params.len() || heads.iter().any(|head| head.len() != params.len()) {
+            return Err(wrong("the heads are not those of a model with these features and classes".to_string()));
+        }
         let (split, scaling) = (Split::default(), Scaling { scale: Vec::new(), shift: Vec::new() });
         let nothing = Samples { split: &split, indices: &[], scaling: &scaling };
         let mut down = given.down.clone();
+        let training = Training { batch: n.max(1), ..self.training.clone() };
         let declared = loop {
-            match self.method.teachers(&self.local(given, &down, nothing)) {
+            match self.method.teachers(&self.local(given, &training, &down, nothing)) {
                 // Their outputs are known, so their weights do not matter.
                 Err(FlError::Missing { name, .. }) if down.len() < MOST_TEACHERS => down.put(name, &self.params[..]),
-                found => break found?.len(),
+                found => break found?,
             }
         };
-        let (mut local, needs) = (self.local(given, &down, nothing), self.method.needs());
+        let (mut local, needs) = (self.local(given, &training, &down, nothing), self.method.needs());
         let (found, remembered) = (given.teachers.len(), if needs.client_memory { needs.extra_passes } else { 0 });
-        if found != declared && !(found == remembered && found > 0) {
-            let expected = declared.max(remembered);
+        if found != declared.len() && !(found == remembered && found > 0) {
+            let expected = declared.len().max(remembered);
             return Err(wrong(format!("its loss has {expected} teachers, and the outputs of {found} were given")));
         }
-        let frozen = vec![Frozen { weights: &self.params, features: true }; found];
-        let outputs = TeacherOutputs::given(given.teachers);
+        if !heads.is_empty() && heads.len() != found {
+            let given = heads.len();
+            return Err(wrong(format!("its loss has {found} teachers, and teacher_heads of {given} were given")));
+        }
+        let weights = |k: usize| heads.get(k).map_or(&self.params[..], Vec::as_slice);
+        let frozen: Vec<Frozen<'_>> = (0..found).map(|k| Frozen { weights: weights(k), features: true }).collect();
+        let none = vec![0.0; n * features];
+        let known = given.teachers.iter().map(|one| match one.features {
+            [] => Outputs { features: &none, ..*one },
+            _ => *one,
+        });
+        let outputs = TeacherOutputs::given(&known.collect::<Vec<_>>());
         let (mut d_logits, mut d_features) = (vec![0.0; n * classes], vec![0.0; n * features]);
-        let (mut grad, mut head) = (vec![0.0; self.params.len()], HeadScratch::default());
+        let (mut grad, mut head) = (vec![0.0; params.len()], HeadScratch::default());
         let mut step = Step {
             epoch: 0,
             step: 0,
@@ -91,9 +116,9 @@ impl AloneLoss {
             features,
             student: given.student,
             d_logits: &mut d_logits,
-            rng: &mut stream(0, Purpose::Method(u32::MAX), 0, 0, 0),
+            rng: &mut stream(given.seed, Purpose::Method(u32::MAX), 0, 0, 0),
             model: &self.model,
-            params: &self.params,
+            params,
             grad: &mut grad,
             frozen: &frozen,
             outputs: &outputs,
@@ -103,22 +128,37 @@ impl AloneLoss {
         };
         let terms = self.method.loss(&mut local, &mut step)?;
         let used = step.d_features_used;
-        if head.was_used() {
-            let reason = "these settings make its loss run the model's head, which outputs do not have";
-            return Err(wrong(reason.to_string()));
+        let of_memory = found != declared.len() && used;
+        let reads_features = of_memory || declared.iter().any(|one| one.resolve(params).is_ok_and(|one| one.features));
+        let absent = [
+            (head.student && given.head.is_empty(), "the model's head, whose weights were not given: head"),
+            (head.teacher && heads.is_empty(), "the teacher's head, whose weights were not given: teacher_heads"),
+            (
+                reads_features && given.teachers.iter().any(|one| one.features.is_empty()),
+                "the teacher's features, which were not given: teacher_features",
+            ),
+        ];
+        if let Some((_, what)) = absent.iter().find(|(absent, _)| *absent) {
+            return Err(wrong(format!("with these settings its loss reads {what}")));
         }
-        Ok((terms, AloneGradient { logits: d_logits, features: used.then_some(d_features) }))
+        Ok((terms, AloneGradient { logits: d_logits, features: used.then_some(d_features), head: grad }))
     }
 
     /// A client without samples.
-    fn local<'a>(&'a self, given: &GivenOutputs<'a>, down: &'a Payload, samples: Samples<'a>) -> Local<'a> {
+    fn local<'a>(
+        &'a self,
+        given: &GivenOutputs<'a>,
+        training: &'a Training,
+        down: &'a Payload,
+        samples: Samples<'a>,
+    ) -> Local<'a> {
         Local {
             model: &self.model,
-            training: &self.training,
+            training,
             client: 0,
             // From the second round on, every teacher is there.
             round: 1,
-            lr: self.training.lr,
+            lr: training.lr,
             global: &self.params,
             down,
             memory: given.memory,

@@ -12,6 +12,10 @@ use crate::{Frozen, Terms};
 pub(crate) struct HeadScratch {
     logits: Vec<f32>,
     d_logits: Vec<f32>,
+    /// Whether the student's head has run by itself.
+    pub(crate) student: bool,
+    /// Whether a teacher's has.
+    pub(crate) teacher: bool,
 }
 
 /// One mini-batch: read outputs, add gradients. Matrices have one row per sample.
@@ -91,6 +95,7 @@ impl<'a> Step<'a> {
     /// `loss` gets the logits and adds their gradient. The features may be generated (FedGen) or
     /// `step.teacher(k).features` (the head's part of FedDistill).
     pub fn student_head(&mut self, features: &[f32], loss: impl FnOnce(&[f32], &mut [f32]) -> f32) -> f32 {
+        self.head.student = true;
         let value = self.head.run(self.model, self.params, features, loss);
         self.model.head_backward(self.params, features, &self.head.d_logits, None, Some(self.grad));
         value
@@ -101,6 +106,7 @@ impl<'a> Step<'a> {
     /// `loss` gets the logits and adds their gradient (the extractor's part of FedDistill).
     pub fn teacher_head(&mut self, k: usize, loss: impl FnOnce(&[f32], &mut [f32]) -> f32) -> f32 {
         let (weights, features) = (self.frozen[k].weights, self.student.features);
+        self.head.teacher = true;
         let value = self.head.run(self.model, weights, features, loss);
         self.d_features();
         self.model.head_backward(weights, features, &self.head.d_logits, Some(self.d_features), None);
@@ -108,17 +114,13 @@ impl<'a> Step<'a> {
     }
 
     /// The student's head on given features, values only.
-    pub fn student_head_values(&self, features: &[f32], logits: &mut [f32]) {
+    pub fn student_head_values(&mut self, features: &[f32], logits: &mut [f32]) {
+        self.head.student = true;
         self.model.head_forward(self.params, features, logits);
     }
 }
 
 impl HeadScratch {
-    /// Whether a head has run.
-    pub(crate) fn was_used(&self) -> bool {
-        !self.logits.is_empty()
-    }
-
     fn run(
         &mut self,
         model: &Model,

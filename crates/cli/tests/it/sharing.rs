@@ -294,6 +294,49 @@ fn shards_divide_a_sweep_without_claims() {
     drop(claiming);
 }
 
+#[test]
+fn shards_choose_settings_together() {
+    let place = Place::new();
+    write_table(&place);
+    let text = SWEEP.replace("seeds = [1, 2, 3]", "seeds = [1, 2]\n[tune]\nvalidation = 0.2\nseeds = [101, 102]");
+    place.write("t.toml", &(text.replace("rounds = 5", "rounds = 2") + "\"optimizer.lr\" = [0.01, 0.1]\n"));
+    let whole = place.call(&["sweep", "t.toml", "-o", "whole"]);
+    assert_eq!(whole.code, 0, "{}", whole.err);
+    let shard = |n: &'static str| place.call(&["sweep", "t.toml", "-o", "out", "--jobs", "1", "--shard", n]);
+
+    // Nothing is chosen from a part.
+    let first = shard("1/2");
+    assert_eq!((first.code, &*first.out), (0, ""), "{}", first.err);
+    let later =
+        "Part 1/2 is done; settings are chosen when 6 runs of the other parts are: then the same command goes on";
+    assert!(first.err.contains(later), "{}", first.err);
+    assert!(!place.path("out/chosen.json").exists() && !place.path("out/compare").exists());
+    // Whoever completes the runs that choose goes on with its part of those that compare.
+    let second = shard("2/2");
+    assert_eq!(second.code, 0, "{}", second.err);
+    assert!(second.err.contains("Part 2/2 is done; 3 runs of the other parts are left"), "{}", second.err);
+    assert_eq!(place.read("out/chosen.json"), place.read("whole/chosen.json"));
+    let again = shard("1/2");
+    assert_eq!(again.code, 0, "{}", again.err);
+    is_same(&place, "out", "whole");
+    // The rest of the tables has times.
+    let start_of = |text: &str| text.lines().take(8).map(String::from).collect::<Vec<_>>();
+    assert_eq!(start_of(&again.out), start_of(&whole.out), "{}", again.err);
+    assert_eq!(start_of(&shard("2/2").out), start_of(&whole.out));
+
+    // In folders of their own, which are put together between the two stages.
+    for n in ["1/2", "2/2"] {
+        let answer = place.call(&["sweep", "t.toml", "-o", &format!("part{}", &n[..1]), "--jobs", "1", "--shard", n]);
+        assert!(answer.code == 0 && answer.err.contains("settings are chosen when 6 runs"), "{}", answer.err);
+    }
+    let copied =
+        Command::new("cp").args(["-r", "part2/choose", "part1/"]).current_dir(place.0.path()).status().unwrap();
+    assert!(copied.success());
+    let answer = place.call(&["sweep", "t.toml", "-o", "part1", "--jobs", "1", "--shard", "1/2"]);
+    assert!(answer.err.contains("3 runs of the other parts are left"), "{}", answer.err);
+    assert_eq!(place.read("part1/chosen.json"), place.read("whole/chosen.json"));
+}
+
 /// A failure is not repeated by everybody, but by whoever comes later.
 #[test]
 fn a_run_that_fails_is_tried_once() {

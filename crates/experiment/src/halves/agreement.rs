@@ -1,5 +1,6 @@
 //! What server and clients agree on before the first round.
 
+use fedelity_methods::Registry;
 use fedelity_nn::{Card, Model, Params};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -9,7 +10,7 @@ use crate::error::Result;
 use crate::{Document, ExperimentError, MethodChoice, Settings};
 
 /// What server and clients agree on before the first round. It has no paths and no samples.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Agreement {
     /// The version of the program.
@@ -23,9 +24,24 @@ pub struct Agreement {
     /// SHA-256 of the weights that are frozen, and therefore do not travel; empty if there are none.
     #[serde(default)]
     pub frozen: String,
+    /// The methods that it may name; they do not travel.
+    #[serde(skip)]
+    methods: Registry,
+}
+
+impl PartialEq for Agreement {
+    /// Whether both sides agree: what they say counts, not which other methods they know.
+    fn eq(&self, other: &Self) -> bool {
+        self.to_json() == other.to_json()
+    }
 }
 
 impl Agreement {
+    /// Lets it name other methods than those of the library.
+    pub fn know(&mut self, methods: &Registry) {
+        self.methods = methods.clone();
+    }
+
     /// The agreement about one method and seed of a study.
     pub(super) fn of(study: &Study, method: &MethodChoice, seed: u64) -> Self {
         Self {
@@ -35,6 +51,7 @@ impl Agreement {
             clients: study.pool.partition.clients.len(),
             card: study.card.clone(),
             frozen: frozen_hash(&study.model),
+            methods: Registry::default(),
         }
     }
 
@@ -71,6 +88,7 @@ impl Agreement {
     /// The same with some keys changed, each given as `KEY=VALUE`.
     pub(super) fn settings_with(&self, changes: &[String]) -> Result<(Settings, MethodChoice)> {
         let mut document = Document::parse("the agreement".to_string(), ".".into(), &self.config)?;
+        document.know(&self.methods);
         changes.iter().try_for_each(|change| document.set(change))?;
         let settings = Settings::read(&document)?;
         match &settings.methods[..] {
