@@ -40,7 +40,8 @@ def called(case):
             received = {"half-gammas": array(params["half_gammas"])}
             return (method, logits, labels, teachers), {"received": received, "buffer": len(teachers), "temperature": 1.0}, False
         case "fedelity":
-            return (method, logits, labels, teacher), {**params, "counts": np.array(inputs["label_counts"])}, False
+            taught = teacher if params["teacher"] else None
+            return (method, logits, labels, taught), {**params, "counts": np.array(inputs["label_counts"])}, False
         case "group-distillation":
             names = {"alpha_t": "alpha_true", "alpha_r": "alpha_rich", "alpha_f": "alpha_few"}
             hyper = {names.get(key, key): value for key, value in params.items()}
@@ -98,7 +99,7 @@ def test_every_method_is_in_the_golden_cases():
     """All losses on logits and features have golden cases."""
     tested = {called(case)[0][0] for case in CASES}
     logits = {"fedavg", "fedlsd", "fedntd", "fedcad", "fedssd", "fedgkd", "fedgkd-vote", "feddistill-plus"}
-    assert tested == {*logits, "feddistill", "moon"}
+    assert tested == {*logits, "feddistill", "fedelity", "moon"}
 
 
 TAUGHT = {
@@ -110,6 +111,7 @@ TAUGHT = {
     "fedssd": {"received": {"credibility": array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0, 0.1, 0.9]])}},
     "fedgkd-vote": {"received": {"half-gammas": array([0.3])}},
     "feddistill": {"beta_extractor": 0.0, "beta_classifier": 0.0, "counts": np.array([5, 1, 0])},
+    "fedelity": {"counts": np.array([5, 1, 0])},
     "fedavg": {},
     "fedprox": {},
 }

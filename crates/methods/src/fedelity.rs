@@ -3,7 +3,7 @@
 //!   L      = CE(z + log pi, y) + lambda KL(p^g || p),   p = softmax(z), p^g likewise from the global model's logits
 //!   pi_c   = (n_c + 1/K) / (n + 1)
 //!   lambda = 1 - H(pi) / log K
-//!   server: w_i <- w^t + (w_i - w^t) * min(1, 3 m / ||w_i - w^t||),   m the median norm of the last round's updates
+//!   server: w_i <- w^t + (w_i - w^t) * min(1, 10 m / ||w_i - w^t||),   m the median norm of the last round's updates
 //!
 //! A client holds n_c samples of class c of K. If clients differ only in how often they see a class, the client's labels
 //! follow pi_c p*_c(x), with the same p* for all of them. So the labels train z + log pi, and z itself, which is what is
@@ -48,7 +48,7 @@ pub struct Fedelity {
     #[key(default = 1.0, min = 0, zero = fedavg)]
     pub teacher: f32,
     /// How many times the usual norm an update may have.
-    #[key(default = 3.0, min = 0, zero = fedavg)]
+    #[key(default = 10.0, min = 0, zero = fedavg)]
     pub guard: f64,
 }
 

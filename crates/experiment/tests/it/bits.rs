@@ -30,6 +30,7 @@ const EXPECTED: &[(&str, &str, &str)] = &[
     ("feddistill-plus", "d5f60b1fb1a2244a7dc805bc0dc77259", "39fb0ba1c0d5aa67293770be254d7bee"),
     ("fedgen", "dc1865cdb814d4b133a1323c46be32ba", "b5e0dd37a46e31a17648c8067ae021da"),
     ("feddf", "077273fe3302293cd48dc04c842fc79f", "6acf4c557129ae3e7fed01f3920408b7"),
+    ("fedelity", "4568ca68362e8bd6f6f5e01ff24b7f2a", "26520dfc563869891b64340865ae3c21"),
 ];
 
 const WHOLE: &str = "rounds = 3\n";
