@@ -38,7 +38,9 @@ const NORMS: &str = "norms";
     reference = "this project, docs/fedelity-method.md",
     equation = "L = CE(z + log pi, y) + lambda KL(p^g || p),  pi = class frequencies of the client,  \
                 lambda = 1 - H(pi) / log K",
-    helps = "-"
+    helps = "With skewed labels: on CIFAR-10 with 100 clients at Dirichlet 0.1, 52.3 % against FedAvg's 24.4 % and \
+             FedNTD's 36.5 % after the last round, 52.9 % against 37.9 % and 48.9 % in the best, three seeds \
+             (docs/results.md). With equally frequent classes at every client it is FedAvg."
 )]
 pub struct Fedelity {
     /// How much of log pi is added to the logits.

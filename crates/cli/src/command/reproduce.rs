@@ -155,7 +155,8 @@ impl Reproduce {
         for out in &left_out {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));
         }
-        let changes = self.overrides.set.iter().filter(|set| matters(set)).map(|set| format!("{set} (--set)")).collect();
+        let changes =
+            self.overrides.set.iter().filter(|set| matters(set)).map(|set| format!("{set} (--set)")).collect();
         let replication = Replication::new(&preset.table, &ran, changes);
         match self.format.map(Form::syntax) {
             Some(syntax) => printer.raw(replication.render(syntax).as_bytes())?,

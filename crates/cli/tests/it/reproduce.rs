@@ -138,7 +138,8 @@ fn other_rounds_and_other_settings_are_said() {
     let place = place();
     let short = ["--cells", "mini-1", "--seeds", "1", "--rounds", "2"];
     // What is measured on local models changes no published number.
-    let answer = call(&place, &[&short[..], &["--set", "clients.epochs=2", "--set", "evaluation.metrics=fast"]].concat());
+    let answer =
+        call(&place, &[&short[..], &["--set", "clients.epochs=2", "--set", "evaluation.metrics=fast"]].concat());
     assert_eq!(answer.code, 0, "{}", answer.err);
     let text = words(&answer.out).join(" ");
     let said = "This is not the published setting, and no replication: 2 rounds instead of 3 in mini-1; clients.epochs=2 (--set).";

@@ -31,7 +31,7 @@ impl Frame {
         let at = ticks(y, most);
         let labels: Vec<String> = at.iter().map(|tick| trimmed(*tick)).collect();
         let left = 1.5 * font + longest(&labels, font) + TICK + 2.0;
-        let frame = Self { left, top, right: canvas.width - 0.6 * font, bottom: top + high, x: (0.0, 1.0), y };
+        let frame = Self { left, top, right: canvas.width - 1.2 * font, bottom: top + high, x: (0.0, 1.0), y };
         for (tick, label) in at.iter().zip(&labels) {
             let (_, y) = frame.at(0.0, *tick);
             canvas.line(vec![(left, y), (frame.right, y)], GRID, THIN, &[]);

@@ -48,6 +48,7 @@ pages! {
     record: "docs/record.md",
     report: "docs/report.md",
     reproduce: "docs/reproduce.md",
+    results: "docs/results.md",
     resume: "docs/resume.md",
     saved_models: "docs/saved-models.md",
     sweeps: "docs/sweeps.md",
