@@ -111,7 +111,7 @@ impl Method for Fedelity {
 
     fn collect(&self, server: &mut Server<'_>, gather: &mut Gather, upload: &Received) -> Result<()> {
         if self.guard > 0.0 {
-            let mut norms = server.scratch.opt(NORMS).map_or_else(Vec::new, |norms| norms.to_vec());
+            let mut norms = norms(server);
             norms.push(drift(server.global, &upload.params, server.model.layout().trainable()) as f32);
             server.scratch.put(NORMS, norms);
         }
@@ -119,7 +119,7 @@ impl Method for Fedelity {
     }
 
     fn conclude(&self, server: &mut Server<'_>, gather: &mut Gather, state: &mut Payload) -> Result<Params> {
-        let mut norms = server.scratch.opt(NORMS).map_or_else(Vec::new, |norms| norms.to_vec());
+        let mut norms = norms(server);
         norms.retain(|norm| *norm > 0.0);
         norms.sort_by(f32::total_cmp);
         // A round in which nobody moves says nothing about the next.
@@ -128,4 +128,9 @@ impl Method for Fedelity {
         }
         gather.mean.finish()
     }
+}
+
+/// The norms of this round's updates so far.
+fn norms(server: &Server<'_>) -> Vec<f32> {
+    server.scratch.opt(NORMS).map_or_else(Vec::new, |norms| norms.to_vec())
 }

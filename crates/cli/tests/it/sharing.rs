@@ -231,14 +231,20 @@ fn what_others_do_is_shown_and_what_they_give_back_goes_on() {
     assert_eq!(answer.out.matches("(left by process").count(), 1, "{}", answer.out);
 }
 
-#[test]
-fn processes_choose_settings_together() {
+/// A sweep that chooses settings, in `t.toml`, and what one process makes of it, in `whole`.
+fn tuned() -> (Place, Answer) {
     let place = Place::new();
     write_table(&place);
     let text = SWEEP.replace("seeds = [1, 2, 3]", "seeds = [1, 2]\n[tune]\nvalidation = 0.2\nseeds = [101, 102]");
     place.write("t.toml", &(text.replace("rounds = 5", "rounds = 2") + "\"optimizer.lr\" = [0.01, 0.1]\n"));
     let whole = place.call(&["sweep", "t.toml", "-o", "whole"]);
     assert_eq!(whole.code, 0, "{}", whole.err);
+    (place, whole)
+}
+
+#[test]
+fn processes_choose_settings_together() {
+    let (place, whole) = tuned();
     let names: Vec<String> = (0..3).map(|n| format!("p{n}")).collect();
     let args = ["sweep", "t.toml", "-o", "out", "--jobs", "1"];
     let more = ["sweep", "t.toml", "-o", "out", "--jobs", "1", "--no-wait"];
@@ -296,12 +302,7 @@ fn shards_divide_a_sweep_without_claims() {
 
 #[test]
 fn shards_choose_settings_together() {
-    let place = Place::new();
-    write_table(&place);
-    let text = SWEEP.replace("seeds = [1, 2, 3]", "seeds = [1, 2]\n[tune]\nvalidation = 0.2\nseeds = [101, 102]");
-    place.write("t.toml", &(text.replace("rounds = 5", "rounds = 2") + "\"optimizer.lr\" = [0.01, 0.1]\n"));
-    let whole = place.call(&["sweep", "t.toml", "-o", "whole"]);
-    assert_eq!(whole.code, 0, "{}", whole.err);
+    let (place, whole) = tuned();
     let shard = |n: &'static str| place.call(&["sweep", "t.toml", "-o", "out", "--jobs", "1", "--shard", n]);
 
     // Nothing is chosen from a part.

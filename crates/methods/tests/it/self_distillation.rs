@@ -1,5 +1,5 @@
-//! FedLSD, FedNTD, FedCAD, FedSSD, FedDistill and Fedelity: golden vectors through the real training step, and identities over
-//! whole small federations.
+//! FedLSD, FedNTD, FedCAD, FedSSD, FedDistill and Fedelity: golden vectors through the real training step, and identities
+//! over whole small federations.
 
 use std::sync::Arc;
 
