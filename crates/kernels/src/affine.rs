@@ -143,9 +143,14 @@ impl AffineForward<'_> {
                 }
             }
             let y = self.y.as_mut_ptr().add(sample * outputs + output);
-            for n in 0..N {
-                for o in 0..O {
-                    *y.add(n * outputs + o) += simd.sum(sum[n][o]);
+            for o in 0..O {
+                let mut all = [simd.splat(0.0); 4];
+                for n in 0..N {
+                    all[n] = sum[n][o];
+                }
+                let found = simd.sums(all);
+                for n in 0..N {
+                    *y.add(n * outputs + o) += found[n];
                 }
             }
         }

@@ -45,6 +45,8 @@ struct GroupForward<'a> {
 }
 
 impl Kernel for GroupForward<'_> {
+    const NARROW: bool = true;
+
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let NormaliseLines { x, lines, gamma, .. } = self.pass;
@@ -101,6 +103,8 @@ struct GroupBackward<'a> {
 }
 
 impl Kernel for GroupBackward<'_> {
+    const NARROW: bool = true;
+
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let gradient = self.gradient;

@@ -30,6 +30,8 @@ struct GatherBytes<'a> {
 }
 
 impl Kernel for GatherBytes<'_> {
+    const NARROW: bool = true;
+
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         let Self { x, plane, images } = self;

@@ -41,6 +41,8 @@ struct Region {
 }
 
 impl Kernel for WeightGradient<'_> {
+    const NARROW: bool = true;
+
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
         let plane = self.conv.output_gradient;
@@ -164,10 +166,15 @@ unsafe fn tile<S: Simd, const OC: usize, const TAPS: usize>(
     // SAFETY: the weights of this tile exist; the region lies inside the batch.
     unsafe {
         let sum = sums::<S, OC, TAPS>(simd, of, at, first, region);
-        for o in 0..OC {
-            for t in 0..TAPS {
+        for t in 0..TAPS {
+            let mut all = [simd.splat(0.0); 4];
+            for o in 0..OC {
+                all[o] = sum[o][t];
+            }
+            let found = simd.sums(all);
+            for o in 0..OC {
                 let weight = ((first + o) * of.conv.in_channels + at[t].0) * per_channel + at[t].1;
-                *d_w.add(weight) += simd.sum(sum[o][t]);
+                *d_w.add(weight) += found[o];
             }
         }
     }

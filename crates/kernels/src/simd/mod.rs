@@ -91,7 +91,7 @@ impl Isa {
 
     /// Runs a kernel with this instruction set, or in plain Rust if the machine lacks it.
     #[inline]
-    pub(crate) fn run(self, kernel: impl Kernel) {
+    pub(crate) fn run<K: Kernel>(self, kernel: K) {
         if !self.is_present() {
             return kernel.run(Plain);
         }
@@ -100,6 +100,9 @@ impl Isa {
             // SAFETY: the machine has these instructions, as was asked above.
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => unsafe { avx::run_avx2(kernel) },
+            // SAFETY: as above; a machine with AVX-512 has AVX2.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 if K::NARROW => unsafe { avx::run_avx2(kernel) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => unsafe { avx::run_avx512(kernel) },
@@ -112,6 +115,9 @@ impl Isa {
 
 /// Code that is compiled once for every instruction set. Mark `run` and all it calls `#[inline(always)]`.
 pub(crate) trait Kernel {
+    /// Whether AVX-512 machines run it with AVX2, for which the compiler makes faster code of it.
+    const NARROW: bool = false;
+
     fn run<S: Simd>(self, simd: S);
 }
 

@@ -250,7 +250,7 @@ impl PatchCorrelate<'_> {
     }
 }
 
-/// sums `[part][out][tap][in]` += the transformed gradient of the weights, over all groups.
+/// sums `[part][tap][in][out]` += the transformed gradient of the weights, over all groups.
 pub(super) struct PatchWeightGradient<'a> {
     pub(super) shape: &'a Winograd,
     pub(super) sums: &'a mut [f32],

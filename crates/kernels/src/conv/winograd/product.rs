@@ -74,11 +74,21 @@ impl ProductSizes {
         }
     }
 
+    /// The inner and the outer loop of a gradient's sums, over the taps and the inputs: the count, the stride in v, and the
+    /// stride in the sums `[tap][in][out]`.
+    #[inline(always)]
+    fn loops(&self, taps_inside: bool, outputs: usize) -> ([usize; 3], [usize; 3]) {
+        let inputs = [self.sources, self.read * LANES, outputs];
+        let taps = [self.taps, self.tap, self.sources * outputs];
+        if taps_inside { (taps, inputs) } else { (inputs, taps) }
+    }
+
     /// The taps that any of the vectors `first..first + n` needs, given the range of rows outside the border.
     #[inline(always)]
     fn needed(&self, inside: Option<(usize, usize)>, first: usize, n: usize) -> Range<usize> {
         let Some((start, end)) = inside else { return 0..self.taps };
-        let (top, bottom) = (first * LANES / self.tap, ((first + n) * LANES - self.patch) / self.tap);
+        let row = |at: usize| (at as u32 / self.tap as u32) as usize;
+        let (top, bottom) = (row(first * LANES), row((first + n) * LANES - self.patch));
         let first = start.saturating_sub(bottom).min(self.taps);
         first..end.saturating_sub(top).clamp(first, self.taps)
     }
@@ -180,8 +190,7 @@ unsafe fn product_last<S: Simd, const OC: usize>(
     }
 }
 
-/// sums += u `[part][out][patch]` * v `[part][in][patch]`, over patches and lanes. The
-/// sums are ordered by part, block of outputs, tap, input, output within the block.
+/// sums `[part][tap][in][out]` += u `[part][out][patch]` * v `[part][in][patch]`, over patches and lanes.
 pub(super) struct GatherProducts<'a> {
     pub(super) sums: &'a mut [f32],
     pub(super) u: &'a [f32],
@@ -194,63 +203,59 @@ impl Kernel for GatherProducts<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Self { sums, u, v, before, after } = self;
-        let (sources, outputs, taps) = (before.channels, after.channels, before.shape.taps());
-        let job = ProductSizes::new(&before, &after);
+        let (outputs, job) = (after.channels, ProductSizes::new(&before, &after));
+        let wide = S::REGISTERS > 16;
+        // Five taps of two outputs use sixteen registers better than two and three taps of three.
+        let narrow = !wide && job.taps == 5 && job.sources < 4 && !outputs.is_multiple_of(OUTPUTS);
         for part in 0..before.shape.parts() {
-            if after.filling == Filling::Channels {
-                // SAFETY: as below.
-                unsafe {
-                    let sums = sums.as_mut_ptr().add(part * outputs * taps * sources);
-                    let u = u.as_ptr().add(part * after.step());
-                    half_scalars(simd, sums, (u, v.as_ptr().add(part * before.step())), outputs, job);
+            // SAFETY: the caller's buffers hold every part of its patches, inputs and outputs.
+            unsafe {
+                let sums = sums.as_mut_ptr().add(part * outputs * job.taps * job.sources);
+                let u = u.as_ptr().add(part * after.step());
+                let v = v.as_ptr().add(part * before.step());
+                if after.filling == Filling::Channels {
+                    half_scalars(simd, sums, (u, v), outputs, job);
+                    continue;
                 }
-                continue;
-            }
-            let mut first = 0;
-            for block in blocks(outputs, OUTPUTS) {
-                // SAFETY: the caller's buffers hold every part of its patches, inputs and outputs.
-                unsafe {
-                    let sums = sums.as_mut_ptr().add((part * outputs + first) * taps * sources);
-                    let u = u.as_ptr().add(part * after.step() + first * job.made * LANES);
-                    let v = v.as_ptr().add(part * before.step());
+                let mut first = 0;
+                for block in blocks(outputs, if narrow { 2 } else { OUTPUTS }) {
+                    let (sums, u) = (sums.add(first), u.add(first * job.made * LANES));
                     match block {
-                        4 if S::REGISTERS > 16 => scalars::<S, 4, 6>(simd, sums, u, v, job),
-                        4 => scalars::<S, 4, 3>(simd, sums, u, v, job),
-                        3 if S::REGISTERS > 16 => scalars::<S, 3, 6>(simd, sums, u, v, job),
-                        3 => scalars::<S, 3, 4>(simd, sums, u, v, job),
-                        2 => scalars::<S, 2, 4>(simd, sums, u, v, job),
-                        _ => scalars::<S, 1, 4>(simd, sums, u, v, job),
+                        4 if wide => scalars::<S, 4, 6>(simd, sums, (u, v), outputs, job),
+                        4 => scalars::<S, 4, 3>(simd, sums, (u, v), outputs, job),
+                        3 if wide => scalars::<S, 3, 6>(simd, sums, (u, v), outputs, job),
+                        3 => scalars::<S, 3, 4>(simd, sums, (u, v), outputs, job),
+                        2 => scalars::<S, 2, 5>(simd, sums, (u, v), outputs, job),
+                        _ => scalars::<S, 1, 5>(simd, sums, (u, v), outputs, job),
                     }
+                    first += block;
                 }
-                first += block;
             }
         }
     }
 }
 
-/// Most outputs of a tile of [`GatherProducts`], and of a block of its sums.
-pub(super) const OUTPUTS: usize = 4;
+/// Most outputs of a tile of [`GatherProducts`].
+const OUTPUTS: usize = 4;
 
-/// The product for OC outputs, in tiles of at most MOST inputs of a tap, or taps of an input if there are fewer inputs.
+/// The product for OC of the outputs, in tiles of at most MOST inputs of a tap, or taps of an input if there are fewer inputs.
 #[inline(always)]
 unsafe fn scalars<S: Simd, const OC: usize, const MOST: usize>(
     simd: S,
     sums: *mut f32,
-    u: *const f32,
-    v: *const f32,
+    (u, v): (*const f32, *const f32),
+    outputs: usize,
     job: ProductSizes,
 ) {
-    // The count, the stride in v, and the stride in the sums.
-    let (inputs, taps) = ((job.sources, job.read * LANES, OC), (job.taps, job.tap, job.sources * OC));
-    let (inner, outer) = if job.sources < MOST.min(4).min(job.taps) { (taps, inputs) } else { (inputs, taps) };
-    for i in 0..outer.0 {
+    let (inner, outer) = job.loops(job.sources < MOST.min(4).min(job.taps), outputs);
+    for i in 0..outer[0] {
         let mut first = 0;
-        for block in blocks(inner.0, MOST) {
+        for block in blocks(inner[0], MOST) {
             // SAFETY: the taps and inputs of each tile exist.
             unsafe {
-                let v = v.add(i * outer.1 + first * inner.1);
-                let sums = sums.add(i * outer.2 + first * inner.2);
-                let steps = (inner.1, inner.2);
+                let v = v.add(i * outer[1] + first * inner[1]);
+                let sums = sums.add(i * outer[2] + first * inner[2]);
+                let steps = (inner[1], inner[2]);
                 match block {
                     6 => scalars_tile::<S, OC, 6>(simd, sums, u, v, job.made, steps),
                     5 => scalars_tile::<S, OC, 5>(simd, sums, u, v, job.made, steps),
@@ -326,48 +331,31 @@ unsafe fn half_scalars<S: Simd>(
     outputs: usize,
     job: ProductSizes,
 ) {
-    let ProductSizes { sources, taps, .. } = job;
-    // The count, the stride in v, and the stride in the sums, in blocks of outputs.
-    let (by_input, by_tap) = ((sources, job.read * LANES, 1), (taps, job.tap, sources));
-    let (inner, outer) = if sources < taps.min(4) { (by_tap, by_input) } else { (by_input, by_tap) };
-    let mut places = blocks(outputs, OUTPUTS).scan(0, |first, block| {
-        *first += block;
-        Some((*first - block, block))
-    });
-    let (mut first, mut block) = (0, 0);
+    let (inner, outer) = job.loops(job.sources < job.taps.min(4), outputs);
     for output in (0..outputs).step_by(OUTPUTS) {
         let count = OUTPUTS.min(outputs - output);
-        // Where the sums of each output are, and the size of its block.
-        let mut to = [(sums, 0); OUTPUTS];
-        for (i, to) in to[..count].iter_mut().enumerate() {
-            if output + i >= first + block {
-                (first, block) = places.next().unwrap_or_default();
-            }
-            // SAFETY: the output's sums exist.
-            *to = (unsafe { sums.add(first * taps * sources + output + i - first) }, block);
-        }
-        let to = &to[..count];
         // SAFETY: the taps and inputs of each tile exist.
         unsafe {
             let u = u.add(output / 2 * job.made * LANES);
-            for i in 0..outer.0 {
+            for i in 0..outer[0] {
                 let mut first = 0;
-                for inputs in blocks(inner.0, HALF_INPUTS) {
-                    let v = v.add(i * outer.1 + first * inner.1);
-                    let at = (i * outer.2 + first * inner.2, inner.2);
+                for inputs in blocks(inner[0], HALF_INPUTS) {
+                    let v = v.add(i * outer[1] + first * inner[1]);
+                    let to = (sums.add(i * outer[2] + first * inner[2] + output), count);
+                    let steps = (inner[1], inner[2]);
                     match (count > 2, inputs) {
-                        (true, 6) => half_tile::<S, 2, 6>(simd, to, at, (u, v), job.made, inner.1),
-                        (true, 5) => half_tile::<S, 2, 5>(simd, to, at, (u, v), job.made, inner.1),
-                        (true, 4) => half_tile::<S, 2, 4>(simd, to, at, (u, v), job.made, inner.1),
-                        (true, 3) => half_tile::<S, 2, 3>(simd, to, at, (u, v), job.made, inner.1),
-                        (true, 2) => half_tile::<S, 2, 2>(simd, to, at, (u, v), job.made, inner.1),
-                        (true, _) => half_tile::<S, 2, 1>(simd, to, at, (u, v), job.made, inner.1),
-                        (false, 6) => half_tile::<S, 1, 6>(simd, to, at, (u, v), job.made, inner.1),
-                        (false, 5) => half_tile::<S, 1, 5>(simd, to, at, (u, v), job.made, inner.1),
-                        (false, 4) => half_tile::<S, 1, 4>(simd, to, at, (u, v), job.made, inner.1),
-                        (false, 3) => half_tile::<S, 1, 3>(simd, to, at, (u, v), job.made, inner.1),
-                        (false, 2) => half_tile::<S, 1, 2>(simd, to, at, (u, v), job.made, inner.1),
-                        (false, _) => half_tile::<S, 1, 1>(simd, to, at, (u, v), job.made, inner.1),
+                        (true, 6) => half_tile::<S, 2, 6>(simd, to, (u, v), job.made, steps),
+                        (true, 5) => half_tile::<S, 2, 5>(simd, to, (u, v), job.made, steps),
+                        (true, 4) => half_tile::<S, 2, 4>(simd, to, (u, v), job.made, steps),
+                        (true, 3) => half_tile::<S, 2, 3>(simd, to, (u, v), job.made, steps),
+                        (true, 2) => half_tile::<S, 2, 2>(simd, to, (u, v), job.made, steps),
+                        (true, _) => half_tile::<S, 2, 1>(simd, to, (u, v), job.made, steps),
+                        (false, 6) => half_tile::<S, 1, 6>(simd, to, (u, v), job.made, steps),
+                        (false, 5) => half_tile::<S, 1, 5>(simd, to, (u, v), job.made, steps),
+                        (false, 4) => half_tile::<S, 1, 4>(simd, to, (u, v), job.made, steps),
+                        (false, 3) => half_tile::<S, 1, 3>(simd, to, (u, v), job.made, steps),
+                        (false, 2) => half_tile::<S, 1, 2>(simd, to, (u, v), job.made, steps),
+                        (false, _) => half_tile::<S, 1, 1>(simd, to, (u, v), job.made, steps),
                     }
                     first += inputs;
                 }
@@ -376,15 +364,14 @@ unsafe fn half_scalars<S: Simd>(
     }
 }
 
-/// `to`: the sums of each output, and the size of its block. `at`: the first of the tile's blocks and their distance.
+/// `to`: the first sum and the number of outputs. `steps`: the strides in v and in the sums.
 #[inline(always)]
 unsafe fn half_tile<S: Simd, const PAIRS: usize, const IC: usize>(
     simd: S,
-    to: &[(*mut f32, usize)],
-    at: (usize, usize),
+    (to, count): (*mut f32, usize),
     (u, v): (*const f32, *const f32),
     patches: usize,
-    input: usize,
+    steps: (usize, usize),
 ) {
     let mut sum = [[simd.splat(0.0); IC]; PAIRS];
     // SAFETY: the caller's channels hold `patches` patches.
@@ -393,7 +380,7 @@ unsafe fn half_tile<S: Simd, const PAIRS: usize, const IC: usize>(
         for _ in 0..patches {
             let g: [S::Vector; PAIRS] = std::array::from_fn(|pair| load::<S>(u.add(pair * patches * LANES)));
             for i in 0..IC {
-                let x = v.add(i * input);
+                let x = v.add(i * steps.0);
                 let x = simd.join(x, x);
                 for pair in 0..PAIRS {
                     sum[pair][i] = simd.fma(g[pair], x, sum[pair][i]);
@@ -407,8 +394,8 @@ unsafe fn half_tile<S: Simd, const PAIRS: usize, const IC: usize>(
                 [all[2 * pair], all[2 * pair + 1]] = simd.split(sum[pair][i]);
             }
             let found = simd.sums(all);
-            for (&(to, block), found) in to.iter().zip(found) {
-                *to.add((at.0 + i * at.1) * block) += found;
+            for (o, found) in found[..count].iter().enumerate() {
+                *to.add(i * steps.1 + o) += found;
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use super::super::pass::blocks;
 use super::patch::{Patch, WIDE};
-use super::product::OUTPUTS;
 use super::{Winograd, with_patch};
 use crate::simd::{Kernel, Simd};
 
@@ -19,6 +18,8 @@ pub(in crate::conv) struct Pack<'a> {
 }
 
 impl Kernel for Pack<'_> {
+    const NARROW: bool = true;
+
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         with_patch!(self.patches.form, self.pack(simd))
@@ -56,7 +57,7 @@ impl Pack<'_> {
     }
 }
 
-/// d_w += G' s G for the accumulated sums s, in the order of [`super::product::GatherProducts`].
+/// d_w += G' s G for the accumulated sums s `[part][tap][source][target]`.
 pub(in crate::conv) struct Settle<'a> {
     pub(in crate::conv) patches: Winograd,
     pub(in crate::conv) d_w: &'a mut [f32],
@@ -64,6 +65,8 @@ pub(in crate::conv) struct Settle<'a> {
 }
 
 impl Kernel for Settle<'_> {
+    const NARROW: bool = true;
+
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         with_patch!(self.patches.form, self.settle(simd))
@@ -76,10 +79,10 @@ impl Settle<'_> {
         let Self { patches: Winograd { sources, targets, .. }, d_w, sums } = self;
         let (rows, side) = P::WEIGHTS;
         let (taps, area) = (side / rows, side * side);
-        let mut first = 0;
-        for block in blocks(targets, OUTPUTS) {
+        for first in (0..targets).step_by(WIDE) {
+            let block = WIDE.min(targets - first);
             for (tap, source) in (0..taps).flat_map(|tap| (0..sources).map(move |source| (tap, source))) {
-                let at = first * taps * sources + (tap * sources + source) * block;
+                let at = (tap * sources + source) * targets + first;
                 P::weight_gradients(
                     #[inline(always)]
                     |part| {
@@ -96,7 +99,6 @@ impl Settle<'_> {
                     },
                 );
             }
-            first += block;
         }
     }
 }
