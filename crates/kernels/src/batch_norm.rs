@@ -142,11 +142,12 @@ impl Kernel for BatchBackward<'_> {
         let count = (self.samples * lines.count * lines.pixels) as f32;
         for channel in 0..channels {
             let (rstd, mean) = (self.rstd[channel], simd.splat(self.mean[channel]));
+            let scale = gradient.gamma[channel] * rstd;
             // SAFETY: `NormGradient::lines` checked the buffers.
             unsafe {
                 let (mut sum, mut products) = (simd.splat(0.0), simd.splat(0.0));
                 for group in 0..self.groups {
-                    let (s, p) = gradient.sums(simd, group * channels + channel, mean);
+                    let (s, p) = gradient.sums(simd, group * channels + channel, mean, simd.splat(scale));
                     sum = simd.add(sum, s);
                     products = simd.add(products, p);
                 }
@@ -154,7 +155,6 @@ impl Kernel for BatchBackward<'_> {
                 let products = simd.sum(products) * rstd;
                 gradient.d_beta[channel] += sum;
                 gradient.d_gamma[channel] += products;
-                let scale = gradient.gamma[channel] * rstd;
                 let mut slope = simd.splat(-scale * rstd * products / count);
                 let mut shift = simd.splat(-scale * sum / count);
                 let scale = simd.splat(scale);

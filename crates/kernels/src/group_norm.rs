@@ -117,12 +117,12 @@ impl Kernel for GroupBackward<'_> {
                 let (mean, rstd) = (load::<S>(stats.as_ptr()), load::<S>(stats.as_ptr().add(LANES)));
                 let (mut sum, mut products) = (simd.splat(0.0), simd.splat(0.0));
                 for plane in first..first + self.width {
-                    let (s, p) = gradient.sums(simd, plane, mean);
-                    let p = simd.mul(p, rstd);
                     let channel = plane % channels;
+                    let gamma = simd.splat(gradient.gamma[channel]);
+                    let (s, p) = gradient.sums(simd, plane, mean, simd.mul(gamma, rstd));
+                    let p = simd.mul(p, rstd);
                     gradient.d_beta[channel] += simd.sum(s);
                     gradient.d_gamma[channel] += simd.sum(p);
-                    let gamma = simd.splat(gradient.gamma[channel]);
                     sum = simd.fma(s, gamma, sum);
                     products = simd.fma(p, gamma, products);
                 }

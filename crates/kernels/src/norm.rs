@@ -1,7 +1,7 @@
 //! Inputs and outputs of normalisations, and the loops they share.
 
 use crate::lines::{Lines, SourceLines, TargetLines, clear_border, four, masked, relu};
-use crate::plane::{Planes, PlanesMut};
+use crate::plane::{Plane, Planes, PlanesMut};
 use crate::simd::{Isa, LANES, Simd, load, store};
 
 /// y = relu?(gamma * normalised x + beta).
@@ -86,8 +86,9 @@ pub struct NormGradient<'a> {
     pub d_beta: &'a mut [f32],
     /// The gradient of the output: zero in lanes without a sample.
     pub d_y: Planes<'a>,
-    /// The output, if a ReLU followed: the gradient passes only where it is positive.
-    pub relu_output: Option<Planes<'a>>,
+    /// Beta `[channel]` and the plane of the output, if a ReLU followed: the gradient passes only where the output was
+    /// positive, which is computed again, because reading it would take longer.
+    pub relu: Option<(&'a [f32], Plane)>,
     pub x: Planes<'a>,
     /// `[channel]`.
     pub gamma: &'a [f32],
@@ -97,7 +98,7 @@ pub struct NormGradient<'a> {
 pub(crate) struct GradientLines<'a> {
     d_x: TargetLines,
     d_y: SourceLines,
-    y: Option<SourceLines>,
+    relu: Option<&'a [f32]>,
     x: SourceLines,
     pub(crate) lines: Lines,
     pub(crate) gamma: &'a [f32],
@@ -108,14 +109,15 @@ pub(crate) struct GradientLines<'a> {
 impl<'a> NormGradient<'a> {
     /// Clears the border of d_x.
     pub(crate) fn lines(self, isa: Isa, planes: usize, channels: usize) -> GradientLines<'a> {
-        let Self { mut d_x, d_gamma, d_beta, d_y, relu_output, x, gamma } = self;
+        let Self { mut d_x, d_gamma, d_beta, d_y, relu, x, gamma } = self;
         clear_border(isa, &mut d_x, planes);
         let source = |from| SourceLines::new(from, planes);
         GradientLines {
-            lines: Lines::of(&[d_x.plane, d_y.plane, relu_output.unwrap_or(x).plane, x.plane]),
+            // The output counts, although it is not read: runs decide the order of sums.
+            lines: Lines::of(&[d_x.plane, d_y.plane, relu.map_or(x.plane, |(_, plane)| plane), x.plane]),
             d_x: TargetLines::new(d_x, planes),
             d_y: source(d_y),
-            y: relu_output.map(source),
+            relu: relu.map(|(beta, _)| &beta[..channels]),
             x: source(x),
             gamma: &gamma[..channels],
             d_gamma: &mut d_gamma[..channels],
@@ -125,34 +127,44 @@ impl<'a> NormGradient<'a> {
 }
 
 impl GradientLines<'_> {
-    /// Per lane, the sums of d and of d * (x - mean) over one plane, where d is `d_y`, or zero where `y` is not
-    /// positive.
+    /// Beta of a plane's channel, if a ReLU followed.
+    #[inline(always)]
+    fn beta<S: Simd>(&self, simd: S, plane: usize) -> Option<S::Vector> {
+        self.relu.map(|beta| simd.splat(beta[plane % beta.len()]))
+    }
+
+    /// Per lane, the sums of d and of d * (x - mean) over one plane, where d is `d_y`, or zero where a ReLU stopped the output
+    /// (x - mean) * scale + beta.
     ///
     /// # Safety
     /// The plane must be in range.
     #[inline(always)]
-    pub(crate) unsafe fn sums<S: Simd>(&self, simd: S, plane: usize, mean: S::Vector) -> (S::Vector, S::Vector) {
+    pub(crate) unsafe fn sums<S: Simd>(
+        &self,
+        simd: S,
+        plane: usize,
+        mean: S::Vector,
+        scale: S::Vector,
+    ) -> (S::Vector, S::Vector) {
         const UNROLL: usize = 4;
         let lines = self.lines;
         let zero = simd.splat(0.0);
+        let beta = self.beta(simd, plane);
         let (mut sum, mut products) = ([zero; UNROLL], [zero; UNROLL]);
         for line in 0..lines.count {
             // SAFETY: the caller's contract; `pixel` stays inside the line.
             unsafe {
                 let (d_y, x) = (self.d_y.line(plane, line), self.x.line(plane, line));
-                let y = self.y.map(|y| y.line(plane, line));
                 let mut pixel = 0;
                 while pixel < lines.pixels {
                     let step = if pixel + UNROLL <= lines.pixels { UNROLL } else { 1 };
                     for i in 0..UNROLL {
                         if i < step {
                             let at = (pixel + i) * LANES;
-                            let mut d = load::<S>(d_y.add(at));
-                            if let Some(y) = y {
-                                d = masked(simd, d, load::<S>(y.add(at)));
-                            }
+                            let x = simd.sub(load::<S>(x.add(at)), mean);
+                            let d = passed(simd, load::<S>(d_y.add(at)), x, scale, beta);
                             sum[i] = simd.add(sum[i], d);
-                            products[i] = simd.fma(d, simd.sub(load::<S>(x.add(at)), mean), products[i]);
+                            products[i] = simd.fma(d, x, products[i]);
                         }
                     }
                     pixel += step;
@@ -174,20 +186,27 @@ impl GradientLines<'_> {
         (mean, scale, slope, shift): (S::Vector, S::Vector, S::Vector, S::Vector),
     ) {
         let lines = self.lines;
+        let beta = self.beta(simd, plane);
         for line in 0..lines.count {
             // SAFETY: the caller's contract; `pixel` stays inside the line.
             unsafe {
                 let (d_x, d_y) = (self.d_x.line(plane, line), self.d_y.line(plane, line));
-                let (y, x) = (self.y.map(|y| y.line(plane, line)), self.x.line(plane, line));
+                let x = self.x.line(plane, line);
                 for at in (0..lines.pixels * LANES).step_by(LANES) {
-                    let mut d = load::<S>(d_y.add(at));
-                    if let Some(y) = y {
-                        d = masked(simd, d, load::<S>(y.add(at)));
-                    }
-                    let v = simd.fma(simd.sub(load::<S>(x.add(at)), mean), slope, shift);
-                    store::<S>(d_x.add(at), simd.fma(d, scale, v));
+                    let x = simd.sub(load::<S>(x.add(at)), mean);
+                    let d = passed(simd, load::<S>(d_y.add(at)), x, scale, beta);
+                    store::<S>(d_x.add(at), simd.fma(d, scale, simd.fma(x, slope, shift)));
                 }
             }
         }
+    }
+}
+
+/// The gradient that a ReLU lets pass, if there is one. The output has the bits of [`NormaliseLines::apply`].
+#[inline(always)]
+fn passed<S: Simd>(simd: S, d: S::Vector, x: S::Vector, scale: S::Vector, beta: Option<S::Vector>) -> S::Vector {
+    match beta {
+        Some(beta) => masked(simd, d, simd.fma(x, scale, beta)),
+        None => d,
     }
 }

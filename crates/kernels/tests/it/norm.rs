@@ -27,8 +27,12 @@ impl Case {
         let mut random = Random::new(seed);
         let x: Vec<f64> = (0..shape.len()).map(|_| f64::from((offset + random.next()) as f32)).collect();
         let (gamma, beta) = (random.vector(shape.channels), random.vector(shape.channels));
-        let d_y = random.vector(shape.len());
+        let mut d_y = random.vector(shape.len());
         let mut y = reference::normalise(&x, shape, sharing, &gamma, &beta);
+        // No gradient where rounding decides what ReLU clips.
+        for (d, _) in d_y.iter_mut().zip(&y).filter(|(_, y)| relu && y.abs() < 1e-3) {
+            *d = 0.0;
+        }
         let mut own = d_y.clone();
         if relu {
             y = reference::relu(&y);
@@ -38,15 +42,10 @@ impl Case {
         d_gamma.iter_mut().chain(&mut d_beta).for_each(|d| *d += f64::from(OLD));
         Self { x, gamma, beta, d_y, y, d_x, d_gamma, d_beta }
     }
-
-    /// The oracle's output, so that kernel and oracle agree on what ReLU clips.
-    fn output(&self, shape: Shape, halo: usize) -> (Vec<f32>, fedelity_kernels::Plane) {
-        laid(&self.y, shape, halo)
-    }
 }
 
-fn halos() -> impl Strategy<Value = [usize; 5]> {
-    prop_oneof![Just([0; 5]), [0usize..=2, 0usize..=2, 0usize..=2, 0usize..=2, 0usize..=2]]
+fn halos() -> impl Strategy<Value = [usize; 4]> {
+    prop_oneof![Just([0; 4]), [0usize..=2, 0usize..=2, 0usize..=2, 0usize..=2]]
 }
 
 /// Nearly equal values in a set magnify rounding errors of the mean: every set needs some variance.
@@ -88,15 +87,14 @@ proptest! {
             }
 
             let d_y = laid_gradient(&case.d_y, shape, halos[2]);
-            let y = case.output(shape, halos[3]);
-            let mut d_x = blank(shape, halos[4]);
+            let mut d_x = blank(shape, halos[3]);
             let (mut d_gamma, mut d_beta) = (vec![OLD; shape.channels], vec![OLD; shape.channels]);
             let gradient = NormGradient {
                 d_x: planes_mut(&mut d_x),
                 d_gamma: &mut d_gamma,
                 d_beta: &mut d_beta,
                 d_y: planes(&d_y),
-                relu_output: relu.then_some(planes(&y)),
+                relu: relu.then_some((&beta, planes(&y).plane)),
                 x: planes(&x),
                 gamma: &gamma,
             };
@@ -140,15 +138,14 @@ proptest! {
             }
 
             let d_y = laid_gradient(&case.d_y, shape, halos[2]);
-            let y = case.output(shape, halos[3]);
-            let mut d_x = blank(shape, halos[4]);
+            let mut d_x = blank(shape, halos[3]);
             let (mut d_gamma, mut d_beta) = (vec![OLD; channels], vec![OLD; channels]);
             let gradient = NormGradient {
                 d_x: planes_mut(&mut d_x),
                 d_gamma: &mut d_gamma,
                 d_beta: &mut d_beta,
                 d_y: planes(&d_y),
-                relu_output: relu.then_some(planes(&y)),
+                relu: relu.then_some((&beta, planes(&y).plane)),
                 x: planes(&x),
                 gamma: &gamma,
             };

@@ -48,13 +48,25 @@ impl Pack<'_> {
                     #[inline(always)]
                     |part, values| {
                         let at = (part * targets + first) * taps * sources + (tap * sources + source) * block;
-                        packed[at..at + block].copy_from_slice(&values[..block]);
+                        let to = &mut packed[at..at + block];
+                        // Copies of a known length, because most are short.
+                        match to.len() {
+                            6 => copy::<6>(to, &values),
+                            5 => copy::<5>(to, &values),
+                            4 => copy::<4>(to, &values),
+                            _ => to.copy_from_slice(&values[..block]),
+                        }
                     },
                 );
             }
             first += block;
         }
     }
+}
+
+#[inline(always)]
+fn copy<const N: usize>(to: &mut [f32], from: &[f32; WIDE]) {
+    to[..N].copy_from_slice(&from[..N]);
 }
 
 /// d_w += G' s G for the accumulated sums s `[part][tap][source][target]`.

@@ -109,8 +109,8 @@ impl Workspace {
                 Op::Norm { norm, gamma, beta, stats, relu, .. } => {
                     let stats = &self.aux[*stats][self.aux_range(*stats, chunk)];
                     let (d_gamma, d_beta) = two(grad, gamma, beta);
-                    let (relu_output, gamma) = (relu.then(|| view(y)), &params[gamma.clone()]);
-                    let gradient = NormGradient { d_x, d_gamma, d_beta, d_y: d_out, relu_output, x: view(x), gamma };
+                    let (relu, gamma) = (relu.then(|| (&params[beta.clone()], view(y).plane)), &params[gamma.clone()]);
+                    let gradient = NormGradient { d_x, d_gamma, d_beta, d_y: d_out, relu, x: view(x), gamma };
                     match norm {
                         Norm::Group(norm) => group_norm::backward(isa, gradient, stats, *norm, groups),
                         Norm::Batch { .. } => batch_norm::backward(isa, gradient, stats, chunk.samples),
