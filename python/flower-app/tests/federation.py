@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 APP = Path(__file__).resolve().parents[1]
@@ -118,10 +118,10 @@ def supernode(number: int, *options: str, name: str = "", security: tuple[str, .
     )
 
 
-def flwr_run(name: str, link: str = "link", federation: str = "", **settings: object) -> Program:
-    """Starts a federation, and shows its log as it goes."""
+def flwr_run(name: str, link: str = "link", federation: str = "", before: Sequence[str] = (), **settings: object) -> Program:
+    """Starts a federation, after the words `before`, and shows its log as it goes."""
     text = " ".join(f"{key.replace('_', '-')}={json.dumps(value)}" for key, value in settings.items())
-    command = [tool("flwr"), "run", str(APP), link, "--run-config", text, "--stream"]
+    command = [*before, tool("flwr"), "run", str(APP), link, "--run-config", text, "--stream"]
     return Program(name, *command, *(["--federation-config", federation] if federation else []))
 
 
