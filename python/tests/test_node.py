@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs flwr")
 
+from cryptography import x509
 from flwr.app import Message, MessageType, Metadata
 
 from fedelity.flower.messages import bytes_of, with_bytes
@@ -35,6 +36,11 @@ def test_kits_have_certificates_and_no_keys(tmp_path):
     authority = certificate(tmp_path / "fed/authority/ca.crt")
     server.verify_directly_issued_by(authority)
     assert (tmp_path / "fed/authority/ca.key").stat().st_mode & 0o077 == 0
+    # Sites reach the server by its name, and Flower's processes on the server by its local address.
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["fl.example.org", "localhost"]
+    assert [str(one) for one in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.1", "127.0.0.1"]
+    assert "--host 0.0.0.0 --port 8000 " in (tmp_path / "fed/server/start").read_text()
     for number, name in enumerate(["mercy", "north"]):
         kit = tmp_path / "fed/sites" / name
         assert not list(kit.glob("*.key"))

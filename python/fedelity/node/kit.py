@@ -7,6 +7,8 @@ from pathlib import Path
 from .errors import SiteError
 from .keys import make_authority, make_server_certificate
 
+LOCAL = ("localhost", "127.0.0.1")
+
 SITE = """\
 # The site {name}. Keys are explained in the guide to real sites.
 server = "{server}"
@@ -57,10 +59,10 @@ WantedBy=multi-user.target
 """
 
 SERVER = """\
-# Starts Flower's server with this certificate; only registered nodes may join.
+# Starts Flower's server with this certificate, on all addresses of this machine; only registered nodes may join.
 cd "$(dirname "$0")"
 export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
-exec flower-superlink --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key \\
+exec flower-superlink --host 0.0.0.0 --port {port} --ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key \\
   --enable-supernode-auth --database state.db --disable-runtime-dependency-installation "$@"
 """
 
@@ -79,9 +81,10 @@ def make_kits(
     make_authority(authority, f"Fedelity federation at {host}")
     certificate = (authority / "ca.crt").read_bytes()
     if not (machine / "server.crt").exists():
-        make_server_certificate(authority, machine, list(dict.fromkeys([host, *also])))
+        # Flower's own processes on the server reach it by its local address.
+        make_server_certificate(authority, machine, list(dict.fromkeys([host, *also, *LOCAL])))
         (machine / "ca.crt").write_bytes(certificate)
-        (machine / "start").write_text("#!/bin/sh\n" + SERVER)
+        (machine / "start").write_text("#!/bin/sh\n" + SERVER.format(port=port))
         (machine / "start").chmod(0o755)
         yield f"{authority}: the authority; ca.key stays with you"
         yield f"{machine}: certificate and key of the server {host}; {machine / 'start'} starts it"
