@@ -49,9 +49,26 @@ Restart=on-failure
 RestartPreventExitStatus=2 3
 RestartSec=10
 NoNewPrivileges=yes
+CapabilityBoundingSet=
 ProtectSystem=strict
+# Data below /home or /root cannot be read; read-only lets it be read.
 ProtectHome=yes
 PrivateTmp=yes
+PrivateDevices=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectHostname=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallErrorNumber=EPERM
 ReadWritePaths=/etc/fedelity/{name}/state
 
 [Install]
