@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::simd::{Isa, Kernel, LANES, Simd, load, store};
+use crate::simd::{Isa, Kernel, LANES, Simd, load, store, sum_each};
 
 /// Inputs that a tile sums before reducing its lanes; the rows of a tile then fit into the L1 cache.
 const FORWARD_INPUTS: usize = 1024;
@@ -144,11 +144,7 @@ impl AffineForward<'_> {
             }
             let y = self.y.as_mut_ptr().add(sample * outputs + output);
             for o in 0..O {
-                let mut all = [simd.splat(0.0); 4];
-                for n in 0..N {
-                    all[n] = sum[n][o];
-                }
-                let found = simd.sums(all);
+                let found = sum_each::<S, N>(simd, std::array::from_fn(|n| sum[n][o]));
                 for n in 0..N {
                     *y.add(n * outputs + o) += found[n];
                 }

@@ -7,7 +7,7 @@ use super::Conv;
 use super::pass::{blocks, walk};
 use crate::lines::four;
 use crate::plane::Plane;
-use crate::simd::{Kernel, LANES, Simd, load};
+use crate::simd::{Kernel, LANES, Simd, load, sum_each};
 
 /// Pixels that a tile sums before reducing its lanes; its operands then fit into the L1 cache.
 const SUM_PIXELS: usize = 128;
@@ -167,11 +167,7 @@ unsafe fn tile<S: Simd, const OC: usize, const TAPS: usize>(
     unsafe {
         let sum = sums::<S, OC, TAPS>(simd, of, at, first, region);
         for t in 0..TAPS {
-            let mut all = [simd.splat(0.0); 4];
-            for o in 0..OC {
-                all[o] = sum[o][t];
-            }
-            let found = simd.sums(all);
+            let found = sum_each::<S, OC>(simd, std::array::from_fn(|o| sum[o][t]));
             for o in 0..OC {
                 let weight = ((first + o) * of.conv.in_channels + at[t].0) * per_channel + at[t].1;
                 *d_w.add(weight) += found[o];

@@ -191,6 +191,14 @@ pub(crate) trait Simd: Copy {
     fn store_part(self, to: &mut [f32], a: Self::Vector);
 }
 
+/// [`Simd::sum`] of each of at most four vectors, then zeros.
+#[inline(always)]
+pub(crate) fn sum_each<S: Simd, const N: usize>(simd: S, some: [S::Vector; N]) -> [f32; 4] {
+    let mut all = [simd.splat(0.0); 4];
+    all[..N].copy_from_slice(&some);
+    simd.sums(all)
+}
+
 /// Reads one vector.
 ///
 /// # Safety

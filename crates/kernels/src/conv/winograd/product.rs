@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::super::pass::blocks;
 use super::patches::{Filling, Strip};
-use crate::simd::{HALF, Kernel, LANES, Simd, load, load_pair, store, store_pair};
+use crate::simd::{HALF, Kernel, LANES, Simd, load, load_pair, store, store_pair, sum_each};
 
 /// m `[part][target][patch]` = w * v `[part][source][patch]`. `w` is ordered by part, block of targets, tap, source,
 /// target within the block. Each further tap reads one row of patches further down.
@@ -306,11 +306,7 @@ unsafe fn scalars_tile<S: Simd, const OC: usize, const IC: usize>(
             (v, u) = (v.add(LANES), u.add(LANES));
         }
         for i in 0..IC {
-            let mut all = [simd.splat(0.0); OUTPUTS];
-            for o in 0..OC {
-                all[o] = sum[o][i];
-            }
-            let found = simd.sums(all);
+            let found = sum_each::<S, OC>(simd, std::array::from_fn(|o| sum[o][i]));
             for o in 0..OC {
                 *sums.add(i * steps.1 + o) += found[o];
             }
