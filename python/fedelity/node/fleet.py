@@ -24,6 +24,7 @@ from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
     DeactivateNodeRequest,
     PullMessagesRequest,
+    PullMessagesResponse,
     PushMessagesRequest,
     RegisterNodeFleetRequest,
     UnregisterNodeFleetRequest,
@@ -51,6 +52,7 @@ from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpI
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+from google.protobuf.message import DecodeError
 
 from .errors import ConnectionLost, KeyRefused, SiteError
 
@@ -132,24 +134,45 @@ class Fleet:
             # Whether this is final is for the next message to find out.
             return False
 
-    def receive(self) -> Message | None:
-        """The next message for this node, if there is one."""
-        node = Node(node_id=self.node)
-        response = self._call(self._client.PullMessages, PullMessagesRequest(node=node))
+    def receive(self, keep: Callable[[bytes], None]) -> Message | None:
+        """The next message for this node, if there is one. The server gives it out once: `keep` saves what it takes to get it
+        again, and the server has it until `confirm`."""
+        response = self._call(self._client.PullMessages, PullMessagesRequest(node=Node(node_id=self.node)))
         if not response.messages_list:
             return None
-        head, tree = response.messages_list[0], response.message_object_trees[0]
-        run = head.metadata.run_id
-        pull = make_pull_object_fn_protobuf(lambda request: self._call(self._client.PullObject, request), node, run)
-        confirm = make_confirm_message_received_fn_protobuf(
-            lambda request: self._call(self._client.ConfirmMessageReceived, request), node, run
-        )
+        keep(response.SerializeToString())
+        return self._fetch(response)
+
+    def receive_again(self, kept: bytes) -> Message | None:
+        """A message that was received before, unless the server does not have it any more."""
         try:
-            message = pull_and_inflate_object_from_tree(tree, pull, confirm, return_type=Message)
+            return self._fetch(PullMessagesResponse.FromString(kept))
+        except (DecodeError, IndexError, KeyRefused, _NotActivated, ConnectionLost):
+            return None
+
+    def _fetch(self, response: PullMessagesResponse) -> Message:
+        head, tree = response.messages_list[0], response.message_object_trees[0]
+        node, run = Node(node_id=self.node), head.metadata.run_id
+        pull = make_pull_object_fn_protobuf(lambda request: self._call(self._client.PullObject, request), node, run)
+        try:
+            message = pull_and_inflate_object_from_tree(tree, pull, lambda _: None, return_type=Message)
         except ObjectPullError as error:
             raise ConnectionLost(str(error)) from None
         message.metadata.__dict__["_message_id"] = tree.object_id
         return message
+
+    def confirm(self, message: Message) -> None:
+        """Tells the server that a message need not be kept."""
+        confirm = make_confirm_message_received_fn_protobuf(
+            lambda request: self._call(self._client.ConfirmMessageReceived, request),
+            Node(node_id=self.node),
+            message.metadata.run_id,
+        )
+        try:
+            confirm(message.metadata.message_id)
+        except (KeyRefused, _NotActivated, ConnectionLost):
+            # It keeps the message a little longer.
+            pass
 
     def send(self, reply: Message, seconds: float) -> None:
         """Sends a reply that took this many seconds to make."""

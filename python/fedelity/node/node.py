@@ -20,6 +20,8 @@ from .state import State
 
 # Seconds between two looks for messages.
 POLL = 0.5
+# In the state folder, the message that is being answered.
+UNANSWERED = "unanswered"
 
 
 class Left(Exception):
@@ -50,10 +52,12 @@ class RunningNode:
             signal.signal(number, lambda *_: self._stop.set())
         try:
             self._join()
+            self._go_on()
             while True:
                 self._turn()
         except Left:
             self._say("leaving the server")
+            self._state.remove(UNANSWERED)
             self._audit.note("left", reason="told to stop")
             return 0
         except NodeError as error:
@@ -73,12 +77,22 @@ class RunningNode:
         self._audit.note("joined", server=self._site.keys["server"], node=str(number), client=self._site.client_number)
         self._say(f"joined {self._site.keys['server']} as client {self._site.client_number}")
 
+    def _go_on(self) -> None:
+        """Answers what an earlier process was about to answer when it died: the server does not ask twice."""
+        kept = self._state.read(UNANSWERED)
+        message = None if kept is None else self._fleet.receive_again(kept)
+        if message is not None:
+            self._say("answering what was not answered before")
+            self._answer(message)
+        self._state.remove(UNANSWERED)
+
     def _turn(self) -> None:
         try:
-            message = self._fleet.receive()
+            message = self._fleet.receive(lambda kept: self._state.write(UNANSWERED, kept))
         except ConnectionLost as lost:
             self._say(f"{lost}; trying again")
             self._wait(2.0)
+            self._go_on()
             return
         except KeyRefused:
             # A server that restarted without a database knows nobody; one that removed this node will not let it in.
@@ -89,9 +103,14 @@ class RunningNode:
         if message is None:
             self._wait(POLL)
             return
+        self._answer(message)
+        self._state.remove(UNANSWERED)
+
+    def _answer(self, message: Message) -> None:
         started = time.monotonic()
         reply = self._reply(message)
         seconds = time.monotonic() - started
+        self._fleet.confirm(message)
         for pause in (1.0, 2.0, 4.0, 8.0, 16.0, 30.0):
             try:
                 self._fleet.send(reply, seconds)

@@ -1,4 +1,4 @@
-"""What must survive a restart of a node: its memory, its place at the server, and the last model."""
+"""What must survive a restart of a node: its memory, its place at the server, what it has not answered, and the last model."""
 
 import fcntl
 import os
@@ -45,6 +45,10 @@ class State:
         finally:
             os.close(folder)
         return path
+
+    def remove(self, name: str) -> None:
+        """Removes a file, if there is one."""
+        (self.folder / name).unlink(missing_ok=True)
 
     def close(self) -> None:
         self._lock.close()

@@ -162,6 +162,32 @@ def node_killed() -> None:
 
 
 @case
+def node_killed_training() -> None:
+    """A node is killed while it trains and started again: it trains the round again, answers it, and the weights are the same."""
+    file, folder = study("node-killed-training", rounds=3, epochs=2_000), WORK / "node-killed-training-run"
+    kits()
+    link = secured()
+    running = [node(name) for name in SITES]
+    run = flwr_run("run", "tls", config=str(file), output=str(folder), poll=0.1, join_timeout=90.0)
+
+    def training() -> bool:
+        events = [line["event"] for line in audit("north") if line.get("round") == 2]
+        return events == ["received"]
+
+    until(lambda: "fedelity: round 1:" in run.text(), 120, "round 1")
+    until(training, 60, "the node trains round 2")
+    running[1].process.send_signal(signal.SIGKILL)
+    running[1].process.wait()
+    running[1].start()
+    text = finish(run, 180)
+    check("fedelity: finished, 3 rounds" in text, text[-3000:])
+    check("answering what was not answered before" in running[1].text(), running[1].text())
+    expected, found = simulated(file), hashes(folder)
+    check(found == expected, f"weights {found}, expected {expected}")
+    link.kill()
+
+
+@case
 def node_offline() -> None:
     """The server is killed and started again: nodes wait, say so, and go on."""
     file, folder = study("node-offline", rounds=4, epochs=40), WORK / "node-offline-run"
