@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::place::{Endless, Place};
+use crate::place::{Answer, Endless, Place};
 use crate::resume::{contents, write_table};
 
 /// Methods with state on the server or memory on clients, slow enough to be killed in the middle.
