@@ -56,6 +56,7 @@ pages! {
     trackers: "docs/trackers.md",
     training_speed: "docs/training-speed.md",
     troubleshooting: "docs/troubleshooting.md",
+    what_helps: "docs/what-helps.md",
 }
 
 #[test]
