@@ -92,6 +92,25 @@ def policy(name: str, text: str) -> None:
     file.write_text(file.read_text().replace("[policy]\n", f"[policy]\n{text}\n"))
 
 
+def started(name: str, **settings: object) -> tuple[Path, Path, Program, list[Program], Program]:
+    """A federation of the sites on its way, long enough to be disturbed: its study, its folder, the server, the nodes and the run."""
+    file, folder = study(name, **settings), WORK / f"{name}-run"  # type: ignore[arg-type]
+    kits()
+    link = secured()
+    running = [node(site) for site in SITES]
+    run = flwr_run("run", "tls", config=str(file), output=str(folder), poll=0.1, join_timeout=90.0)
+    until(lambda: "fedelity: round 1:" in run.text(), 120, "round 1")
+    return file, folder, link, running, run
+
+
+def undisturbed(file: Path, folder: Path, run: Program, rounds: int) -> None:
+    """Waits for the end: all rounds, and the weights of `fedelity run`."""
+    text = finish(run, 240)
+    check(f"fedelity: finished, {rounds} rounds" in text, text[-3000:])
+    expected, found = simulated(file), hashes(folder)
+    check(found == expected, f"weights {found}, expected {expected}")
+
+
 @case
 def nodes() -> None:
     """Two of Fedelity's nodes with TLS, keys and tables of their own: the weights of `fedelity run`, a log of what left, and the
@@ -142,48 +161,31 @@ def node_stranger() -> None:
 @case
 def node_killed() -> None:
     """A node is killed between two rounds of SCAFFOLD and started again at once: it is let in, and the weights are the same."""
-    file, folder = study("node-killed", rounds=4, epochs=40), WORK / "node-killed-run"
-    kits()
-    link = secured()
-    running = [node(name) for name in SITES]
-    run = flwr_run("run", "tls", config=str(file), output=str(folder), poll=0.1, join_timeout=90.0)
-    until(lambda: "fedelity: round 1:" in run.text(), 120, "round 1")
+    file, folder, link, running, run = started("node-killed", rounds=4, epochs=40)
     running[1].process.send_signal(signal.SIGKILL)
     running[1].process.wait()
-    started = time.monotonic()
+    since = time.monotonic()
     running[1].start()
     until(lambda: running[1].text().count("joined") == 2, 90, "the node is back")
-    print(f"  back after {time.monotonic() - started:.1f} s", flush=True)
-    text = finish(run, 240)
-    check("fedelity: finished, 4 rounds" in text, text[-3000:])
-    expected, found = simulated(file), hashes(folder)
-    check(found == expected, f"weights {found}, expected {expected}")
+    print(f"  back after {time.monotonic() - since:.1f} s", flush=True)
+    undisturbed(file, folder, run, 4)
     link.kill()
 
 
 @case
 def node_killed_training() -> None:
     """A node is killed while it trains and started again: it trains the round again, answers it, and the weights are the same."""
-    file, folder = study("node-killed-training", rounds=3, epochs=2_000), WORK / "node-killed-training-run"
-    kits()
-    link = secured()
-    running = [node(name) for name in SITES]
-    run = flwr_run("run", "tls", config=str(file), output=str(folder), poll=0.1, join_timeout=90.0)
+    file, folder, link, running, run = started("node-killed-training", rounds=3, epochs=2_000)
 
     def training() -> bool:
-        events = [line["event"] for line in audit("north") if line.get("round") == 2]
-        return events == ["received"]
+        return [line["event"] for line in audit("north") if line.get("round") == 2] == ["received"]
 
-    until(lambda: "fedelity: round 1:" in run.text(), 120, "round 1")
     until(training, 60, "the node trains round 2")
     running[1].process.send_signal(signal.SIGKILL)
     running[1].process.wait()
     running[1].start()
-    text = finish(run, 180)
-    check("fedelity: finished, 3 rounds" in text, text[-3000:])
+    undisturbed(file, folder, run, 3)
     check("answering what was not answered before" in running[1].text(), running[1].text())
-    expected, found = simulated(file), hashes(folder)
-    check(found == expected, f"weights {found}, expected {expected}")
     link.kill()
 
 

@@ -87,8 +87,7 @@ impl ProductSizes {
     #[inline(always)]
     fn needed(&self, inside: Option<(usize, usize)>, first: usize, n: usize) -> Range<usize> {
         let Some((start, end)) = inside else { return 0..self.taps };
-        let row = |at: usize| (at as u32 / self.tap as u32) as usize;
-        let (top, bottom) = (row(first * LANES), row((first + n) * LANES - self.patch));
+        let (top, bottom) = (first * LANES / self.tap, ((first + n) * LANES - self.patch) / self.tap);
         let first = start.saturating_sub(bottom).min(self.taps);
         first..end.saturating_sub(top).clamp(first, self.taps)
     }
