@@ -232,7 +232,9 @@ impl Workspace {
             if matches!(mode, Mode::Training { .. }) {
                 self.reserve(n.div_ceil(LANES));
                 self.load_image(batch, n);
-                for chunk in self.chunks() {
+                // From the last chunk to the first, and back from the first to the last: what a pass ends with is still in the
+                // cache when the next one begins.
+                for chunk in self.chunks().rev() {
                     self.spatial(&plan, &mut mode, chunk, chunk.first * LANES);
                 }
             } else {
@@ -300,7 +302,7 @@ impl Workspace {
         self.rows[0] = rows;
     }
 
-    fn chunks(&self) -> impl Iterator<Item = Chunk> + use<> {
+    fn chunks(&self) -> impl DoubleEndedIterator<Item = Chunk> + use<> {
         let (lanes, samples) = (LANES, self.samples);
         let groups = samples.div_ceil(lanes);
         let step = groups.min(self.plan.chunk).max(1);
