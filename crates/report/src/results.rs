@@ -147,6 +147,8 @@ impl Gathered {
             .map(|own| own.sweep.clone())
             .collect();
         runs.retain(|run| !run.tuning.as_ref().is_some_and(|own| own.chooses && compared.contains(&own.sweep)));
+        // Tuned methods are in the order of their sweep, which their folders do not tell.
+        runs.sort_by_key(|run| run.tuning.as_ref().map_or(0, |own| own.place));
         // A run whose configuration is lost joins the group that its record matches.
         runs.sort_by_key(|run| run.config.is_empty());
         for run in runs {

@@ -18,11 +18,15 @@ pub struct Tuning {
     pub keys: BTreeSet<String>,
     /// Those of them that the run's own setting gives.
     pub given: BTreeSet<String>,
+    /// The place of its setting among the chosen ones, in the order of the sweep.
+    pub place: usize,
 }
 
 /// What is read of a line of `chosen.json`.
 #[derive(Deserialize)]
 struct ChosenLine {
+    #[serde(default)]
+    set: Vec<String>,
     #[serde(default)]
     tuned: Vec<String>,
 }
@@ -51,9 +55,10 @@ impl Tuning {
             Err(error) => return Some(Err(format!("{CHOSEN} of its sweep cannot be read: {error}"))),
         };
         let StampLine { set } = serde_json::from_slice(&stamp).ok()?;
+        let place = lines.iter().position(|line| line.set == set).unwrap_or(lines.len());
         let keys: BTreeSet<String> = lines.into_iter().flat_map(|line| line.tuned).collect();
         let given = set.iter().filter_map(|text| Some(text.split_once('=')?.0.to_string()));
         let given = given.filter(|key| keys.contains(key)).collect();
-        Some(Ok(Self { sweep, chooses, keys, given }))
+        Some(Ok(Self { sweep, chooses, keys, given, place }))
     }
 }

@@ -154,10 +154,11 @@ impl SweepPlan {
         few(at, (combinations.len().saturating_mul(seeds.len()), "runs", MOST_RUNS), keys)?;
         let mut folders = BTreeSet::new();
         let mut jobs: Vec<PlannedJob> = Vec::new();
+        let shared = shared_ends(&combinations);
         for own in &combinations {
             let texts: Vec<String> = own.iter().map(ToString::to_string).collect();
             let (task, choice): (Vec<&Assignment>, Vec<&Assignment>) = own.iter().partition(|one| is_task(&one.key));
-            let text = |all: &[&Assignment]| label(&all.iter().map(ToString::to_string).collect::<Vec<_>>());
+            let text = |all: &[&Assignment]| label(&all.iter().map(ToString::to_string).collect::<Vec<_>>(), &shared);
             let chosen: Vec<String> = choice.iter().map(|one| one.key.clone()).collect();
             let (name, task, choice) = (folder_name(&texts), text(&task), text(&choice));
             for (i, &seed) in seeds.iter().enumerate() {
@@ -170,7 +171,10 @@ impl SweepPlan {
                 let assignments: Vec<Assignment> = fixed.iter().chain(own).chain(more).cloned().collect();
                 let set = assignments.iter().map(ToString::to_string).collect();
                 let (task, choice, chosen) = (task.clone(), choice.clone(), chosen.clone());
-                jobs.push((Job { folder, label: label(&texts), set, seed, task, choice, chosen }, assignments));
+                jobs.push((
+                    Job { folder, label: label(&texts, &shared), set, seed, task, choice, chosen },
+                    assignments,
+                ));
             }
         }
         Ok(jobs)
@@ -289,15 +293,28 @@ pub(crate) fn flat(path: &str, table: &Table) -> BTreeMap<String, Value> {
     found
 }
 
-/// A short description of a combination: the method's name alone, other keys without their sections.
-fn label(own: &[String]) -> String {
+/// The last part of a key.
+fn end(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+/// The last parts of keys that several keys share, such as `lr` of `optimizer.lr` and `server.lr`.
+fn shared_ends(combinations: &[Vec<Assignment>]) -> BTreeSet<String> {
+    let keys: BTreeSet<&str> = combinations.iter().flatten().map(|one| &*one.key).collect();
+    let is_shared = |key: &&str| keys.iter().filter(|other| end(other) == end(key)).count() > 1;
+    keys.iter().filter(|key| is_shared(key)).map(|key| end(key).to_string()).collect()
+}
+
+/// A short description of a combination: the method's name alone, other keys without their sections, unless keys of several
+/// sections end alike.
+fn label(own: &[String], shared: &BTreeSet<String>) -> String {
     let short = |text: &String| {
         let (key, value) = text.split_once('=').unwrap_or((text, ""));
         let value = value.trim_matches('"');
         if key == "method.name" {
             value.to_string()
         } else {
-            format!("{}={value}", key.rsplit('.').next().unwrap_or(key))
+            format!("{}={value}", if shared.contains(end(key)) { key } else { end(key) })
         }
     };
     if own.is_empty() { "run".to_string() } else { own.iter().map(short).collect::<Vec<_>>().join(" ") }
@@ -308,7 +325,7 @@ fn folder_name(own: &[String]) -> String {
     let short = |text: &String| {
         let (key, value) = text.split_once('=').unwrap_or((text, ""));
         let plain: String = value.chars().filter(|c| c.is_ascii_alphanumeric() || ".-_".contains(*c)).collect();
-        if key == "method.name" { plain } else { format!("{}-{plain}", key.rsplit('.').next().unwrap_or(key)) }
+        if key == "method.name" { plain } else { format!("{}-{plain}", end(key)) }
     };
     let name = own.iter().map(short).collect::<Vec<_>>().join("-");
     let print: String =
@@ -378,6 +395,10 @@ mod tests {
             jobs[0].folder
         );
         assert_eq!(of("").unwrap().len(), 1);
+        // Two learning rates are told apart.
+        let text = "[[list]]\noptimizer.lr = 0.1\n[[list]]\nserver.lr = 0.1\nserver.momentum = 0.9\n";
+        let labels: Vec<String> = of(text).unwrap().into_iter().map(|job| job.label).collect();
+        assert_eq!(labels, ["optimizer.lr=0.1", "server.lr=0.1 momentum=0.9"]);
     }
 
     #[test]
