@@ -29,7 +29,7 @@ pub(crate) fn sweep() -> Read {
     let place = Place::with(&[("base.toml", b"rounds = 2\n")]);
     Box::new(move |bytes| {
         place.write("sweep.toml", bytes);
-        let sweep = Sweep::read(&place.file("sweep.toml"), &place.file("out"), |_| Ok(()));
+        let sweep = Sweep::read(&place.file("sweep.toml"), &place.file("out"), &[], |_| Ok(()));
         sweep.map(|_| ()).map_err(|error| error.to_string())
     })
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow, bail};
 use fedelity_data::catalogue::{self, CatalogueEntry};
 use fedelity_data::{DataSource, NamedSource, SetName};
-use fedelity_experiment::{Document, Settings, is_model_file};
+use fedelity_experiment::{Document, ExperimentError, Settings, is_model_file};
 use fedelity_keys::nearest;
 
 use crate::latest::find as find_latest;
@@ -39,11 +39,17 @@ impl Overrides {
         for assignment in &self.set {
             document.set(assignment)?;
         }
-        place_data(&mut document, self.data_dir.as_deref())?;
+        self.place(&mut document)?;
+        Ok(document)
+    }
+
+    /// Applies the options that say where data are and what becomes of bad ones.
+    pub(crate) fn place(&self, document: &mut Document) -> Result<(), ExperimentError> {
+        place_data(document, self.data_dir.as_deref())?;
         if self.skip_bad {
             document.put(&["data", "skip-bad"], toml::Value::Boolean(true), "--skip-bad")?;
         }
-        Ok(document)
+        Ok(())
     }
 
     /// The configuration for `what`: the name of data, a table, a folder of images or tables, or a configuration, given with
@@ -78,10 +84,7 @@ impl Overrides {
 }
 
 /// Sets the data folder from an option or the environment.
-pub fn place_data(
-    document: &mut Document,
-    data_dir: Option<&Path>,
-) -> Result<(), fedelity_experiment::ExperimentError> {
+pub fn place_data(document: &mut Document, data_dir: Option<&Path>) -> Result<(), ExperimentError> {
     let from_environment = std::env::var_os("FEDELITY_DATA").filter(|dir| !dir.is_empty());
     if let Some(dir) = data_dir {
         document.put(&["data", "dir"], path_value(dir), "--data-dir")?;

@@ -37,7 +37,8 @@ pub struct FedNtd {
 
 impl Method for FedNtd {
     fn needs(&self) -> Needs {
-        Needs { extra_passes: 1, ..Needs::default() }
+        // With two classes there is one beside the true one, whose share is always 1.
+        Needs { extra_passes: 1, classes: 3, ..Needs::default() }
     }
 
     fn teachers(&self, _: &Local<'_>) -> Result<Vec<Teacher>> {

@@ -32,6 +32,13 @@ pub mod names {
     pub const MODEL: &str = "model.safetensors";
     /// The model after the best round.
     pub const BEST: &str = "best.safetensors";
+    /// What a run of a sweep was made from.
+    pub const STAMP: &str = "sweep.json";
+    /// What a sweep with `[tune]` has chosen; in the folder of the sweep.
+    pub const CHOSEN: &str = "chosen.json";
+    /// The folders of its runs: those that choose settings, and those that compare the chosen ones.
+    pub const CHOOSE: &str = "choose";
+    pub const COMPARE: &str = "compare";
 }
 
 #[derive(Clone, Debug)]

@@ -37,6 +37,8 @@ pub struct Comparison {
     pub rows: Vec<ComparisonRow>,
     /// Keys that differ within a setting, as asked for.
     pub mixed: Vec<String>,
+    /// Keys that were tuned for each method before they were compared.
+    pub tuned: Vec<String>,
     /// Notes on the numbers.
     pub notes: Vec<String>,
     /// What the marks in the table mean, run by run.
@@ -54,6 +56,8 @@ pub struct ComparisonRow {
     pub name: String,
     /// The same with the method's name in papers.
     pub title: String,
+    /// What was chosen for the method, if it was tuned; empty if it stays as it is.
+    pub chosen: Option<String>,
     /// The place of its setting in [`Comparison::settings`].
     pub setting: usize,
     /// The label of the row that it is compared with, if there is one in its setting.
@@ -135,6 +139,7 @@ impl Comparison {
             settings: study.settings.clone(),
             rows,
             mixed: study.mixed.clone(),
+            tuned: study.tuned().into_iter().map(String::from).collect(),
             notes: Vec::new(),
             footnotes: Vec::new(),
             left_out: study.left_out.clone(),
@@ -154,6 +159,10 @@ impl Comparison {
     /// Notes on what is compared with what.
     fn of_settings(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if !self.tuned.is_empty() {
+            let keys = self.tuned.join(", ");
+            notes.push(format!("Each method has what was chosen for it on held-out training samples: {keys}."));
+        }
         if !self.mixed.is_empty() {
             notes
                 .push(format!("Runs that differ in {} are compared with each other, as asked.", self.mixed.join(", ")));
@@ -306,6 +315,7 @@ fn row(group: &Group, baseline: Option<&Group>, options: &Options, rank: Option<
         label: group.label.clone(),
         name: group.name.clone(),
         title: group.short_title(),
+        chosen: group.chosen.clone(),
         setting: group.setting,
         baseline: baseline.map(|baseline| baseline.label.clone()),
         seeds: runs.iter().map(|run| run.header.seed).collect(),

@@ -28,6 +28,7 @@ mod results;
 mod setting;
 mod statistics;
 mod table;
+mod tuning;
 
 pub use cards::learning_curves;
 pub use client_table::ranged;
@@ -49,6 +50,7 @@ pub use replication::{
 };
 pub use replication_table::{GAPS, ReplicationSheet, published_cell};
 pub use results::{Group, Results};
-pub use setting::Setting;
+pub use setting::{Idle, Setting, is_within};
 pub use statistics::{Difference, Interval, MeanSd, Test};
-pub use table::{TableColumn, TableSyntax, render, spread};
+pub use table::{AS_IT_IS, TableColumn, TableSyntax, render, spread};
+pub use tuning::Tuning;

@@ -12,6 +12,7 @@ use fedelity_record::{
 use serde::Serialize;
 
 use crate::error::ReportError;
+use crate::tuning::Tuning;
 
 #[derive(Clone, Debug, Default)]
 pub struct LoadedRun {
@@ -36,6 +37,8 @@ pub struct LoadedRun {
     /// How good the models are for each client, if recorded.
     pub clients: Option<ClientsReport>,
     pub tags: Vec<String>,
+    /// What was tuned, if it is a run of a sweep with `[tune]` that has chosen.
+    pub tuning: Option<Tuning>,
 }
 
 /// Something missing from a report, and why.
@@ -175,6 +178,7 @@ impl LoadedRun {
             problems.push(short(&error));
             Vec::new()
         });
+        let tuning = Tuning::of(path).and_then(|found| found.map_err(|what| problems.push(what)).ok());
         let run = Self {
             path: path.to_path_buf(),
             header: salvage.header,
@@ -188,6 +192,7 @@ impl LoadedRun {
             holdings,
             clients,
             tags,
+            tuning,
         };
         Ok((run, problems))
     }

@@ -1,18 +1,22 @@
 //! Groups runs that differ only in their seed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use crate::error::ReportError;
 use crate::loaded::{LeftOut, LoadedRun, LoadedRuns};
-use crate::setting::{Keys, Setting, fits, identity, mixed, names, settings};
+use crate::setting::{GroupKeys, Idle, Setting, labels, mixed, names, settings};
+use crate::tuning::Tuning;
 
 /// Runs with the same settings and different seeds.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The method, and the keys that distinguish it from other groups.
+    /// The method, and what distinguishes it from other groups.
     pub label: String,
     /// The same without what distinguishes its setting: unique only there.
     pub name: String,
+    /// What was chosen for the method, if it was tuned; empty if it stays as it is.
+    pub chosen: Option<String>,
     /// Its place in [`Results::settings`].
     pub setting: usize,
     /// The method's name in papers, if it is known.
@@ -53,6 +57,8 @@ pub struct Results {
     pub settings: Vec<Setting>,
     /// Keys that differ within a setting, as asked for.
     pub mixed: Vec<String>,
+    /// What was to be mixed, too, but does not differ.
+    pub idle: Vec<Idle>,
     /// The values that keys have by default, by dotted path.
     pub defaults: BTreeMap<String, String>,
     /// What was left out of it.
@@ -62,23 +68,28 @@ pub struct Results {
 impl Results {
     /// Groups the runs. Runs that differ in anything beside the method and the seed are in different settings.
     pub fn new(source: LoadedRuns) -> Self {
-        Gathered::new(source).within(&BTreeSet::new(), &[])
+        Gathered::new(source).within(&BTreeSet::new(), &[], Vec::new())
     }
 
-    /// The same, with settings that ignore some keys or sections. It is an error if the runs do not differ in one.
+    /// The same, with settings that ignore some keys or sections.
     pub fn mixing(source: LoadedRuns, mix: &[String]) -> Result<Self, ReportError> {
         let gathered = Gathered::new(source);
-        let mixed = mixed(mix, &gathered.keys)?;
-        Ok(gathered.within(&mixed, mix))
+        let (mixed, idle) = mixed(mix, &gathered.keys)?;
+        let mix: Vec<String> = mix.iter().filter(|name| idle.iter().all(|idle| idle.name != **name)).cloned().collect();
+        Ok(gathered.within(&mixed, &mix, idle))
     }
 
     /// Runs of one study, by the names of their methods.
     pub fn of(groups: Vec<(String, Vec<LoadedRun>)>) -> Self {
-        let group = |(label, runs): (String, _)| Group { name: label.clone(), label, setting: 0, paper: None, runs };
+        let group = |(label, runs): (String, _)| {
+            let (name, chosen) = (label.clone(), None);
+            Group { label, name, chosen, setting: 0, paper: None, runs }
+        };
         Self {
             groups: groups.into_iter().map(group).collect(),
             settings: vec![Setting::default()],
             mixed: Vec::new(),
+            idle: Vec::new(),
             defaults: BTreeMap::new(),
             left_out: Vec::new(),
         }
@@ -103,6 +114,12 @@ impl Results {
         self.groups.iter().flat_map(|group| &group.runs)
     }
 
+    /// The keys that were tuned for some method.
+    pub fn tuned(&self) -> BTreeSet<&str> {
+        let tuned = self.runs().filter_map(|run| run.tuning.as_ref()).filter(|tuning| !tuning.chooses);
+        tuned.flat_map(|tuning| &tuning.keys).map(String::as_str).collect()
+    }
+
     /// The groups of a setting.
     pub fn of_setting(&self, setting: usize) -> Vec<&Group> {
         self.groups.iter().filter(|group| group.setting == setting).collect()
@@ -111,8 +128,8 @@ impl Results {
 
 /// Runs by what determines their results.
 struct Gathered {
-    /// Of each group, its keys, and whether all its configurations are lost.
-    keys: Vec<(Keys, bool)>,
+    /// Of each group, its keys.
+    keys: Vec<GroupKeys>,
     runs: Vec<Vec<LoadedRun>>,
     left_out: Vec<LeftOut>,
 }
@@ -121,15 +138,25 @@ impl Gathered {
     fn new(source: LoadedRuns) -> Self {
         let LoadedRuns { mut runs, left_out } = source;
         let mut new = Self { keys: Vec::new(), runs: Vec::new(), left_out };
+        // Runs that chose settings were not tested on the test data: beside those that they chose, they are not results.
+        let is_compared = |tuning: &&Tuning| !tuning.chooses;
+        let compared: BTreeSet<PathBuf> = runs
+            .iter()
+            .filter_map(|run| run.tuning.as_ref())
+            .filter(is_compared)
+            .map(|own| own.sweep.clone())
+            .collect();
+        runs.retain(|run| !run.tuning.as_ref().is_some_and(|own| own.chooses && compared.contains(&own.sweep)));
+        // Tuned methods are in the order of their sweep, which their folders do not tell.
+        runs.sort_by_key(|run| run.tuning.as_ref().map_or(0, |own| own.place));
         // A run whose configuration is lost joins the group that its record matches.
         runs.sort_by_key(|run| run.config.is_empty());
         for run in runs {
-            let (key, lost) = (identity(&run), run.config.is_empty());
-            let same = |(known, _): &(Keys, bool)| if lost { fits(&key, known) } else { *known == key };
-            match new.keys.iter().position(same) {
+            let keys = GroupKeys::of(&run);
+            match new.keys.iter().position(|known| known.takes(&keys)) {
                 Some(at) => new.join(at, run),
                 None => {
-                    new.keys.push((key, lost));
+                    new.keys.push(keys);
                     new.runs.push(vec![run]);
                 }
             }
@@ -149,17 +176,19 @@ impl Gathered {
         self.left_out.push(LeftOut { path: twice.path, what });
     }
 
-    fn within(self, mixed: &BTreeSet<String>, mix: &[String]) -> Results {
+    fn within(self, mixed: &BTreeSet<String>, mix: &[String], idle: Vec<Idle>) -> Results {
         let (settings, of) = settings(&self.keys, mixed);
         let names = names(&self.keys, &of, mixed);
-        let group = |(mut runs, (name, setting)): (Vec<LoadedRun>, (String, usize))| {
+        let mut groups = Vec::new();
+        let labels = labels(&names, &of, &settings);
+        for ((mut runs, keys), ((name, label), setting)) in
+            self.runs.into_iter().zip(&self.keys).zip(names.into_iter().zip(labels).zip(of))
+        {
             runs.sort_by_key(|run| run.header.seed);
-            let label = format!("{name} {}", settings[setting].label).trim_end().to_string();
-            Group { label, name, setting, paper: None, runs }
-        };
-        let mut groups: Vec<Group> = self.runs.into_iter().zip(names.into_iter().zip(of)).map(group).collect();
+            groups.push(Group { label, name, chosen: keys.chosen(), setting, paper: None, runs });
+        }
         groups.sort_by_key(|group| group.setting);
         let (mixed, defaults) = (mix.to_vec(), BTreeMap::new());
-        Results { groups, settings, mixed, defaults, left_out: self.left_out }
+        Results { groups, settings, mixed, idle, defaults, left_out: self.left_out }
     }
 }

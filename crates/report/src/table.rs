@@ -8,6 +8,9 @@ use crate::compare::{Comparison, ComparisonRow};
 use crate::mark::{MarkKind, signs};
 use crate::statistics::MeanSd;
 
+/// What a setting is called that gives no key.
+pub const AS_IT_IS: &str = "as it is";
+
 /// The format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableSyntax {
@@ -45,6 +48,11 @@ impl Comparison {
     /// Whether there is a privacy account.
     pub fn has_epsilon(&self) -> bool {
         self.rows.iter().any(|row| row.epsilon.is_some())
+    }
+
+    /// Whether methods were tuned.
+    pub fn has_chosen(&self) -> bool {
+        self.rows.iter().any(|row| row.chosen.is_some())
     }
 
     /// The rows of each setting, and its label if there are several.
@@ -102,6 +110,15 @@ impl ComparisonRow {
         self.epsilon.map_or("-".to_string(), shown_epsilon)
     }
 
+    /// What was chosen for the method.
+    pub fn chosen_cell(&self) -> String {
+        match self.chosen.as_deref() {
+            None => "-".to_string(),
+            Some("") => AS_IT_IS.to_string(),
+            Some(chosen) => chosen.to_string(),
+        }
+    }
+
     pub fn rank_cell(&self) -> String {
         self.rank.map_or("-".to_string(), |rank| format!("{rank:.1}"))
     }
@@ -132,10 +149,11 @@ pub enum TableColumn {
     Megabytes,
     Seconds,
     Epsilon,
+    Chosen,
 }
 
 impl TableColumn {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Seeds,
         Self::Final,
         Self::Best,
@@ -150,6 +168,7 @@ impl TableColumn {
         Self::Megabytes,
         Self::Seconds,
         Self::Epsilon,
+        Self::Chosen,
     ];
 
     /// What it is called on the command line.
@@ -169,6 +188,7 @@ impl TableColumn {
             Self::Megabytes => "mb",
             Self::Seconds => "seconds",
             Self::Epsilon => "epsilon",
+            Self::Chosen => "chosen",
         }
     }
 
@@ -185,12 +205,13 @@ impl TableColumn {
         }
     }
 
-    /// Whether it has something to say about these rows: a single method is compared with nothing, and only noise has an
-    /// epsilon.
+    /// Whether it has something to say about these rows: a single method is compared with nothing, only noise has an
+    /// epsilon, and only tuned methods have a choice.
     pub(crate) fn tells(self, comparison: &Comparison) -> bool {
         match self {
             Self::Difference | Self::Interval | Self::P | Self::PHolm | Self::Rank => comparison.rows.len() > 1,
             Self::Epsilon => comparison.has_epsilon(),
+            Self::Chosen => comparison.has_chosen(),
             _ => true,
         }
     }
@@ -215,6 +236,7 @@ impl TableColumn {
             Self::Megabytes => mean(row.bytes, 1e-6),
             Self::Seconds => mean(row.seconds, 1.0),
             Self::Epsilon => row.epsilon_cell(),
+            Self::Chosen => row.chosen_cell(),
         }
     }
 
@@ -226,7 +248,9 @@ impl TableColumn {
             TableSyntax::Latex => vec![Self::Final, Self::Forgetting, Self::Difference, Self::P],
             _ => {
                 let left_out = [Self::Megabytes, Self::Seconds, Self::Epsilon];
-                Self::ALL.into_iter().filter(|column| !left_out.contains(column)).collect()
+                let shown =
+                    |column: &Self| !left_out.contains(column) && (*column != Self::Chosen || comparison.has_chosen());
+                Self::ALL.into_iter().filter(shown).collect()
             }
         };
         // What a result costs in privacy belongs to it.
@@ -313,7 +337,8 @@ fn latex(comparison: &Comparison, columns: &[TableColumn]) -> String {
             let wins = row.is_eligible() && row.final_accuracy.is_some_and(|found| found.mean == best);
             let bold = |column: TableColumn| column == TableColumn::Final && wins && eligible().count() > 1;
             let cell = |column: &TableColumn| {
-                let text = minus(&latex_text(&column.cell(row)));
+                let text = latex_text(&column.cell(row));
+                let text = if *column == TableColumn::Chosen { text } else { minus(&text) };
                 if bold(*column) { format!("\\textbf{{{text}}}") } else { text }
             };
             let cells: Vec<String> = columns.iter().map(cell).collect();
@@ -343,7 +368,7 @@ pub(crate) fn minus(cell: &str) -> String {
 
 const CSV_COLUMNS: &str = "method,seeds,final-accuracy,final-accuracy-sd,best-accuracy,best-accuracy-sd,forgetting,\
     forgetting-sd,area,area-sd,difference,difference-sd,difference-low,difference-high,p,p-holm,test,rounds-to-target,\
-    seeds-at-target,rank,bytes,seconds,setting,baseline,unfinished,collapsed,epsilon";
+    seeds-at-target,rank,bytes,seconds,setting,baseline,unfinished,collapsed,epsilon,chosen";
 
 fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
     let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
@@ -377,6 +402,7 @@ fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
             marked(MarkKind::Unfinished),
             marked(MarkKind::Collapsed),
             number(row.epsilon),
+            row.chosen.clone().unwrap_or_default(),
         ]);
         out.write_record(cells)?;
     }

@@ -6,10 +6,11 @@ use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use fedelity_experiment::{Document, Settings};
 use fedelity_report::{
-    Comparison, ComparisonRow, Include, LoadedRuns, Options, Results, TableColumn, TableSyntax, config_values, render,
-    spread,
+    Comparison, ComparisonRow, Include, LoadedRuns, Options, Results, TableColumn, TableSyntax, config_values,
+    is_within, render, spread,
 };
 
+use crate::command::keys::unknown_key;
 use crate::command::methods::paper_name;
 use crate::latest::resolve_all;
 use crate::printer::Printer;
@@ -30,8 +31,9 @@ Examples:
   fedelity compare runs/sweep --mix partition.alpha
 
 Runs that differ only in their seed form one row: mean and standard deviation. Rows that differ only
-in the method form a setting; each is compared with the baseline of its own setting. --mix names
-keys that may differ within a setting. 'difference' is the final accuracy minus the baseline's on
+in the method form a setting; each is compared with the baseline of its own setting. After a sweep
+with [tune], what was chosen for a method belongs to it, and 'chosen' says what that is. --mix names
+other keys that may differ within a setting. 'difference' is the final accuracy minus the baseline's on
 the same seeds, in points, with its 95 % interval. p is the p-value of that difference (paired
 t-test with fewer than 10 seeds, otherwise Wilcoxon signed-rank test), and p (Holm) is corrected for
 the number of rows. 'area' is the mean of the accuracy curve. 'to target' is the first round that
@@ -125,7 +127,7 @@ impl Compare {
         }
         let source = LoadedRuns::load(&resolve_all(&self.runs, printer)?)?;
         let left_out = source.left_out.clone();
-        let study = mixing(source, &self.mix);
+        let study = mixing(source, &self.mix, printer);
         // Before any error: what is left out may be its cause.
         for out in study.as_ref().map_or(&left_out, |study| &study.left_out) {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));
@@ -164,16 +166,28 @@ impl Compare {
 }
 
 /// The runs in settings that ignore some keys or sections. If FedAvg occurs with several values of these, the one with
-/// their defaults is the baseline.
-pub(super) fn mixing(source: LoadedRuns, mix: &[String]) -> Result<Results> {
+/// their defaults is the baseline. A key that does not exist is an error; one in which the runs do not differ is not, so that
+/// one command serves for several folders.
+pub(super) fn mixing(source: LoadedRuns, mix: &[String], printer: &Printer) -> Result<Results> {
     let defaults = config_values(&Settings::read(&Document::default())?.resolved(""));
-    Ok(Results::mixing(source, mix)?.usually(defaults))
+    let in_runs = |name: &str| source.runs.iter().any(|run| run.config.keys().any(|key| is_within(key, name)));
+    let strange: Vec<&String> = mix.iter().filter(|name| !in_runs(name)).collect();
+    let study = Results::mixing(source, mix)?.usually(defaults);
+    for idle in &study.idle {
+        // A key of an earlier version is known by its runs.
+        if let Some(reason) = unknown_key(&idle.name).filter(|_| strange.contains(&&idle.name)) {
+            bail!("--mix {}: {reason}", idle.name);
+        }
+        printer.warn(format_args!("--mix {}: {}", idle.name, idle.what));
+    }
+    Ok(study)
 }
 
 /// The column of the curve in the table of results, and in that of costs.
 const CURVE: usize = 6;
 const COST_CURVE: usize = 3;
 const COST_EPSILON: usize = 4;
+const COST_CHOSEN: usize = 5;
 /// Where the tables are split if they are too wide.
 const FORGETTING: usize = 4;
 const TO_TARGET: usize = 5;
@@ -205,6 +219,7 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
         ("time", Align::Right),
         ("curve", Align::Left),
         ("epsilon", Align::Right),
+        ("chosen", Align::Left),
     ]);
     let scale = scale(comparison.rows.iter().flat_map(|row| row.curve.iter().map(|(_, accuracy)| *accuracy)));
     let mut setting = None;
@@ -233,7 +248,11 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
             row.seconds.map_or("-".to_string(), |found| seconds(found.mean)),
             sparkline(&curve, CURVE_WIDTH, scale),
             row.epsilon_cell(),
+            row.chosen_cell(),
         ]);
+    }
+    if !comparison.has_chosen() {
+        costs = costs.without(COST_CHOSEN);
     }
     if !comparison.has_epsilon() {
         costs = costs.without(COST_EPSILON);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use fedelity_data::{DataSource, Shape, quoted};
+use fedelity_data::{DataSource, FolderLayout, Shape, quoted};
 use fedelity_experiment::{Config, Document, Settings};
 use fedelity_keys::{Key, Keys, ValueType, inline};
 use fedelity_methods::registry;
@@ -23,6 +23,7 @@ Examples:
   fedelity init mine.toml --data cifar10
   fedelity init --data photos                     a folder of images
   fedelity init --data visits.csv --set data.label=outcome
+  fedelity init --data tables --set data.label=outcome     a folder with a table per site
   fedelity init --set method.name=fedntd --set rounds=100
   fedelity init -                           to stdout
 
@@ -65,6 +66,9 @@ impl InitCommand {
         if let Some(model) = fitting_model(&first).filter(|_| !document.gives("model.name")) {
             document.put(&["model", "name"], model.into(), "--data")?;
         }
+        if has_sites(&first) && !document.gives("partition.kind") {
+            document.put(&["partition", "kind"], "natural".into(), "--data")?;
+        }
         let settings = Settings::read(&document)?;
         let text = template(&self.file, &document, &settings.resolved("").parse()?)?;
         if to_stdout {
@@ -88,6 +92,17 @@ fn fitting_model(settings: &Settings) -> Option<&'static str> {
     }
 }
 
+/// Whether the data say which site each sample is from: a folder of tables, a column, or a level of folders does.
+fn has_sites(settings: &Settings) -> bool {
+    match &settings.config.data.source {
+        DataSource::Named(_) | DataSource::Arrays(_) => false,
+        DataSource::Folder(images) => images.layout != FolderLayout::Class,
+        DataSource::Csv(table) | DataSource::Jsonl(table) => {
+            table.key.is_some() || table.train.paths().len() > 1 || table.train.paths().iter().any(|path| path.is_dir())
+        }
+    }
+}
+
 /// The whole file. `values` has every key that applies.
 fn template(file: &Path, document: &Document, values: &Table) -> Result<String> {
     let file = if file == Path::new("-") { Path::new("experiment.toml") } else { file };
@@ -105,7 +120,8 @@ fn template(file: &Path, document: &Document, values: &Table) -> Result<String> 
     for placed in all.iter().filter(|placed| names.contains(&*placed.path)) {
         out.key(placed, &placed.path, values.get(&placed.path));
     }
-    let nothing = Table::new();
+    let kind = values.get("partition").and_then(|partition| partition.get("kind")?.as_str());
+    let (nothing, natural) = (Table::new(), kind == Some("natural"));
     for key in Config::SCHEMA.keys {
         let section = match (values.get(key.name), &key.value) {
             (Some(Value::Table(section)), _) => section,
@@ -124,7 +140,9 @@ fn template(file: &Path, document: &Document, values: &Table) -> Result<String> 
             // The folder of data sets is the user's, not the experiment's, unless an option names it.
             let is_own = placed.path == "data.dir"
                 && (!document.gives("data.dir") || document.is_from("data.dir", "FEDELITY_DATA"));
-            out.key(placed, name, section.get(name).filter(|_| !is_own && placed.applies(values)));
+            // All sites take part if they are fewer than that.
+            let by_sites = placed.path == "clients.per-round" && natural && !document.gives("clients.per-round");
+            out.key(placed, name, section.get(name).filter(|_| !is_own && !by_sites && placed.applies(values)));
         }
     }
     Ok(out.0)

@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use fedelity_experiment::Config;
 use fedelity_keys::{Key, Keys, Schema, ValueType, nearest};
 use fedelity_methods::registry;
+use fedelity_report::is_within;
 use serde_json::json;
 use toml::{Table, Value};
 
@@ -76,6 +77,18 @@ impl KeysCommand {
         }
         Ok(ExitStatus::Done)
     }
+}
+
+/// Why there is no such key or section, if there is none.
+pub(super) fn unknown_key(wanted: &str) -> Option<String> {
+    let mut all = Vec::new();
+    list("", Config::SCHEMA, &mut all);
+    let paths: Vec<String> = all.into_iter().map(|placed| placed.path).collect();
+    let of_method = |key: &str| registry::entries().iter().any(|entry| entry.schema.key(key).is_some());
+    let known = paths.iter().any(|path| is_within(path, wanted))
+        || wanted == "method"
+        || wanted.strip_prefix("method.").is_some_and(of_method);
+    (!known).then(|| unknown(wanted, &paths))
 }
 
 /// The message about a key that does not exist.

@@ -100,6 +100,10 @@ impl Predict {
         if self.files.is_empty() && self.text.is_empty() {
             bail!("FILES: expected at least one image, text or table, such as fedelity predict runs/a photo.png");
         }
+        if let Some(folder) = self.files.iter().find(|path| path.is_dir()) {
+            let folder = folder.display();
+            bail!("{folder}: a folder: name the files in it, such as {folder}/*; for labelled data, fedelity evaluate");
+        }
         let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;
         let saved = Saved::open(&self.target, self.model.as_deref(), foreign.as_ref(), &resources()?)?;
         let mut skipped = Skipped::new(self.overrides.skip_bad);

@@ -90,7 +90,7 @@ impl Report {
         let page_over = output.as_deref().map_or(self.overwrite, |path| self.overwrite.or_page(path));
         output.iter().try_for_each(|path| page_over.check("-o", path))?;
         let source = LoadedRuns::load(&resolve_all(&self.runs, printer)?)?;
-        let study = mixing(source, &self.mix)?.named(paper_name);
+        let study = mixing(source, &self.mix, printer)?.named(paper_name);
         let page = Page::of_clients(&study, self.baseline, &self.clients)?;
         for out in &page.left_out {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));

@@ -17,7 +17,7 @@ use crate::command::methods::paper_name;
 use crate::engine::resources;
 use crate::interrupt::Interrupt;
 use crate::output::Overwrite;
-use crate::overrides::{Overrides, place_data};
+use crate::overrides::Overrides;
 use crate::printer::Printer;
 use crate::run_output::RunOutput;
 use crate::status::ExitStatus;
@@ -188,14 +188,7 @@ impl Reproduce {
             rounds: self.rounds,
             set: self.overrides.set.clone(),
         };
-        let plan = preset.plan(&choice, output, |document| {
-            place_data(document, self.overrides.data_dir.as_deref())?;
-            if self.overrides.skip_bad {
-                document.put(&["data", "skip-bad"], toml::Value::Boolean(true), "--skip-bad")?;
-            }
-            Ok(())
-        })?;
-        Ok(plan)
+        Ok(preset.plan(&choice, output, |document| self.overrides.place(document))?)
     }
 
     /// Lists the tables of the program.

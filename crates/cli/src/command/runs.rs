@@ -278,11 +278,21 @@ impl List {
     }
 }
 
+/// Most runs that a message names.
+const NAMED: usize = 10;
+
 /// Rejects a folder that does not contain a run.
 fn expect_run(path: &Path) -> Result<()> {
     let rounds = path.join(names::ROUNDS);
     if !rounds.is_file() {
-        bail!("{}: not a run folder: it has no {}", path.display(), names::ROUNDS);
+        let inside = LoadedRuns::load(&[path.to_path_buf()]).map_or(Vec::new(), |found| found.runs);
+        let some: Vec<String> = inside.iter().take(NAMED).map(|run| run.path.display().to_string()).collect();
+        let more = if inside.len() > NAMED { ", ..." } else { "" };
+        let hint = match &some[..] {
+            [] => String::new(),
+            some => format!("; choose one of the runs in it: {}{more}", some.join(", ")),
+        };
+        bail!("{}: not a run folder: it has no {}{hint}", path.display(), names::ROUNDS);
     }
     Ok(())
 }

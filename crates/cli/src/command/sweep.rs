@@ -15,7 +15,7 @@ use fedelity_experiment::{
 use fedelity_files::ClaimState;
 use fedelity_methods::Registry;
 use fedelity_record::{RoundRecord, Status as Ending};
-use fedelity_report::{Comparison, LoadedRuns, MeanSd, Options, Results, spread};
+use fedelity_report::{AS_IT_IS, Comparison, LoadedRuns, MeanSd, Options, Results, spread};
 use indicatif::MultiProgress;
 use serde_json::json;
 
@@ -23,7 +23,7 @@ use super::{compare, sweep_status};
 use crate::engine::resources;
 use crate::interrupt::Interrupt;
 use crate::latest::resolve;
-use crate::overrides::place_data;
+use crate::overrides::Overrides;
 use crate::printer::Printer;
 use crate::run_output::RunOutput;
 use crate::status::ExitStatus;
@@ -71,6 +71,7 @@ Examples:
   fedelity sweep sweep.toml -o runs/sweep     run it; the same command resumes it, or shares it
   fedelity sweep --status runs/sweep          which process runs what, and what was left behind
   fedelity sweep sweep.toml --dry-run         check everything and show what would run
+  fedelity sweep sweep.toml --set rounds=5    override a key of all runs, or seeds=[1,2]
   fedelity sweep examples/tune.toml           choose the best settings, then compare them
   fedelity compare runs/sweep                 the table again, each setting with its own baseline";
 
@@ -92,9 +93,8 @@ pub(crate) struct SweepCommand {
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
 
-    /// Folder that holds the data sets [default: FEDELITY_DATA, then data.dir of the configuration, then data].
-    #[arg(long, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
 
     /// Run only part I of N, every N-th run, without claims; other processes run the other parts.
     #[arg(long, value_name = "I/N")]
@@ -109,7 +109,7 @@ pub(crate) struct SweepCommand {
     takeover: Duration,
 
     /// Show which processes work in the folder of a sweep, and what others have left behind.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["file", "output", "jobs", "shard", "no_wait"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["file", "output", "jobs", "set", "shard", "no_wait"])]
     status: Option<PathBuf>,
 
     /// Only show what would run.
@@ -130,10 +130,9 @@ impl SweepCommand {
         let at_once = threads("--jobs", self.jobs, printer)?;
         let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("sweep");
         let output = self.output.clone().unwrap_or_else(|| Path::new("runs").join(stem));
-        let data_dir = self.data_dir.as_deref();
-        let sweep = Sweep::read(file, &output, |document| {
+        let sweep = Sweep::read(file, &output, &self.overrides.set, |document| {
             document.know(methods);
-            place_data(document, data_dir)
+            self.overrides.place(document)
         })?;
         let resources = resources()?;
         sweep.check(&resources).map_err(|error| self.unchecked(error, &sweep, &output))?;
@@ -238,10 +237,12 @@ impl SweepCommand {
         ]);
         for one in chosen {
             let accuracy = MeanSd { n: 0, mean: one.accuracy, sd: one.sd };
-            let next = one.next.as_ref().map(|(setting, accuracy)| format!("{setting} ({:.2})", 100.0 * accuracy));
+            let plain = |setting: &str| if setting == "run" { AS_IT_IS.to_string() } else { setting.to_string() };
+            let next =
+                one.next.as_ref().map(|(setting, accuracy)| format!("{} ({:.2})", plain(setting), 100.0 * accuracy));
             table.row([
                 one.task.clone(),
-                if one.of == 1 { "the only setting".to_string() } else { one.setting.clone() },
+                if one.of == 1 { "the only setting".to_string() } else { plain(&one.setting) },
                 spread(Some(accuracy), 100.0, 2),
                 one.of.to_string(),
                 next.unwrap_or("-".to_string()),

@@ -269,7 +269,8 @@ mod tests {
 
     fn job(label: &str, seed: u64) -> Job {
         let (task, choice) = (String::new(), String::new());
-        Job { folder: format!("{label}/{seed}"), label: label.to_string(), set: Vec::new(), seed, task, choice }
+        let (label, set, chosen) = (label.to_string(), Vec::new(), Vec::new());
+        Job { folder: format!("{label}/{seed}"), label, set, seed, task, choice, chosen }
     }
 
     #[test]

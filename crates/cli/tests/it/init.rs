@@ -69,3 +69,45 @@ fn init_for_other_data_fits_them() {
     assert!(text.contains("\nname = \"lstm\"\n") && text.contains("\n# dir = \"data\"\n"), "{text}");
     place.refuses(&["check", "news.toml"], &["fetch agnews --data-dir data"]);
 }
+
+#[test]
+fn init_for_sites_makes_each_a_client() {
+    let place = Place::new();
+    fs::create_dir(place.path("sites")).unwrap();
+    for site in ["mercy", "charity", "hope"] {
+        let rows: String = (0..40).map(|i| format!("{},{i}\n", ["no", "yes"][i % 2])).collect();
+        place.write(&format!("sites/{site}.csv"), &format!("outcome,x\n{rows}"));
+    }
+    let label = ["--set", "data.label=outcome"];
+    assert_eq!(place.call(&[&["init", "a.toml", "--data", "sites"], &label[..]].concat()).code, 0);
+    let answer = place.call(&["check", "a.toml"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.out.contains("natural keys over 3 clients") && answer.out.contains("\nmercy "), "{}", answer.out);
+    // What the user says counts.
+    let iid = ["--set", "partition.kind=iid", "--set", "partition.clients=2", "--set", "clients.per-round=2"];
+    assert_eq!(place.call(&[&["init", "b.toml", "--data", "sites"], &label[..], &iid].concat()).code, 0);
+    assert_eq!(resolved(&place, &["b.toml"])["partition"]["kind"], "iid");
+    // One table has no sites unless a column names them.
+    assert_eq!(place.call(&[&["init", "c.toml", "--data", "sites/hope.csv"], &label[..]].concat()).code, 0);
+    assert!(String::from_utf8(place.read("c.toml")).unwrap().contains("\nkind = \"dirichlet\"\n"));
+    // The default model reads images: the message says what reads tables. With two classes, FedNTD is FedAvg.
+    let table = ["--set", "data.name=csv", "--set", "data.train=sites", "--set", "partition.kind=natural"];
+    place.refuses(&[&["check"], &table[..], &label].concat(), &["the data are rows of numbers: use mlp or logistic"]);
+    let ntd = ["--set", "method.name=fedntd", "--set", "rounds=2", "--output", "ntd"];
+    let answer = place.call(&[&["run", "a.toml"], &ntd[..]].concat());
+    assert!(
+        answer.err.contains("warning: fedntd is FedAvg with 2 classes: it differs only with 3 or more\n"),
+        "{}",
+        answer.err
+    );
+    let answer = place.call(&["run", "a.toml", "--set", "rounds=2", "--output", "avg"]);
+    assert!(answer.code == 0 && !answer.err.contains("is FedAvg"), "{}", answer.err);
+    let last = |run: &str| -> serde_json::Value {
+        let text = String::from_utf8(place.read(&format!("{run}/rounds.jsonl"))).unwrap();
+        serde_json::from_str(text.lines().last().unwrap()).unwrap()
+    };
+    assert_eq!(last("ntd")["loss"], last("avg")["loss"]);
+    place.refuses(&["predict", "avg", "sites"], &["sites: a folder: name the files in it, such as sites/*"]);
+    place.refuses(&["runs", "export", ".", "--csv", "-"], &["choose one of the runs in it: ./avg, ./ntd"]);
+    place.refuses(&["check", "--set", "method.nmae=x"], &["unknown key 'method.nmae', did you mean 'method.name'?"]);
+}

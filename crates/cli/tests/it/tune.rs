@@ -104,6 +104,135 @@ fn the_best_setting_of_each_method_is_chosen_on_training_data() {
     assert_eq!(answer.out.matches("{\"chosen\":").count(), 2, "{}", answer.out);
 }
 
+/// Two methods in two partitions. FedAvg is tuned by its server or its clipping, FedProx by its learning rate, and for both,
+/// only one of two settings learns.
+fn apart() -> String {
+    let lists = [
+        "fedavg\"\noptimizer.lr = 1e-6",
+        "fedavg\"\nserver.optimizer = \"fedavgm\"",
+        "fedprox\"\nmethod.mu = 0.1\noptimizer.lr = 0.05",
+        "fedprox\"\nmethod.mu = 0.2\noptimizer.lr = 1e-6",
+    ]
+    .map(|list| format!("[[list]]\nmethod.name = \"{list}\n"));
+    let set = SET.replace("\"partition.alpha\" = 1.0\n", "");
+    format!("seeds = [1, 2]\n{set}[tune]\nseeds = [11]\n[grid]\npartition.alpha = [1.0, 5.0]\n{}", lists.concat())
+}
+
+#[test]
+fn what_was_tuned_is_part_of_the_method() {
+    let place = Place::new();
+    place.write("tune.toml", &apart());
+    let swept = place.call(&["sweep", "tune.toml", "-o", "out", "-q"]);
+    assert_eq!(swept.code, 0, "{}", swept.err);
+    let chosen: Value = serde_json::from_slice(&place.read("out/chosen.json")).unwrap();
+    let tuned =
+        |i: usize| chosen[i]["tuned"].as_array().unwrap().iter().map(|key| key.as_str().unwrap()).collect::<Vec<_>>();
+    // What a server optimiser adds is tuned, too, although the file does not name it.
+    assert_eq!(tuned(0), ["optimizer.lr", "server.lr", "server.momentum", "server.optimizer"]);
+    assert_eq!(tuned(1), ["method.mu", "optimizer.lr"]);
+    // The table of the sweep is that of a later command, from the folder alone.
+    let table = |text: &str| {
+        let at = text.lines().position(|line| line.starts_with("method") && line.contains(" seeds ")).unwrap();
+        text.lines().skip(at).map(String::from).collect::<Vec<_>>()
+    };
+    for folder in ["out", "out/compare"] {
+        let answer = place.call(&["compare", folder, "-q"]);
+        assert_eq!((answer.code, table(&answer.out)), (0, table(&swept.out)), "{}", answer.err);
+        let found: Value = serde_json::from_str(&place.call(&["compare", folder, "--json"]).out).unwrap();
+        assert_eq!(found["settings"].as_array().unwrap().len(), 2, "{found}");
+        for (row, method, chosen) in [
+            (0, "fedavg", "optimizer=fedavgm"),
+            (1, "fedprox", "mu=0.1 optimizer.lr=0.05"),
+            (2, "fedavg", ""),
+            (3, "fedprox", ""),
+        ] {
+            let row = &found["rows"][row];
+            assert_eq!(row["name"], method);
+            assert!(row["chosen"].as_str().unwrap().contains(chosen), "{row}");
+            let n = if method == "fedavg" { &Value::Null } else { &row["difference"]["n"] };
+            assert_eq!(n, &if method == "fedavg" { Value::Null } else { 2.into() }, "{row}");
+        }
+    }
+    let latex = place.call(&["compare", "out", "--format", "latex"]).out;
+    // Only the baselines have no difference.
+    assert_eq!((latex.matches("\nFedProx & ").count(), latex.matches("-- & --").count()), (2, 2), "{latex}");
+    assert_eq!(place.call(&["report", "out", "-o", "page.html"]).code, 0);
+    let page = String::from_utf8(place.read("page.html")).unwrap();
+    assert!(page.contains("<th>chosen</th>") && page.contains("FedProx alpha=5.0") && !page.contains("FedProx lr"));
+    // Every run is still listed.
+    assert_eq!(place.call(&["runs", "list", "out", "--json"]).out.lines().count(), 16);
+}
+
+#[test]
+fn keys_that_may_differ_need_not() {
+    let place = Place::new();
+    for name in ["fedavg", "fedprox"] {
+        let method = format!("method.name={name}");
+        let set = ["rounds=1", "partition.clients=3", "clients.epochs=1", "model.name=logistic", &method];
+        let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+        let folder = format!("out/{name}");
+        assert_eq!(place.call(&[&["run", "--output", &folder], &set[..]].concat()).code, 0);
+    }
+    for (mix, said) in [
+        ("server", "warning: --mix server: the runs differ in no key but the method's"),
+        ("optimizer.clip", "warning: --mix optimizer.clip: the runs differ in no key"),
+        ("method.mu", "warning: --mix method.mu: the keys of a method may always differ"),
+    ] {
+        for command in [&["compare", "out"][..], &["report", "out", "-o", "page.html"]] {
+            let answer = place.call(&[command, &["--mix", mix]].concat());
+            assert_eq!(answer.code, 0, "{}", answer.err);
+            assert!(answer.err.contains(said), "{}", answer.err);
+        }
+    }
+    for (mix, said) in [
+        ("optimizer.ls", "--mix optimizer.ls: there is no key 'optimizer.ls'; did you mean 'optimizer.lr'?"),
+        ("method.mux", "--mix method.mux: there is no key 'method.mux'"),
+        ("seeds", "--mix seeds: runs are always compared on the same seeds"),
+    ] {
+        place.refuses(&["compare", "out", "--mix", mix], &[said]);
+    }
+}
+
+#[test]
+fn options_are_the_same_as_values_in_the_file() {
+    let place = Place::new();
+    let file = format!("seeds = [1, 2]\n{SET}[grid]\n\"method.name\" = [\"fedavg\", \"fedprox\"]\n");
+    place.write("sweep.toml", &file);
+    let set = ["--set", "rounds=1", "--set", "clients.batch=64", "--set", "seeds=[3]"];
+    let swept = |command: &[&str], options: &[&str]| {
+        let answer = place.call(&[&["sweep", "sweep.toml", "-o", "out"], command, options].concat());
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        answer.out
+    };
+    let dry = swept(&["--dry-run"], &set);
+    assert_eq!(dry.lines().count(), 2, "{dry}");
+    assert!(dry.contains("clients.batch=64") && dry.contains("rounds=1 ") && !dry.contains("rounds=2"), "{dry}");
+    // Parts that are run with the same options belong together.
+    for part in ["1/2", "2/2"] {
+        swept(&["--shard", part, "-q"], &set);
+    }
+    assert_eq!(swept(&["--dry-run"], &set).matches("done ").count(), 2);
+    assert!(place.call(&["sweep", "--status", "out"]).out.starts_with("2 runs done"));
+    let both = place.call(&["sweep", "--status", "out", "--set", "rounds=1"]);
+    assert!(both.code != 0 && both.err.contains("cannot be used with '--set"), "{}", both.err);
+    // The same values in the file are the same runs; others are not.
+    let edited = file.replace("seeds = [1, 2]", "seeds = [3]").replace("rounds = 2", "rounds = 1\nclients.batch = 64");
+    place.write("sweep.toml", &edited);
+    assert_eq!(swept(&["--dry-run"], &[]).matches("done ").count(), 2);
+    assert_eq!(swept(&["--dry-run"], &["--set", "rounds=3"]).matches("in the way").count(), 2);
+    for (set, said) in [
+        ("method.name=fedntd", "sweep.toml:11:18: --set method.name=\"fedntd\": the sweep varies method.name itself"),
+        ("rundes=3", "--set: unknown key 'rundes', did you mean 'rounds'?"),
+        ("clients.batch=0", "--set: clients.batch = 0"),
+        ("seeds=3", "--set: seeds: expected a list"),
+        ("rounds", "--set rounds: expected KEY=VALUE"),
+    ] {
+        for options in [&["--dry-run"][..], &[]] {
+            place.refuses(&[&["sweep", "sweep.toml", "-o", "new", "--set", set], options].concat(), &[said]);
+        }
+    }
+}
+
 #[test]
 fn wrong_tuning_is_refused() {
     let place = Place::new();

@@ -79,7 +79,19 @@ impl Study {
         };
         study.check_privacy(document)?;
         study.pool.notes.extend(study.of_delta());
+        study.pool.notes.extend(study.of_few_classes());
         Ok(study)
+    }
+
+    /// Notes on methods that are FedAvg with as few classes as there are.
+    fn of_few_classes(&self) -> Vec<String> {
+        let classes = self.pool.dataset.classes.len();
+        let few = |method: &&MethodChoice| method.method.needs().classes > classes;
+        let note = |MethodChoice { name, method, .. }: &MethodChoice| {
+            let least = method.needs().classes;
+            format!("{name} is FedAvg with {classes} classes: it differs only with {least} or more")
+        };
+        self.settings.methods.iter().filter(few).map(note).collect()
     }
 
     pub fn experiment(&self, method: &MethodChoice, seed: u64, threads: usize) -> Experiment {

@@ -64,7 +64,10 @@ pub(crate) fn fit(
         Some(own) => own.architecture(input.shape(), classes, keys.projection, &format!("{data}, {input}"))?,
         None => zoo::build(&keys.spec(), input.shape(), classes).map_err(|error| wrong(&error))?,
     };
-    let model = Model::compile(&arch, engine.clone()).map_err(|error| wrong(&error))?;
+    let model = Model::compile(&arch, engine.clone()).map_err(|error| match (own, input) {
+        (None, Input::Numbers { .. }) => wrong(&format!("{error}; the data are rows of numbers: use mlp or logistic")),
+        _ => wrong(&error),
+    })?;
     Ok(FittedModel { model, card: card(keys, own, input, dataset), dataset: Arc::clone(dataset) })
 }
 

@@ -93,17 +93,22 @@ impl Document {
 
     /// Applies `KEY=VALUE`: a dotted path and a TOML value. A word that is not a TOML value is a string.
     pub fn set(&mut self, assignment: &str) -> Result<()> {
+        let (path, value) = Self::assignment(assignment)?;
+        self.put(&path.split('.').collect::<Vec<_>>(), value, "--set")
+    }
+
+    /// Reads `KEY=VALUE`: the dotted path and the value.
+    pub(crate) fn assignment(assignment: &str) -> Result<(&str, Value)> {
         let (path, text) = assignment
             .split_once('=')
             .ok_or_else(|| wrong(format!("--set {assignment}: expected KEY=VALUE, such as clients.epochs=5")))?;
         let (path, text) = (path.trim(), text.trim());
-        let keys: Vec<&str> = path.split('.').collect();
-        if keys.iter().any(|key| key.is_empty()) {
+        if path.split('.').any(str::is_empty) {
             let message =
                 format!("--set {assignment}: expected KEY=VALUE with a dotted path, such as clients.epochs=5");
             return Err(wrong(message));
         }
-        self.put(&keys, value_of(assignment, text)?, "--set")
+        Ok((path, value_of(assignment, text)?))
     }
 
     /// Sets a value on behalf of a command-line option, replacing any existing one.

@@ -117,7 +117,7 @@ impl Preset {
         let set = own.map(ToString::to_string).chain(options.iter().cloned()).collect();
         let label = format!("{name} {}", row.name);
         let folder = format!("{name}/{}/seed-{seed}", row.name);
-        (Job { folder, task: label.clone(), label, set, seed, choice: String::new() }, all)
+        (Job { folder, task: label.clone(), label, set, seed, choice: String::new(), chosen: Vec::new() }, all)
     }
 
     fn chosen_cells(&self, names: &[String]) -> Result<Vec<usize>> {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use sha2::{Digest, Sha256};
 
 use super::Sweep;
-use super::job::{PlannedJob, SweepKeys};
+use super::job::{Assignment, OPTION, PlannedJob, SweepKeys, SweepPlan};
 use crate::ExperimentError;
 use crate::config::{Document, Origin, Settings};
 use crate::error::Result;
@@ -16,7 +16,7 @@ use crate::error::Result;
 pub(crate) struct SweepFile {
     path: PathBuf,
     pub(super) document: Document,
-    pub(super) keys: SweepKeys,
+    pub(super) plan: SweepPlan,
     base: Document,
     /// SHA-256 of the shared configuration.
     base_sha256: String,
@@ -29,12 +29,21 @@ impl SweepFile {
     /// Runs that another kind of file describes, which says what they share and has no base of its own.
     pub(crate) fn of(path: &Path, document: &Document, shared: &[u8], output: &Path, option: &'static str) -> Self {
         let (path, output, document) = (path.to_path_buf(), output.to_path_buf(), document.clone());
-        let keys = fedelity_keys::defaults();
-        Self { path, document, keys, base: Document::default(), base_sha256: digest(shared), output, option }
+        let plan = SweepPlan { keys: fedelity_keys::defaults(), options: Vec::new() };
+        Self { path, document, plan, base: Document::default(), base_sha256: digest(shared), output, option }
     }
 
-    pub(super) fn read(path: &Path, output: &Path) -> Result<Self> {
-        let document = Document::read(path)?;
+    /// Reads a sweep file. `set` are assignments from the command line: of keys that all runs share, or of the seeds.
+    pub(super) fn read(path: &Path, output: &Path, set: &[String]) -> Result<Self> {
+        let mut document = Document::read(path)?;
+        let mut options = Vec::new();
+        for text in set {
+            let (key, value) = Document::assignment(text)?;
+            match key {
+                "seeds" => document.set(text)?,
+                _ => options.push(Assignment { key: key.to_string(), value, at: OPTION.to_string() }),
+            }
+        }
         let (keys, _) = fedelity_keys::read::<SweepKeys>(document.table(), "", &mut ())
             .map_err(|error| document.key_error(&error))?;
         let (base, base_sha256) = match &keys.config {
@@ -50,7 +59,8 @@ impl SweepFile {
             }
         };
         let (path, output) = (path.to_path_buf(), output.to_path_buf());
-        Ok(Self { path, document, keys, base, base_sha256, output, option: "sweep" })
+        let plan = SweepPlan { keys, options };
+        Ok(Self { path, document, plan, base, base_sha256, output, option: "sweep" })
     }
 
     /// A sweep of these runs, each checked.
@@ -69,14 +79,15 @@ impl SweepFile {
                 let message = format!(
                     "{key}: {} has [[method]] tables, but a run of a sweep has one method: write one [method] there, and \
                      name several in the sweep: \"method.name\" = [\"fedavg\", \"fedntd\"] in [grid]",
-                    self.keys.config.as_deref().unwrap_or(Path::new("")).display()
+                    self.plan.keys.config.as_deref().unwrap_or(Path::new("")).display()
                 );
                 return Err(self.document.error(at, message));
             }
             let seeds = toml::Value::Array(vec![toml::Value::Integer(job.seed as i64)]);
             let settings = assignments.iter().map(|one| (&*one.key, one.value.clone(), &*one.at));
             for (key, value, at) in settings.chain([("seeds", seeds, "seeds")]) {
-                let origin = self.document.place(at).unwrap_or(Origin::Option(self.option));
+                let option = if at == OPTION || self.document.is_from(at, OPTION) { OPTION } else { self.option };
+                let origin = self.document.place(at).unwrap_or(Origin::Option(option));
                 document.put_from(&key.split('.').collect::<Vec<_>>(), value, origin)?;
             }
             prepare(&mut document)?;

@@ -3,9 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use fedelity_keys::{KeyError, keys};
+use fedelity_keys::{KeyError, Keys as _, keys};
+use fedelity_record::names::{CHOOSE, COMPARE};
+use fedelity_report::is_within;
 use sha2::{Digest, Sha256};
 use toml::{Table, Value};
+
+use crate::config::Config;
 
 /// Most settings of a sweep, each of which is checked: a grid multiplies them faster than one would think.
 const MOST_SETTINGS: usize = 10_000;
@@ -36,6 +40,16 @@ pub(super) struct SweepKeys {
     pub(super) tune: Option<TuneKeys>,
 }
 
+/// A sweep file with the values from the command line.
+pub(super) struct SweepPlan {
+    pub(super) keys: SweepKeys,
+    /// Assignments that are the same in all runs, and replace those of the file.
+    pub(super) options: Vec<Assignment>,
+}
+
+/// Where assignments are from that are not in the file.
+pub(super) const OPTION: &str = "--set";
+
 /// `[tune]`: the choice of settings.
 #[keys]
 pub(super) struct TuneKeys {
@@ -62,6 +76,8 @@ pub struct Job {
     pub task: String,
     /// The rest of its settings: what can be chosen.
     pub choice: String,
+    /// The keys of what can be chosen.
+    pub chosen: Vec<String>,
 }
 
 /// A run and its settings.
@@ -106,15 +122,15 @@ impl std::fmt::Display for Assignment {
     }
 }
 
-impl SweepKeys {
+impl SweepPlan {
     /// All runs, each with its settings: the grid combined with every entry of the list and every seed.
     pub(super) fn jobs(&self) -> Result<Vec<PlannedJob>, KeyError> {
-        self.jobs_in("", "seeds", &self.seeds, &[])
+        self.jobs_in("", "seeds", &self.keys.seeds, &[])
     }
 
     /// With `[tune]`, the runs that choose a setting for each method and then all that may be compared.
     pub(super) fn stages(&self, tune: &TuneKeys) -> Result<[Vec<PlannedJob>; 2], KeyError> {
-        if let Some(seed) = tune.seeds.iter().find(|seed| self.seeds.contains(seed)) {
+        if let Some(seed) = tune.seeds.iter().find(|seed| self.keys.seeds.contains(seed)) {
             let message = format!(
                 "tune.seeds: {seed} is also in seeds: settings are compared with seeds that did not choose them"
             );
@@ -123,8 +139,8 @@ impl SweepKeys {
         let (key, at) = ("evaluation.held-out".to_string(), "tune.validation".to_string());
         let held_out = Assignment { key, value: Value::Float(tune.validation), at };
         Ok([
-            self.jobs_in("choose/", "tune.seeds", &tune.seeds, &[held_out])?,
-            self.jobs_in("compare/", "seeds", &self.seeds, &[])?,
+            self.jobs_in(&format!("{CHOOSE}/"), "tune.seeds", &tune.seeds, &[held_out])?,
+            self.jobs_in(&format!("{COMPARE}/"), "seeds", &self.keys.seeds, &[])?,
         ])
     }
 
@@ -138,10 +154,13 @@ impl SweepKeys {
         few(at, (combinations.len().saturating_mul(seeds.len()), "runs", MOST_RUNS), keys)?;
         let mut folders = BTreeSet::new();
         let mut jobs: Vec<PlannedJob> = Vec::new();
+        let shared = shared_ends(&combinations);
         for own in &combinations {
             let texts: Vec<String> = own.iter().map(ToString::to_string).collect();
-            let (task, choice): (Vec<String>, Vec<String>) = texts.iter().cloned().partition(|text| is_task(text));
-            let (name, task, choice) = (folder_name(&texts), label(&task), label(&choice));
+            let (task, choice): (Vec<&Assignment>, Vec<&Assignment>) = own.iter().partition(|one| is_task(&one.key));
+            let text = |all: &[&Assignment]| label(&all.iter().map(ToString::to_string).collect::<Vec<_>>(), &shared);
+            let chosen: Vec<String> = choice.iter().map(|one| one.key.clone()).collect();
+            let (name, task, choice) = (folder_name(&texts), text(&task), text(&choice));
             for (i, &seed) in seeds.iter().enumerate() {
                 let folder = format!("{folder}{name}/seed-{seed}");
                 if !folders.insert(folder.clone()) {
@@ -151,8 +170,11 @@ impl SweepKeys {
                 }
                 let assignments: Vec<Assignment> = fixed.iter().chain(own).chain(more).cloned().collect();
                 let set = assignments.iter().map(ToString::to_string).collect();
-                let (task, choice) = (task.clone(), choice.clone());
-                jobs.push((Job { folder, label: label(&texts), set, seed, task, choice }, assignments));
+                let (task, choice, chosen) = (task.clone(), choice.clone(), chosen.clone());
+                jobs.push((
+                    Job { folder, label: label(&texts, &shared), set, seed, task, choice, chosen },
+                    assignments,
+                ));
             }
         }
         Ok(jobs)
@@ -164,9 +186,12 @@ impl SweepKeys {
             Value::Table(found) => Ok(flat("", found)),
             other => Err(KeyError::expected(name, other, format!("a table [{name}]"))),
         };
-        let fixed = assignments("set", &section("set", &self.set)?);
+        let mut fixed: BTreeMap<String, Assignment> = assignments("set", &section("set", &self.keys.set)?)
+            .into_iter()
+            .map(|one| (one.key.clone(), one))
+            .collect();
         let mut combinations: Vec<Vec<Assignment>> = vec![Vec::new()];
-        for (key, value) in section("grid", &self.grid)? {
+        for (key, value) in section("grid", &self.keys.grid)? {
             let at = format!("grid.{key}");
             let Some(values) = value.as_array().filter(|values| !values.is_empty()) else {
                 return Err(KeyError::expected(&at, &value, "a list of values, such as [0.1, 1.0]"));
@@ -178,7 +203,7 @@ impl SweepKeys {
             few(&at, (settings, "settings", MOST_SETTINGS), most_keys(&combinations) + 1)?;
             combinations = combine(&combinations, &values.iter().enumerate().map(one).collect::<Vec<_>>());
         }
-        if let Some(list) = &self.list {
+        if let Some(list) = &self.keys.list {
             let entries: Option<Vec<&Table>> =
                 list.as_array().and_then(|all| all.iter().map(Value::as_table).collect());
             let Some(entries) = entries.filter(|all| !all.is_empty()) else {
@@ -190,6 +215,22 @@ impl SweepKeys {
             few("list", (combinations.len().saturating_mul(entries.len()), "settings", MOST_SETTINGS), keys)?;
             combinations = combine(&combinations, &entries);
         }
+        for one in &self.options {
+            let clashes = |other: &Assignment| is_within(&one.key, &other.key) || is_within(&other.key, &one.key);
+            if let Some(varied) = combinations.iter().flatten().find(|other| clashes(other)) {
+                let (key, place) = (&varied.key, if varied.at.starts_with("grid.") { "[grid]" } else { "[[list]]" });
+                let message = format!("--set {one}: the sweep varies {key} itself: change it in {place}");
+                return Err(KeyError::new(&varied.at, message));
+            }
+            // What is given later replaces what is given in the file, and what excludes it.
+            let instead = |other: &str| {
+                let pairs = Config::SCHEMA.alternatives();
+                pairs.iter().any(|(a, b)| [(a, b), (b, a)].iter().any(|(a, b)| **a == one.key && **b == other))
+            };
+            fixed.retain(|key, other| !clashes(other) && !instead(key));
+            fixed.insert(one.key.clone(), one.clone());
+        }
+        let fixed: Vec<Assignment> = fixed.into_values().collect();
         let mut all = combinations.iter().flatten().chain(&fixed);
         if let Some(given) = all.find(|given| given.key == "seed" || given.key == "seeds") {
             let message = format!("{given}: seeds go at the top of the file: seeds = [1, 2, 3]");
@@ -199,11 +240,10 @@ impl SweepKeys {
     }
 }
 
-/// Whether an assignment says what is compared, rather than with which setting.
-fn is_task(assignment: &str) -> bool {
-    ["method.name=", "data.", "partition.", "model.", "faults.", "privacy."]
-        .iter()
-        .any(|start| assignment.starts_with(start))
+/// Whether a key says what is compared, rather than with which setting.
+pub(super) fn is_task(key: &str) -> bool {
+    key == "method.name"
+        || ["data.", "partition.", "model.", "faults.", "privacy."].iter().any(|start| key.starts_with(start))
 }
 
 pub(crate) fn assignments(at: &str, keys: &BTreeMap<String, Value>) -> Vec<Assignment> {
@@ -253,15 +293,28 @@ pub(crate) fn flat(path: &str, table: &Table) -> BTreeMap<String, Value> {
     found
 }
 
-/// A short description of a combination: the method's name alone, other keys without their sections.
-fn label(own: &[String]) -> String {
+/// The last part of a key.
+fn end(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+/// The last parts of keys that several keys share, such as `lr` of `optimizer.lr` and `server.lr`.
+fn shared_ends(combinations: &[Vec<Assignment>]) -> BTreeSet<String> {
+    let keys: BTreeSet<&str> = combinations.iter().flatten().map(|one| &*one.key).collect();
+    let is_shared = |key: &&str| keys.iter().filter(|other| end(other) == end(key)).count() > 1;
+    keys.iter().filter(|key| is_shared(key)).map(|key| end(key).to_string()).collect()
+}
+
+/// A short description of a combination: the method's name alone, other keys without their sections, unless keys of several
+/// sections end alike.
+fn label(own: &[String], shared: &BTreeSet<String>) -> String {
     let short = |text: &String| {
         let (key, value) = text.split_once('=').unwrap_or((text, ""));
         let value = value.trim_matches('"');
         if key == "method.name" {
             value.to_string()
         } else {
-            format!("{}={value}", key.rsplit('.').next().unwrap_or(key))
+            format!("{}={value}", if shared.contains(end(key)) { key } else { end(key) })
         }
     };
     if own.is_empty() { "run".to_string() } else { own.iter().map(short).collect::<Vec<_>>().join(" ") }
@@ -272,7 +325,7 @@ fn folder_name(own: &[String]) -> String {
     let short = |text: &String| {
         let (key, value) = text.split_once('=').unwrap_or((text, ""));
         let plain: String = value.chars().filter(|c| c.is_ascii_alphanumeric() || ".-_".contains(*c)).collect();
-        if key == "method.name" { plain } else { format!("{}-{plain}", key.rsplit('.').next().unwrap_or(key)) }
+        if key == "method.name" { plain } else { format!("{}-{plain}", end(key)) }
     };
     let name = own.iter().map(short).collect::<Vec<_>>().join("-");
     let print: String =
@@ -289,8 +342,19 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Result<Vec<Job>, KeyError> {
+        with(text, &[])
+    }
+
+    /// The same with `--set`.
+    fn with(text: &str, set: &[(&str, i64)]) -> Result<Vec<Job>, KeyError> {
         let keys = fedelity_keys::read::<SweepKeys>(&text.parse::<Table>().unwrap(), "", &mut ())?.0;
-        Ok(keys.jobs()?.into_iter().map(|(job, _)| job).collect())
+        let option = |(key, value): &(&str, i64)| Assignment {
+            key: key.to_string(),
+            value: Value::Integer(*value),
+            at: OPTION.to_string(),
+        };
+        let plan = SweepPlan { keys, options: set.iter().map(option).collect() };
+        Ok(plan.jobs()?.into_iter().map(|(job, _)| job).collect())
     }
 
     #[test]
@@ -331,6 +395,30 @@ mod tests {
             jobs[0].folder
         );
         assert_eq!(of("").unwrap().len(), 1);
+        // Two learning rates are told apart.
+        let text = "[[list]]\noptimizer.lr = 0.1\n[[list]]\nserver.lr = 0.1\nserver.momentum = 0.9\n";
+        let labels: Vec<String> = of(text).unwrap().into_iter().map(|job| job.label).collect();
+        assert_eq!(labels, ["optimizer.lr=0.1", "server.lr=0.1 momentum=0.9"]);
+    }
+
+    #[test]
+    fn options_replace_what_all_runs_share() {
+        let file = "[set]\nrounds = 3\n\"clients.per-round\" = 2\n[grid]\noptimizer.lr = [0.1, 0.2]\n[[list]]\nmethod.name = \"fedavg\"\n";
+        let same = |found: Vec<Job>, edited: &str| assert_eq!(found, of(edited).unwrap());
+        // The same as in the file, so that what was run in one way counts as done in the other.
+        same(with(file, &[("rounds", 5)]).unwrap(), &file.replace("rounds = 3", "rounds = 5"));
+        same(with(file, &[("clients.per-round", 4)]).unwrap(), &file.replace("per-round\" = 2", "per-round\" = 4"));
+        same(with(file, &[("clients.batch", 8)]).unwrap(), &file.replace("rounds", "clients.batch = 8\nrounds"));
+        // The share of clients excludes their number.
+        let shared = with(file, &[("clients.fraction", 1)]).unwrap();
+        assert_eq!(shared[0].set[..2], ["clients.fraction=1", "rounds=3"]);
+        for (key, said) in [
+            ("optimizer.lr", "--set optimizer.lr=1: the sweep varies optimizer.lr itself: change it in [grid]"),
+            ("optimizer", "--set optimizer=1: the sweep varies optimizer.lr itself: change it in [grid]"),
+            ("method.name", "--set method.name=1: the sweep varies method.name itself: change it in [[list]]"),
+        ] {
+            assert_eq!(with(file, &[(key, 1)]).unwrap_err().message, said);
+        }
     }
 
     #[test]

@@ -106,15 +106,20 @@ impl Sweep {
     /// The keys of a sweep file.
     pub const KEYS: &'static Schema = SweepKeys::SCHEMA;
 
-    /// Reads a sweep file and checks the configuration of every run. `prepare` makes final changes to each, such as
-    /// those from the command line.
-    pub fn read(file: &Path, output: &Path, prepare: impl Fn(&mut Document) -> Result<()>) -> Result<Self> {
-        let file = SweepFile::read(file, output)?;
+    /// Reads a sweep file and checks the configuration of every run. `set` are assignments that are the same in all runs,
+    /// as in `[set]`, or of the seeds; `prepare` makes final changes to each run, such as where its data are.
+    pub fn read(
+        file: &Path,
+        output: &Path,
+        set: &[String],
+        prepare: impl Fn(&mut Document) -> Result<()>,
+    ) -> Result<Self> {
+        let file = SweepFile::read(file, output, set)?;
         let wrong = |error| file.document.key_error(&error);
-        let Some(tune) = &file.keys.tune else {
-            return file.sweep(file.keys.jobs().map_err(wrong)?, &prepare);
+        let Some(tune) = &file.plan.keys.tune else {
+            return file.sweep(file.plan.jobs().map_err(wrong)?, &prepare);
         };
-        let [choosing, compared] = file.keys.stages(tune).map_err(wrong)?;
+        let [choosing, compared] = file.plan.stages(tune).map_err(wrong)?;
         let compared = file.sweep(compared, &prepare)?;
         for document in &compared.documents {
             if Settings::read(document)?.config.evaluation.held_out > 0.0 {

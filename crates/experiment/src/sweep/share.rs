@@ -8,11 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use fedelity_files::{ClaimState, Claims, Holder, Worker};
+use fedelity_record::names::STAMP;
 
 use super::SweepObserver;
 use super::job::claimed_folder;
 use super::queue::Queue;
-use super::stamp::STAMP;
 use crate::error::Result;
 use crate::{ExperimentError, StopSign};
 

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fedelity_nn::Pretrained;
+use fedelity_record::names::STAMP;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -12,9 +13,6 @@ use super::{Job, Sweep};
 use crate::ExperimentError;
 use crate::assemble::Study;
 use crate::error::Result;
-
-/// The file in a run's folder that identifies its job.
-pub(super) const STAMP: &str = "sweep.json";
 
 /// Whether a folder has runs of a sweep: each has a stamp.
 pub fn is_sweep(folder: &Path) -> bool {

@@ -1,16 +1,17 @@
 //! The choice of the best setting of each method, before methods are compared.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use fedelity_report::MeanSd;
+use fedelity_record::names::CHOSEN;
+use fedelity_report::{MeanSd, config_values};
 use serde::Serialize;
 
+use super::job::is_task;
 use super::{Job, JobState, Sweep};
 use crate::ExperimentError;
+use crate::config::Settings;
 use crate::error::Result;
-
-/// The file in a sweep's folder that says what was chosen.
-const CHOSEN: &str = "chosen.json";
 
 /// The setting that was chosen for a method, and from what.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,6 +23,8 @@ pub struct Chosen {
     pub setting: String,
     /// Its assignments, as for `--set`.
     pub set: Vec<String>,
+    /// The keys that its settings give or differ in: they belong to the choice, so runs that differ in them are compared.
+    pub tuned: Vec<String>,
     /// Its final accuracy on the held-out samples: the mean over seeds.
     pub accuracy: f64,
     /// The standard deviation over seeds, if there are several.
@@ -91,7 +94,7 @@ impl Sweep {
                 next.documents.push(document.clone());
             }
             let set = next.jobs.last().map_or(Vec::new(), |job| job.set.clone());
-            chosen.push(Chosen { set, ..choice });
+            chosen.push(Chosen { set, tuned: compared.tuned(task)?, ..choice });
         }
         let path = self.output.join(CHOSEN);
         let json = serde_json::to_vec_pretty(&chosen).unwrap_or_default();
@@ -102,6 +105,26 @@ impl Sweep {
             _ => {}
         }
         Ok((chosen, next))
+    }
+
+    /// The keys that the settings of a task give, and those that they change: a server optimiser has keys of its own.
+    fn tuned(&self, task: &str) -> Result<Vec<String>> {
+        let mut tuned = BTreeSet::new();
+        let (mut first, mut last): (Option<BTreeMap<String, String>>, _) = (None, None);
+        for (job, document) in self.with_documents().filter(|(job, _)| job.task == task) {
+            // Runs that differ only in their seed follow each other.
+            if last.replace(job.setting()) == Some(job.setting()) {
+                continue;
+            }
+            tuned.extend(job.chosen.iter().cloned());
+            let mut values = config_values(&Settings::read(document)?.resolved(""));
+            values.remove("seeds");
+            let first = first.get_or_insert_with(|| values.clone());
+            let names: BTreeSet<&String> = first.keys().chain(values.keys()).collect();
+            let differ = names.into_iter().filter(|key| first.get(*key) != values.get(*key) && !is_task(key));
+            tuned.extend(differ.cloned().collect::<Vec<_>>());
+        }
+        Ok(tuned.into_iter().collect())
     }
 
     /// The best setting of a task, and one of its runs.
@@ -135,6 +158,9 @@ impl Sweep {
         };
         let next = candidates.get(1).and_then(|next| Some((next.job.choice.clone(), next.mean()?)));
         let (task, setting) = (task.to_string(), best.job.choice.clone());
-        Ok((Chosen { task, setting, set: Vec::new(), accuracy: mean, sd, of, diverged, next }, best.job))
+        Ok((
+            Chosen { task, setting, set: Vec::new(), tuned: Vec::new(), accuracy: mean, sd, of, diverged, next },
+            best.job,
+        ))
     }
 }

@@ -46,7 +46,7 @@ impl SweepObserver for Seen {
 fn sweep(dir: &Path, text: &str) -> Result<Sweep, String> {
     let file = dir.join("sweep.toml");
     fs::write(&file, text).unwrap();
-    Sweep::read(&file, &dir.join("out"), |_| Ok(())).map_err(|error| error.to_string())
+    Sweep::read(&file, &dir.join("out"), &[], |_| Ok(())).map_err(|error| error.to_string())
 }
 
 #[test]

@@ -142,8 +142,9 @@ fn only_what_is_named_is_mixed() {
     let mixed = Comparison::new(&mixed, &Options::default()).unwrap();
     assert_eq!((mixed.settings.len(), mixed.rows[1].rank), (1, Some(2.0)));
     assert!(mixed.notes.iter().any(|note| note.contains("as asked")), "{:?}", mixed.notes);
-    let error = Results::mixing(source(), &["rounds".to_string()]).unwrap_err().to_string();
-    assert!(error.starts_with("--mix rounds: "), "{error}");
+    let idle = Results::mixing(source(), &["rounds".to_string()]).unwrap();
+    assert_eq!((idle.mixed.len(), idle.idle[0].name.as_str()), (0, "rounds"));
+    assert!(idle.idle[0].what.starts_with("the runs do not differ in it"), "{:?}", idle.idle);
 }
 
 #[test]
@@ -195,7 +196,66 @@ fn unfinished_and_collapsed_runs_are_marked_and_do_not_count() {
     assert_eq!((&json["rows"][1]["unfinished"], &json["rows"][2]["collapsed"]), (&1.into(), &1.into()));
     let csv = render(&found, TableSyntax::Csv, &[]);
     let marks: Vec<&str> = csv.lines().skip(1).map(|line| line.rsplit_once("fedavg,").unwrap().1).collect();
-    assert_eq!(marks, [",,", "2,,", ",3,"], "{csv}");
+    assert_eq!(marks, [",,,", "2,,,", ",3,,"], "{csv}");
+}
+
+/// The folder of a sweep with `[tune]`: FedAvg has another learning rate than FedCAD, and its partition another name.
+fn tuned(folder: &Path, chosen: &str) {
+    for (stage, seeds) in [("choose", 11..=12), ("compare", 1..=3)] {
+        for (method, (name, lr)) in [("fedavg", 0.05), ("fedcad", 0.01)].iter().enumerate() {
+            for seed in seeds.clone() {
+                let path = folder.join(format!("{stage}/{name}-lr/seed-{seed}"));
+                let mut header = header(MADE, name, seed);
+                if stage == "choose" {
+                    header.dataset.push_str("-held-out");
+                }
+                run(&path, MADE, &header, method);
+                fs::write(path.join("config.toml"), format!("[optimizer]\nlr = {lr}\n")).unwrap();
+                fs::write(path.join("sweep.json"), format!(r#"{{"set": ["rounds=6", "optimizer.lr={lr}"]}}"#)).unwrap();
+            }
+        }
+    }
+    fs::write(folder.join("chosen.json"), chosen).unwrap();
+}
+
+#[test]
+fn tuned_methods_are_compared_from_the_folder_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    tuned(dir.path(), r#"[{"task": "fedavg", "tuned": ["optimizer.lr"]}, {"task": "fedcad", "tuned": []}]"#);
+    for folder in [dir.path().to_path_buf(), dir.path().join("compare")] {
+        let found = Comparison::new(&load(&folder), &Options::default()).unwrap();
+        assert_eq!((found.settings.len(), found.tuned.as_slice()), (1, &["optimizer.lr".to_string()][..]));
+        let rows: Vec<(&str, &[u64])> =
+            found.rows.iter().map(|row| (row.name.as_str(), row.seeds.as_slice())).collect();
+        assert_eq!(rows, [("fedavg", &[1, 2, 3][..]), ("fedcad", &[1, 2, 3])], "those that chose are no results");
+        assert_eq!(found.rows[1].difference.unwrap().summary.n, 3);
+        assert_eq!(found.rows[0].chosen.as_deref(), Some("lr=0.05"));
+        assert!(found.notes.iter().any(|note| note.ends_with("held-out training samples: optimizer.lr.")));
+        let markdown = render(&found, TableSyntax::Markdown, &[]);
+        assert!(
+            markdown.lines().next().unwrap().ends_with(" chosen |") && markdown.contains("| lr=0.01 |"),
+            "{markdown}"
+        );
+        assert!(render(&found, TableSyntax::Csv, &[]).lines().nth(2).unwrap().ends_with(",lr=0.01"));
+        let latex = render(&found, TableSyntax::Latex, &[TableColumn::Difference, TableColumn::Chosen]);
+        assert!(latex.contains("& lr=0.01 \\\\") && latex.contains("\nfedcad & "), "{latex}");
+        let html = ReportPage::new(&load(&folder), None).unwrap().html();
+        assert!(html.contains("<th>chosen</th>") && html.contains(">lr=0.05</td>") && !html.contains("fedavg lr"));
+    }
+    // By themselves, the runs that chose can be looked at.
+    assert_eq!(load(&dir.path().join("choose")).groups[0].runs.len(), 2);
+}
+
+#[test]
+fn choices_of_earlier_versions_and_damaged_ones_are_read() {
+    for (chosen, problems) in [(r#"[{"task": "fedavg", "set": []}]"#, 0), ("[{\"tuned\": 3", 1)] {
+        let dir = tempfile::tempdir().unwrap();
+        tuned(dir.path(), chosen);
+        let study = load(&dir.path().join("compare"));
+        assert_eq!((study.settings.len(), study.tuned().len()), (2, 0), "{chosen}");
+        let said = study.left_out.iter().filter(|out| out.what.starts_with("chosen.json of its sweep cannot be read"));
+        assert_eq!(said.count(), 6 * problems, "{:?}", study.left_out);
+    }
 }
 
 /// Makes the last round of a run a collapse.
