@@ -28,6 +28,14 @@ pub enum Notice {
         /// The share of test samples with this prediction.
         share: f64,
     },
+    /// The global model has never been better than guessing.
+    Unlearnt {
+        accuracy: f64,
+        /// The accuracy of always guessing the most frequent class.
+        chance: f64,
+        /// How often it was tested.
+        evaluations: u64,
+    },
     /// The accuracy lost more than half of its lead over guessing after a client was out of line.
     Fall {
         accuracy: f64,
@@ -55,7 +63,7 @@ impl Notice {
     pub fn is_collapse(&self) -> bool {
         match self {
             Self::Outlier { .. } => false,
-            Self::Chance { .. } | Self::OneClass { .. } | Self::Fall { .. } => true,
+            Self::Chance { .. } | Self::OneClass { .. } | Self::Unlearnt { .. } | Self::Fall { .. } => true,
         }
     }
 
@@ -87,6 +95,11 @@ impl Notice {
                 let name = name.map_or_else(|| class.to_string(), |name| format!("'{name}'"));
                 format!("class {name} is predicted for {} of the test samples", percent(share))
             }
+            Self::Unlearnt { accuracy, chance, evaluations } => format!(
+                "nothing has been learnt in {evaluations} evaluations: accuracy {}; guessing gives {}",
+                percent(accuracy),
+                percent(chance)
+            ),
             Self::Fall { accuracy, best, client, since } => format!(
                 "accuracy fell from {} to {} after {} was out of line in round {since}",
                 percent(best),
@@ -139,6 +152,10 @@ mod tests {
             ),
             (Notice::OneClass { class: 1, share: 0.975 }, "class 'dog' is predicted for 97.5 % of the test samples"),
             (Notice::OneClass { class: 9, share: 1.0 }, "class 9 is predicted for 100.0 % of the test samples"),
+            (
+                Notice::Unlearnt { accuracy: 0.1, chance: 0.1, evaluations: 12 },
+                "nothing has been learnt in 12 evaluations: accuracy 10.0 %; guessing gives 10.0 %",
+            ),
             (
                 Notice::Fall { accuracy: 0.28, best: 0.74, client: 7, since: 30 },
                 "accuracy fell from 74.0 % to 28.0 % after client 7 was out of line in round 30",

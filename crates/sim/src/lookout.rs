@@ -18,6 +18,8 @@ const LEAST_LOSS: f64 = 10.0;
 const LEARNT: f64 = 0.15;
 /// This share of all predictions is nearly all.
 const NEARLY_ALL: f64 = 0.95;
+/// A model that is no better than guessing in this many evaluations has learnt nothing.
+const PATIENCE: u64 = 10;
 /// The share of the lead over guessing that a collapsed model has lost.
 const LOST: f64 = 0.5;
 
@@ -50,6 +52,8 @@ pub(crate) struct GlobalSigns {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lookout {
     best: Option<f64>,
+    /// How often the model was tested.
+    evaluations: u64,
     /// The first round, and its client, that was out of line since the last healthy evaluation.
     suspect: Option<(u64, u64)>,
 }
@@ -69,6 +73,7 @@ impl Lookout {
     pub(crate) fn recall(&mut self, record: &RoundRecord) {
         self.suspect = self.suspect.or(record.notices.iter().find_map(|notice| suspect(record.round, notice)));
         if let Some(accuracy) = record.accuracy {
+            self.evaluations += 1;
             self.best = Some(self.best.map_or(accuracy, |best| best.max(accuracy)));
             if !record.notices.iter().any(Notice::is_collapse) {
                 self.suspect = None;
@@ -81,14 +86,15 @@ impl Lookout {
         let Some(best) = self.best.filter(|_| samples > 0) else { return Vec::new() };
         let share = |count: usize| count as f64 / samples as f64;
         let chance = share(global.actual.iter().max().copied().unwrap_or(0));
-        if best < chance + LEARNT * (1.0 - chance) {
-            return Vec::new();
-        }
-        let accuracy = global.accuracy;
-        let mut notices = Vec::new();
+        let (accuracy, evaluations) = (global.accuracy, self.evaluations + 1);
         // Two standard deviations of the accuracy of guessing on so many samples.
         let guessing = chance + 2.0 * (chance * (1.0 - chance) / samples as f64).sqrt();
-        if accuracy <= guessing && best > guessing {
+        let mut notices = Vec::new();
+        if best.max(accuracy) <= guessing && evaluations >= PATIENCE {
+            notices.push(Notice::Unlearnt { accuracy, chance, evaluations });
+        } else if best < chance + LEARNT * (1.0 - chance) {
+            return notices;
+        } else if accuracy <= guessing && best > guessing {
             notices.push(Notice::Chance { accuracy, best, chance });
         }
         // The first of the most predicted classes.
@@ -112,7 +118,7 @@ impl Lookout {
 fn suspect(round: u64, notice: &Notice) -> Option<(u64, u64)> {
     match notice {
         Notice::Outlier { client, .. } => Some((round, *client)),
-        Notice::Chance { .. } | Notice::OneClass { .. } | Notice::Fall { .. } => None,
+        Notice::Chance { .. } | Notice::OneClass { .. } | Notice::Unlearnt { .. } | Notice::Fall { .. } => None,
     }
 }
 
@@ -249,6 +255,27 @@ mod tests {
     }
 
     #[test]
+    fn a_model_that_never_learns() {
+        let calm: &[f64] = &[1.0; 5];
+        let poor = || (calm, Some(global(0.25, &[400, 0, 0, 0])));
+        let mut rounds: Vec<_> = (0..9).map(|_| poor()).collect();
+        rounds.extend([
+            (calm, None),
+            poor(),
+            (calm, Some(global(0.28, &EVEN))),
+            (calm, Some(global(0.33, &EVEN))),
+            poor(),
+        ]);
+        let said = watch(&rounds);
+        assert!(said[..10].iter().all(Vec::is_empty), "{said:?}");
+        let unlearnt = |accuracy, evaluations| Notice::Unlearnt { accuracy, chance: 0.25, evaluations };
+        assert_eq!(said[10], [unlearnt(0.25, 10), Notice::OneClass { class: 0, share: 1.0 }]);
+        assert_eq!(said[11], [unlearnt(0.28, 11)]);
+        // Once it has been better than guessing, it has begun to learn.
+        assert_eq!(said[12..], [vec![], vec![]]);
+    }
+
+    #[test]
     fn a_fall_after_a_client_was_out_of_line() {
         let (calm, wild): (&[f64], &[f64]) = (&[1.0; 5], &[1.0, 1.0, 90.0, 1.0, 1.0]);
         let said = watch(&[
@@ -275,7 +302,7 @@ mod tests {
             predicted: predicted.to_vec(),
             actual: vec![900, 100],
         };
-        let lookout = Lookout { best: Some(1.0), suspect: None };
+        let lookout = Lookout { best: Some(1.0), ..Lookout::default() };
         assert_eq!(lookout.notices(2, &[], Some(&at(0.95, &[940, 60]))), []);
         assert_eq!(lookout.notices(2, &[], Some(&at(0.90, &[1_000, 0]))).len(), 2);
         let empty = GlobalSigns { accuracy: 0.0, predicted: vec![0; 2], actual: vec![0; 2] };
