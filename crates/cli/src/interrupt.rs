@@ -1,8 +1,6 @@
 //! Ctrl-C or a termination signal: the first ends the run as soon as the clients in training have finished, the second
 //! immediately.
 
-use std::sync::Arc;
-
 use anyhow::Result;
 use fedelity_experiment::StopSign;
 
@@ -123,7 +121,7 @@ pub(crate) fn report_file_size_limits() {
     #[cfg(unix)]
     {
         // Without the handler, only the message would be missing.
-        let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
     }
 }
 
