@@ -17,8 +17,9 @@ Head = tuple[Array, Array]
 
 
 @lru_cache(maxsize=64)
-def _prepared(method: str, classes: int, features: int, hyper: tuple[tuple[str, Any], ...]) -> _fedelity.AloneLoss:
-    return _fedelity.AloneLoss(method, classes, features, dict(hyper))
+def _prepared(method: str, classes: int, features: int, hyper: tuple[tuple[str, type, Any], ...]) -> _fedelity.AloneLoss:
+    # Types are part of what is remembered, because 1 and True are equal, but not both are a number.
+    return _fedelity.AloneLoss(method, classes, features, {name: value for name, _, value in hyper})
 
 
 def loss(
@@ -69,7 +70,12 @@ def loss(
     classes = logits.shape[1] if getattr(logits, "ndim", 0) == 2 else 0
     wide = features if features is not None else head[0] if head is not None else None
     width = wide.shape[1] if wide is not None and wide.ndim == 2 else 1
-    prepared = _prepared(method, classes, width, tuple(sorted(hyper.items())))
+    keys = tuple((name, type(hyper[name]), hyper[name]) for name in sorted(hyper))
+    try:
+        prepared = _prepared(method, classes, width, keys)
+    except TypeError:
+        # What cannot be remembered is no value of a key, and the library says so.
+        prepared = _fedelity.AloneLoss(method, classes, width, hyper)
     value, grad, grad_features, *grad_head = prepared.compute(
         logits,
         labels,

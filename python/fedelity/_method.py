@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from . import _fedelity
 from ._fedelity import ClientView, ModelView, ServerView, StepView, UploadView
 
 Array = npt.NDArray[np.float32]
@@ -126,7 +127,17 @@ def register(method: _M) -> _M:
     name = getattr(method, "name", None)
     if not isinstance(name, str) or not name:
         raise TypeError(f"{method.__name__}: a method has a name, such as name = {method.__name__.lower()!r}")
+    before = _registered.get(name)
     _registered[name] = method
+    try:
+        # A class that cannot be used is refused here, before it spoils the configurations of other methods.
+        _fedelity.methods()
+    except BaseException:
+        if before is None:
+            del _registered[name]
+        else:
+            _registered[name] = before
+        raise
     return method
 
 

@@ -97,6 +97,9 @@ class Result:
         """A number of each round for every run, ``[run, round]``; only those of one method if it is named. NaN where it was not
         measured, or the run has no such round."""
         curves = [run.curve(field) for run in self.runs if method in (None, run.method)]
+        if not curves:
+            known = ", ".join(dict.fromkeys(run.method for run in self.runs))
+            raise ValueError(f"no run of the method {method!r}: there are runs of {known}")
         whole = np.full((len(curves), max(map(len, curves), default=0)), np.nan)
         for row, curve in zip(whole, curves):
             row[: len(curve)] = curve

@@ -120,7 +120,7 @@ impl Client {
     }
 }
 
-fn contents(py: Python<'_>, found: Contents) -> PyResult<Bound<'_, PyDict>> {
+pub(crate) fn contents(py: Python<'_>, found: Contents) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("round", found.round)?;
     dict.set_item("arrays", found.arrays)?;

@@ -65,7 +65,7 @@ fn caused(py: Python<'_>, text: String, methods: &[&MethodClass]) -> Option<PyEr
 pub(crate) fn refused(error: ExchangeError) -> PyErr {
     let text = error.to_string();
     match error {
-        ExchangeError::Round(_) => Error::new_err(text),
+        ExchangeError::Round(_) | ExchangeError::Study(_) => Error::new_err(text),
         _ => Refused::new_err(text),
     }
 }

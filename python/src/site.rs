@@ -1,5 +1,6 @@
 //! A site of a federation, and what it allows.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fedelity_cli::place_data;
@@ -8,9 +9,9 @@ use fedelity_experiment::{Agreement, Document};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::client::Client;
+use crate::client::{Client, contents};
 use crate::config::shared;
-use crate::error::{DataError, raised};
+use crate::error::{DataError, raised, refused};
 
 /// A site of a federation: where its server is, what data it has, and what it allows.
 #[pyclass(frozen, module = "fedelity")]
@@ -58,6 +59,19 @@ impl Site {
         let (agreement, resources) = (Agreement::from_json(agreement).map_err(raised)?, shared()?);
         let client = py.detach(|| self.0.client(&agreement, entropy, &resources)).map_err(raised)?;
         Ok(Client::of(client, Vec::new()))
+    }
+
+    /// What a message of the server contains, whether or not the site allows what it asks for.
+    #[staticmethod]
+    fn received<'py>(py: Python<'py>, agreement: &str, message: &[u8]) -> PyResult<Bound<'py, PyDict>> {
+        let agreement = Agreement::from_json(agreement).map_err(raised)?;
+        contents(py, agreement.received(message).map_err(refused)?)
+    }
+
+    /// Reads the data before there is an agreement; returns how many samples each class has.
+    fn look(&self, py: Python<'_>) -> PyResult<BTreeMap<String, usize>> {
+        let resources = shared()?;
+        py.detach(|| self.0.look(&resources)).map_err(raised)
     }
 
     /// Reads the data, and returns as JSON what would leave in a round.

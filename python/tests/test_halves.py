@@ -2,6 +2,7 @@
 
 import base64
 import json
+import struct
 import subprocess
 import sys
 
@@ -61,12 +62,21 @@ def test_refusals_say_why(small):
         server.accept(chosen[1], upload)
     with pytest.raises(fedelity.Refused, match="not a message"):
         server.accept(chosen[0], b"GET / HTTP/1.1")
-    with pytest.raises(fedelity.Refused):
-        server.accept(chosen[0], upload[:-1])
+    for broken, why in [
+        (upload[:-1], "ends too early.*the sender must send it again, whole"),
+        (upload + b"more", "4 bytes follow the end.*the sender must send it again"),
+        (server.message(chosen[0]), r"of kind 2, expected 3 \(an upload\): the sender must send that instead"),
+    ]:
+        with pytest.raises(fedelity.Refused, match=why):
+            server.accept(chosen[0], broken)
     server.accept(chosen[0], upload)
     with pytest.raises(fedelity.Refused, match="already"):
         server.accept(chosen[0], upload)
     assert server.missing() == chosen[1:]
+    stranger = next(number for number in range(5) if number not in chosen)
+    outside = fedelity.Client(server.agreement, stranger, config=small).train(server.message(chosen[0]))
+    with pytest.raises(fedelity.Refused, match="must wait until the server sends it a message"):
+        server.accept(stranger, outside)
     with pytest.raises(fedelity.Error, match="not one of the open round's"):
         server.message(next(number for number in range(5) if number not in chosen))
     before = server.hash
@@ -77,6 +87,102 @@ def test_refusals_say_why(small):
         client.train(other.message(other.open()[0]))
     with pytest.raises(fedelity.ConfigError, match="clients 0 to 4"):
         fedelity.Client(server.agreement, 99, config=small)
+
+
+def weights_of(message, count):
+    """A message of the server with as many weights as these, whatever its model has."""
+    found = struct.unpack("<Q", message[60:68])[0]
+    assert len(message) == 68 + 4 * found + 8
+    return message[:60] + struct.pack("<Q", count) + message[68 : 68 + 4 * count] + message[-8:]
+
+
+def test_a_message_of_another_shape_is_refused(small):
+    server = fedelity.Server(small)
+    number = server.open()[0]
+    client = fedelity.Client(server.agreement, number, config=small)
+    with pytest.raises(fedelity.Refused, match="it has 9 weights, but the model has .*the server must send what its half made"):
+        client.train(weights_of(server.message(number), 9))
+    assert client.train(server.message(number))
+
+
+def test_late_uploads_and_rounds_after_the_last(small):
+    config = {**small, "rounds": 2}
+    server = fedelity.Server(config)
+    clients = {number: fedelity.Client(server.agreement, number, config=config) for number in range(5)}
+    first = server.open()
+    uploads = {number: clients[number].train(server.message(number)) for number in first}
+    for number, upload in uploads.items():
+        server.accept(number, upload)
+    server.close()
+    again = next(number for number in server.open() if number in first)
+    with pytest.raises(fedelity.Refused, match="it belongs to round 1, but round 2 is open: it is too late"):
+        server.accept(again, uploads[again])
+    exchange(server, clients.__getitem__)
+    assert server.done
+    with pytest.raises(fedelity.ConfigError, match="has ended after round 2"):
+        server.open()
+
+
+def test_another_configuration_or_version_says_which_side_must_change(small):
+    server = fedelity.Server(small)
+    for change, what in [
+        ({"optimizer": {"lr": 0.5}}, "optimizer.lr: 0.02 there and 0.5 here"),
+        ({"optimizer": {"clip": 1.0}}, "optimizer.clip: absent there and 1.0 here"),
+        ({"method": {"name": "fedprox"}}, 'method.name: "fedavg" there and "fedprox" here'),
+        ({"method": [{"name": "fedprox"}, {"name": "fednova"}]}, 'method.name: "fedavg" there and "fedprox" here'),
+        ({"seeds": [7]}, "the seed: 1 there and 7 here"),
+    ]:
+        with pytest.raises(fedelity.ConfigError, match=f"{what}; give this client the server's configuration"):
+            fedelity.Client(server.agreement, 0, config={**small, **change})
+    # Of several methods, the agreement chooses.
+    several = {**small, "method": [{"name": "fedprox"}, {"name": "fedavg"}], "seeds": [2, 1], "partition": {**small["partition"], "seed": 1}}
+    assert fedelity.Client(server.agreement, 0, config=several).id == 0
+    # A version with other fields is still known by its number.
+    other = json.dumps({"fedelity": "9.9.9", "terms": []})
+    with pytest.raises(fedelity.ConfigError, match="the server runs Fedelity 9.9.9.*install 9.9.9 here"):
+        fedelity.Client(other, 0, config=small)
+    with pytest.raises(fedelity.ConfigError, match="not an agreement.*give the client that of its server"):
+        fedelity.Client("{}", 0, config=small)
+
+
+def test_what_was_saved_is_checked(small):
+    server = fedelity.Server(small)
+    first, second = (fedelity.Client(server.agreement, number, config=small) for number in (0, 1))
+    with pytest.raises(fedelity.Refused, match="memory of client 1, not of client 0"):
+        first.remember(second.memory())
+    for broken in (b"", first.memory()[:-1], server.save()[:50]):
+        with pytest.raises(fedelity.Refused, match="not what a server or client saved"):
+            first.remember(broken)
+        with pytest.raises(fedelity.Refused, match="not what a server or client saved"):
+            fedelity.Server.restore(small, broken)
+    with pytest.raises(fedelity.Refused, match="saved under another agreement"):
+        fedelity.Server.restore({**small, "optimizer": {"lr": 0.5}}, server.save())
+    with pytest.raises(fedelity.Error, match="one method and one seed"):
+        fedelity.Server.restore({**small, "seeds": [1, 2]}, server.save())
+
+
+def test_sites_whose_tables_differ_say_which_side_must_change(tmp_path):
+    def table(name, header, *rows):
+        (tmp_path / name).write_text("\n".join([header, *rows]) + "\n")
+        return {"name": "csv", "train": str(tmp_path / name), "label": "outcome"}
+
+    rows = [f"{i},{i % 3},{name}" for i in range(12) for name in ("ill", "well")]
+    data = table("server.csv", "a,b,outcome", *rows)
+    config = {"rounds": 1, "data": data, "partition": {"kind": "sites", "names": ["mercy", "north"]}, "model": {"name": "logistic"}}
+    agreement = fedelity.Server(config).agreement
+    turned = [",".join([row.split(",")[1], row.split(",")[0], "ill"]) for row in rows]
+    # Columns in another order, and a class that the site lacks.
+    assert fedelity.Client(agreement, 0, data=table("turned.csv", "b,a,outcome", *turned)).samples == 24
+    more = table("more.csv", "a,b,c,outcome", "1,2,3,ill", "1,2,3,well")
+    for bad, what in [
+        (table("fewer.csv", "a,outcome", "1,ill"), "there is no column 'b'.*of this site, or the server's data"),
+        (more, r"does not know the column 'c'.*data.ignore = \[\"c\"\].*of this site, or the server's data"),
+        (table("word.csv", "a,b,outcome", "1,high,ill"), "expected a number, found 'high'.*data.skip-bad"),
+        (table("fox.csv", "a,b,outcome", "1,2,fox"), "'fox' is not part of the federation.*here, or add it to the server's data"),
+    ]:
+        with pytest.raises(fedelity.Error, match=what):
+            fedelity.Client(agreement, 0, data=bad)
+    assert fedelity.Client(agreement, 0, data={**more, "ignore": ["c"]}).samples == 2
 
 
 def test_too_few_uploads_repeat_the_round(small):

@@ -205,6 +205,10 @@ GENERATOR = {"received": {"generator": np.zeros(11, np.float32), "labels": np.on
 
 def test_mistakes_are_named():
     z, y = np.zeros((4, 3), np.float32), np.array([0, 2, 1, 0])
+    # A number that equals a bool does not make the bool a number.
+    fedelity.loss("fedntd", z, y, z, beta=1)
+    with pytest.raises(fedelity.ConfigError, match="found the boolean true"):
+        fedelity.loss("fedntd", z, y, z, beta=True)
     for arguments, options, error, text in [
         (("fedntd", z, y), {}, ValueError, "its loss has 1 teachers, and the outputs of 0 were given"),
         (("fedavg", z, y, z), {}, ValueError, "its loss has 0 teachers, and the outputs of 1 were given"),
@@ -215,6 +219,7 @@ def test_mistakes_are_named():
         (("fedntd", z, y.astype(float), z), {}, TypeError, "labels: expected class numbers"),
         (("fedntd", np.asfortranarray(z), y, z), {}, ValueError, "in one piece"),
         (("fedntd", z[0], y, z), {}, ValueError, "two classes or more"),
+        (("fedntd", z, y, z), {"beta": [1]}, fedelity.ConfigError, "fedntd.beta: expected a finite number"),
         (("fedntd", z, y, z), {"bta": 1}, fedelity.ConfigError, "did you mean 'fedntd.beta'"),
         (("fedntd", z, y, z), {"tau": -1.0}, fedelity.ConfigError, "expected a finite number above 0"),
         (("fedmtd", z, y, z), {}, fedelity.ConfigError, "expected one of fedavg"),

@@ -238,26 +238,31 @@ def test_declarations_are_checked():
         class Nameless(Method):
             pass
 
+    with pytest.raises(TypeError, match="Odd.table: a hyper-parameter is"):
+        @fedelity.register
+        class Odd(Method):
+            name = "odd"
+            table = [1, 2]
+
+    with pytest.raises(ValueError, match="there is already a method 'fedavg'"):
+        @fedelity.register
+        class Taken(Method):
+            name = "fedavg"
+
+    # Nothing is left of them, and a class that is defined again, with a mistake, leaves the earlier one.
     @fedelity.register
-    class Odd(Method):
+    class Good(Method):
         name = "odd"
-        table = [1, 2]
+        mu = 0.5
 
-    try:
-        with pytest.raises(TypeError, match="Odd.table: a hyper-parameter is"):
-            fedelity.run({"method": {"name": "odd"}})
-    finally:
-        fedelity._method._registered.pop("odd")
+    with pytest.raises(TypeError, match="Bad.mu"):
+        @fedelity.register
+        class Bad(Method):
+            name = "odd"
+            mu = None
 
-    @fedelity.register
-    class Taken(Method):
-        name = "fedavg"
-
-    try:
-        with pytest.raises(ValueError, match="there is already a method 'fedavg'"):
-            fedelity.run({"method": {"name": "fedavg"}})
-    finally:
-        fedelity._method._registered.pop("fedavg")
+    assert fedelity.methods()["odd"]["keys"]["mu"]["default"] == 0.5
+    fedelity._method._registered.pop("odd")
 
 
 def test_a_class_that_is_defined_again_replaces_the_earlier_one(small):

@@ -1,5 +1,6 @@
 """What a node does before it meets a server. Federations with real servers are in flower-app/tests."""
 
+import hashlib
 import json
 import struct
 import zlib
@@ -31,7 +32,7 @@ def command(monkeypatch, capsys, *words):
 
 
 def test_kits_have_certificates_and_no_keys(tmp_path):
-    list(make_kits(tmp_path / "fed", "fl.example.org:8000", ["10.0.0.1"], ["mercy", "north"], "{}"))
+    list(make_kits(tmp_path / "fed", "fl.example.org:8000", ["10.0.0.1"], ["mercy", "north"], None))
     server = certificate(tmp_path / "fed/server/server.crt")
     authority = certificate(tmp_path / "fed/authority/ca.crt")
     server.verify_directly_issued_by(authority)
@@ -55,6 +56,52 @@ def test_kits_have_certificates_and_no_keys(tmp_path):
             list(make_kits(tmp_path / "fed", "fl.example.org:8000", [], [name], None))
     with pytest.raises(SiteError, match="expected HOST:PORT"):
         list(make_kits(tmp_path / "fed", "fl.example.org", [], ["west"], None))
+
+
+def test_sites_have_the_numbers_of_the_study(tmp_path):
+    rows = "".join(f"{i},{name}\n" for i in range(12) for name in ("ill", "well"))
+    (tmp_path / "table.csv").write_text("a,outcome\n" + rows)
+    study = {
+        "data": {"name": "csv", "train": str(tmp_path / "table.csv"), "label": "outcome"},
+        "partition": {"kind": "sites", "names": ["mercy", "north", "saint luke"]},
+        "model": {"name": "logistic"},
+    }
+    server, folder = fedelity.Server(study), tmp_path / "fed"
+
+    def kits(*names, study=server):
+        made = list(make_kits(folder, "[::1]:8000", [], list(names), study))
+        return {name: fedelity.Site(folder / "sites" / name / "site.toml").client_number for name in names} if made else {}
+
+    # In another order than that of the study, one by one, and with a name that is no folder's.
+    assert kits("saint-luke", "mercy") == {"saint-luke": 2, "mercy": 0}
+    assert kits("north") == {"north": 1}
+    assert (folder / "sites/north/agreement.json").read_text() == server.agreement
+    assert fedelity.Site(folder / "sites/north/site.toml").keys["server"] == "[::1]:8000"
+    with pytest.raises(SiteError, match="partition.names has mercy, north, saint-luke: add it there, or give one of those"):
+        kits("west")
+    # A site that has gone does not give its number to one that another has.
+    (folder / "sites/mercy/site.toml").unlink()
+    assert kits("east", study=None) == {"east": 3}
+    plain = fedelity.Server({"partition": {"clients": 4}, "model": {"name": "logistic"}})
+    with pytest.raises(SiteError, match="it would be client 4, but the study has 4 clients"):
+        kits("west", study=plain)
+
+
+def test_check_reads_data_without_an_agreement(tmp_path, monkeypatch, capsys):
+    site = tmp_path / "site.toml"
+    site.write_text('server = "fl.example.org:8000"\nclient = 0\n[data]\nname = "csv"\ntrain = "patients.csv"\nlabel = "outcome"\n')
+    status, shown = command(monkeypatch, capsys, "check", "--site", str(site))
+    assert status == 2 and "patients.csv" in shown
+    (tmp_path / "patients.csv").write_text("a,outcome\n1,ill\n2,well\n3,ill\n")
+    status, shown = command(monkeypatch, capsys, "check", "--site", str(site))
+    assert status == 0 and "3 samples: 2 ill, 1 well" in shown and "none yet" in shown
+    # Images of any size.
+    for i, size in enumerate([(4, 5, 3), (9, 7, 3)]):
+        draw(tmp_path / "images" / "cat" / f"{i}.png", np.zeros(size, np.uint8))
+    draw(tmp_path / "images" / "dog" / "0.png", np.zeros((6, 6, 3), np.uint8))
+    site.write_text('server = "fl.example.org:8000"\nclient = 0\n[data]\nname = "folder"\npath = "images"\n')
+    status, shown = command(monkeypatch, capsys, "check", "--site", str(site))
+    assert status == 0 and "3 samples: 2 cat, 1 dog" in shown
 
 
 def test_keys_are_private_and_never_overwritten(tmp_path):
@@ -151,14 +198,18 @@ def test_sites_with_folders_of_images_train_under_the_agreement(tmp_path):
         state = State(tmp_path / f"state-{name}")
         return Answers(fedelity.Site(file), state, Audit(tmp_path / f"audit-{name}.jsonl"))
 
-    def asked(answers, number):
-        """A message as it is when it has come from a server, and the bytes of the answer."""
+    def question(number):
+        """A message as it is when it has come from a server."""
         metadata = Metadata(
             run_id=1, message_id="", src_node_id=1, dst_node_id=2, reply_to_message_id="", group_id="", created_at=0.0, ttl=60.0,
             message_type=MessageType.TRAIN,
         )
         content = with_bytes("message", server.message(number), agreement=server.agreement)
-        message = Message(content=content, metadata=metadata)
+        return Message(content=content, metadata=metadata)
+
+    def asked(answers, number):
+        """The bytes of the answer."""
+        message = question(number)
         answer, did = answers.to(message)
         assert did == f"trained round {server.rounds + 1}"
         return bytes_of(Message(answer, reply_to=message), "upload")
@@ -179,3 +230,11 @@ def test_sites_with_folders_of_images_train_under_the_agreement(tmp_path):
     with pytest.raises(Refusal, match="its operator sees why") as refused:
         asked(sites[1], 1)
     assert "fox" not in str(refused.value) and "the class 'fox' is not part of the federation" in refused.value.detail
+    # The log says what was refused.
+    sites[1].refuse(question(1), refused.value)
+    last = json.loads((tmp_path / "audit-b.jsonl").read_text().splitlines()[-1])
+    assert (last["event"], last["decision"], last["round"]) == ("received", "refused", 1)
+    assert set(last["arrays"]) == {"weights"} and last["bytes"] == len(server.message(1))
+    assert last["sha256"] == hashlib.sha256(server.message(1)).hexdigest()
+    assert last["agreement"] == hashlib.sha256(server.agreement.encode()).hexdigest()
+    assert "fox" not in (tmp_path / "audit-b.jsonl").read_text()

@@ -70,6 +70,8 @@ def test_several_methods_and_seeds(small):
     assert [(run.method, run.seed) for run in result] == [("fedavg", 1), ("fedavg", 2), ("fedprox", 1), ("fedprox", 2)]
     assert len(seen) == 12 and seen[0]["rounds"] == 3 and seen[-1]["round"] == 3
     assert result.curve("accuracy").shape == (4, 3) and result.curve("loss", "fedprox").shape == (2, 3)
+    with pytest.raises(ValueError, match="no run of the method 'fedpox': there are runs of fedavg, fedprox"):
+        result.curve("loss", "fedpox")
     assert result.runs[2].config["method"] == {"name": "fedprox", "mu": 0.1}
     table = repr(result)
     assert "fedprox" in table and "final %" in table

@@ -95,7 +95,7 @@ pub enum DataError {
     ClassNames { expected: usize, found: usize, path: PathBuf },
 
     /// A sample is unusable. It may be skipped if the reader allows it.
-    #[error("{}: {reason}; --skip-bad skips what cannot be used, and counts it", at(path, *line))]
+    #[error("{}: {reason}; --skip-bad, or data.skip-bad = true, skips what cannot be used, and counts it", at(path, *line))]
     Bad { path: PathBuf, line: Option<u64>, reason: String },
     /// A file or folder is invalid.
     #[error("{}: {reason}", at(path, *line))]

@@ -77,6 +77,12 @@ impl Resources {
         let skipped = Skipped::new(data.skip_bad);
         located(document, data, |source| source.load_new(form.as_ref(), part, skipped))
     }
+
+    /// The same before it is known how a model reads them.
+    pub(crate) fn load_unread(&self, document: &Document, data: &DataKeys) -> Result<NewData> {
+        let skipped = Skipped::new(data.skip_bad);
+        located(document, data, |source| source.load_new(None, None, skipped))
+    }
 }
 
 impl Resources {

@@ -15,9 +15,11 @@ class Refusal(Exception):
     """What the server asks for is not done. The reason is sent and recorded; `detail` is for the operator of the site alone,
     because it may have names and values of the data."""
 
-    def __init__(self, reason: str, detail: str | None = None) -> None:
+    def __init__(self, reason: str, detail: str | None = None, data: bytes | None = None, **facts: object) -> None:
         super().__init__(reason)
         self.detail = detail or reason
+        #: What was refused, and what is known of it, for the audit log.
+        self.data, self.facts = data, facts
 
 
 class Answers:
@@ -42,9 +44,10 @@ class Answers:
             case kind:
                 raise Refusal(f"a message of type '{kind}': this node trains, keeps the last model, and says who it is")
 
-    def refuse(self, message: Message, reason: str) -> None:
+    def refuse(self, message: Message, refusal: Refusal) -> None:
         """Records a refusal."""
-        self._audit.note("received", **_origin(message), decision="refused", reason=reason)
+        facts = {**_origin(message), **refusal.facts}
+        self._audit.note("received", refusal.data, **facts, decision="refused", reason=str(refusal))
 
     def _who(self, message: Message) -> tuple[RecordDict, str]:
         node = {"client": self._site.client_number, "fedelity": fedelity.__version__, "keeps-model": True}
@@ -59,22 +62,23 @@ class Answers:
     def _train(self, message: Message) -> tuple[RecordDict, str]:
         agreement = str(settings_of(message, "round").get("agreement", ""))
         digest = hashlib.sha256(agreement.encode()).hexdigest()
-        facts = {**_origin(message), "agreement": digest}
+        facts: dict[str, object] = {"agreement": digest}
+        task, received = None, {}
         try:
             task = bytes_of(message, "message")
+            received = self._site.received(agreement, task)
             client = self._client_for(agreement, digest)
-            received = client.received(task)
-            self._audit.note("received", task, **facts, **received, decision="accepted")
+            self._audit.note("received", task, **_origin(message), **facts, **received, decision="accepted")
             upload = client.train(task)
             sent = client.sent(upload)
         except fedelity.DataError as error:
             reason = "the data of this site cannot be used under the agreement; its operator sees why in the node's output"
-            raise Refusal(reason, str(error)) from None
+            raise Refusal(reason, str(error), task, **facts, **received) from None
         except (fedelity.Error, ValueError) as error:
-            raise Refusal(str(error)) from None
+            raise Refusal(str(error), None, task, **facts, **received) from None
         # What the client remembers is safe before the server can have accepted the upload.
         self._state.write(_memory(digest), client.memory())
-        self._audit.note("sent", upload, **facts, **sent, decision="sent")
+        self._audit.note("sent", upload, **_origin(message), **facts, **sent, decision="sent")
         return with_bytes("upload", upload), f"trained round {sent['round']}"
 
     def _client_for(self, agreement: str, digest: str) -> fedelity.Client:

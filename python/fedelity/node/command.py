@@ -71,8 +71,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "kit":
         from .kit import make_kits
 
-        agreement = None if options.config is None else fedelity.Server(options.config).agreement
-        for line in make_kits(options.folder, options.server, options.also, options.sites, agreement):
+        study = None if options.config is None else fedelity.Server(options.config)
+        for line in make_kits(options.folder, options.server, options.also, options.sites, study):
             print(line)
         return 0
     site = fedelity.Site(options.site)
@@ -117,10 +117,11 @@ def _check(site: fedelity.Site, options: argparse.Namespace) -> int:
         print("key          none: the server must take any node")
     agreement = _agreement(site, options)
     if agreement is None:
+        print(_data(site.look()))
         print("agreement    none yet: what would leave is known once the server has sent one, or with --agreement")
         return 0
     report = json.loads(site.report(agreement))
-    print(f"data         {report['samples']} samples: " + ", ".join(f"{n} {c}" for c, n in report["classes"].items()))
+    print(_data(report["classes"]))
     print(f"leaves       {report['bytes']:,} bytes per round:")
     for name, numbers in report["arrays"].items():
         print(f"  {name:<20} {numbers:>12,} numbers")
@@ -134,6 +135,10 @@ def _check(site: fedelity.Site, options: argparse.Namespace) -> int:
         print(f"  every weight has noise of standard deviation {report['noise']:g}")
     print("  no sample and no label")
     return 0
+
+
+def _data(classes: dict[str, int]) -> str:
+    return f"data         {sum(classes.values())} samples: " + ", ".join(f"{n} {c}" for c, n in classes.items())
 
 
 def _agreement(site: fedelity.Site, options: argparse.Namespace) -> str | None:

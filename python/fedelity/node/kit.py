@@ -1,8 +1,11 @@
 """Kits: what a site gets from whoever runs the server. Private keys are not among it: each site makes its own."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+
+import fedelity
 
 from .errors import SiteError
 from .keys import make_authority, make_server_certificate
@@ -85,15 +88,17 @@ exec flower-superlink --host 0.0.0.0 --port {port} --ssl-ca-certfile ca.crt --ss
 
 
 def make_kits(
-    folder: Path, server: str, also: list[str], sites: list[str], agreement: str | None
+    folder: Path, server: str, also: list[str], sites: list[str], study: fedelity.Server | None
 ) -> Iterator[str]:
-    """Makes an authority and the server's certificate, unless they exist, and a kit for each site; says what it made."""
+    """Makes an authority and the server's certificate, unless they exist, and a kit for each site; says what it made. If the
+    study is given, sites are its clients, and each kit has its agreement."""
     host, port = _address(server)
     for name in sites:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
             raise SiteError(f"--site {name}: a name has letters, digits, '.', '_' and '-', and at most 64 of them")
         if sites.count(name) > 1 or (folder / "sites" / name).exists():
             raise SiteError(f"--site {name}: there is a kit for this site already in {folder / 'sites'}")
+    numbered = _numbered(folder, sites, study)
     authority, machine = folder / "authority", folder / "server"
     make_authority(authority, f"Fedelity federation at {host}")
     certificate = (authority / "ca.crt").read_bytes()
@@ -105,17 +110,40 @@ def make_kits(
         (machine / "start").chmod(0o755)
         yield f"{authority}: the authority; ca.key stays with you"
         yield f"{machine}: certificate and key of the server {host}; {machine / 'start'} starts it"
-    # Numbers go on where earlier kits ended.
-    first = len(list((folder / "sites").iterdir())) if (folder / "sites").exists() else 0
-    for number, name in enumerate(sites, start=first):
+    for number, name in numbered:
         kit = folder / "sites" / name
         kit.mkdir(parents=True)
         (kit / "ca.crt").write_bytes(certificate)
-        (kit / "site.toml").write_text(SITE.format(name=name, server=f"{host}:{port}", client=number))
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        (kit / "site.toml").write_text(SITE.format(name=name, server=address, client=number))
         (kit / f"fedelity-node-{name}.service").write_text(UNIT.format(name=name))
-        if agreement is not None:
-            (kit / "agreement.json").write_text(agreement)
+        if study is not None:
+            (kit / "agreement.json").write_text(study.agreement)
         yield f"{kit}: the kit of client {number}"
+
+
+def _numbered(folder: Path, sites: list[str], study: fedelity.Server | None) -> list[tuple[int, str]]:
+    """The number of each new site: its place among the names of the study or, if those are not known, the first ones that no
+    kit has."""
+    taken = {}
+    for file in sorted(folder.glob("sites/*/site.toml")):
+        try:
+            taken[int(tomllib.loads(file.read_text())["client"])] = file.parent.name
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise SiteError(f"{file}: cannot read the number of its client: {error!r}") from None
+    names = [] if study is None else [re.sub(r"[^A-Za-z0-9._-]", "-", name) for name in study.names]
+    numbered: list[tuple[int, str]] = []
+    for name in sites:
+        if names and name not in names:
+            raise SiteError(f"--site {name}: the study's partition.names has {', '.join(names)}: add it there, or give one of those")
+        number = names.index(name) if names else max(taken, default=-1) + 1
+        if number in taken:
+            raise SiteError(f"--site {name}: client {number} is {taken[number]}, whose kit is in {folder / 'sites'}")
+        if study is not None and number >= study.clients:
+            raise SiteError(f"--site {name}: it would be client {number}, but the study has {study.clients} clients, from 0")
+        taken[number] = name
+        numbered.append((number, name))
+    return numbered
 
 
 def _address(server: str) -> tuple[str, int]:

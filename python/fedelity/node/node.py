@@ -128,7 +128,7 @@ class RunningNode:
         try:
             answer, done = self._in_background(message)
         except Refusal as refusal:
-            self._answers.refuse(message, str(refusal))
+            self._answers.refuse(message, refusal)
             self._say(f"refused: {refusal.detail}")
             return failure(refusal, message)
         self._say(done)

@@ -46,8 +46,10 @@ def study(name: str, method: str = "scaffold", rounds: int = 3, more: str = "", 
 def kits(config: Path | None = None) -> None:
     """Kits for the sites and a stranger, with keys of their own and data."""
     config_option = [] if config is None else ["--config", str(config)]
-    names = [word for name in (*SITES, "stranger") for word in ("--site", name)]
+    names = [word for name in SITES for word in ("--site", name)]
     node_command("kit", "fed", "--server", "127.0.0.1:8000", *config_option, *names)
+    # The study does not have the stranger.
+    node_command("kit", "fed", "--server", "127.0.0.1:8000", "--site", "stranger")
     for name in (*SITES, "stranger"):
         kit = WORK / "fed" / "sites" / name
         text = (kit / "site.toml").read_text()
@@ -228,6 +230,8 @@ def node_policy() -> None:
     check(all(reason in json.dumps(line["incidents"]) for line in lines), f"{lines[0]['incidents']}")
     refused = [line for line in audit("north") if line.get("decision") == "refused"]
     check(len(refused) == 3 and all(reason in str(line["reason"]) for line in refused), f"{refused}")
+    check([line["round"] for line in refused] == [1, 2, 3], f"{refused}")
+    check(all(line["sha256"] and line["agreement"] and line["arrays"] for line in refused), f"{refused}")
     check(not any(line["event"] == "sent" for line in audit("north")), "nothing has left")
     print(f"  {json.dumps(refused[0])}")
     check(all(one.stop() == 0 for one in running), "the nodes leave in order")

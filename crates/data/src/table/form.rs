@@ -109,7 +109,7 @@ impl TableForm {
         match unknown {
             Some(name) => {
                 let reason = format!(
-                    "the model does not know the column '{name}': it reads {}; --ignore '{name}' leaves it out",
+                    "the model does not know the column '{name}': it reads {}; --ignore '{name}', or data.ignore = [\"{name}\"], leaves it out",
                     read()
                 );
                 Err(DataError::unusable(path, Some(1), reason))

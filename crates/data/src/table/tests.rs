@@ -99,7 +99,7 @@ fn numeric_labels_are_in_numeric_order() {
 
 #[test]
 fn bad_rows_name_their_line() {
-    let bad = "; --skip-bad skips what cannot be used, and counts it";
+    let bad = "; --skip-bad, or data.skip-bad = true, skips what cannot be used, and counts it";
     let csv = |rows: &str| error(TableFormat::Csv, format!("label,x\n{rows}").as_bytes());
     assert_eq!(csv("a,1\n,2\n"), format!("F:3: no label: column 'label' is empty{bad}"));
     assert_eq!(csv("a,1\nb,\n"), format!("F:3: no number: column 'x' is empty{bad}"));
@@ -275,7 +275,7 @@ fn a_model_finds_its_columns_by_name() {
     );
     let text = refused("label,ward,sex,age,weight\na,1,f,30,70\n");
     assert!(
-        text.ends_with("the model does not know the column 'weight': it reads 'age', 'sex', 'ward'; --ignore 'weight' leaves it out"),
+        text.ends_with("the model does not know the column 'weight': it reads 'age', 'sex', 'ward'; --ignore 'weight', or data.ignore = [\"weight\"], leaves it out"),
         "{text}"
     );
     let text = refused("outcome,ward,sex,age\na,1,f,30\n");

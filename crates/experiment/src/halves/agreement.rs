@@ -1,8 +1,11 @@
 //! What server and clients agree on before the first round.
 
+use std::collections::BTreeSet;
+
 use fedelity_methods::Registry;
 use fedelity_nn::{Card, Model, Params};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::assemble::Study;
@@ -62,17 +65,24 @@ impl Agreement {
 
     /// Reads the text of an agreement.
     pub fn from_json(text: &str) -> Result<Self> {
-        let wrong = |error: serde_json::Error| ExperimentError::Config(format!("this is not an agreement: {error}"));
-        let read: Self = serde_json::from_str(text).map_err(wrong)?;
-        let own = env!("CARGO_PKG_VERSION");
-        if read.fedelity != own {
-            let (found, here) = (&read.fedelity, own);
+        /// What the agreements of all versions have.
+        #[derive(Deserialize)]
+        struct Version {
+            fedelity: String,
+        }
+        let wrong = |error: serde_json::Error| {
+            ExperimentError::Config(format!("this is not an agreement: {error}; give the client that of its server"))
+        };
+        // What follows may differ between versions.
+        let Version { fedelity: found } = serde_json::from_str(text).map_err(wrong)?;
+        let here = env!("CARGO_PKG_VERSION");
+        if found != here {
             let message = format!(
                 "the server runs Fedelity {found}, and this client {here}: install {found} here, or {here} there"
             );
             return Err(ExperimentError::Config(message));
         }
-        Ok(read)
+        serde_json::from_str(text).map_err(wrong)
     }
 
     /// What tells it from others: SHA-256 of its text.
@@ -101,7 +111,7 @@ impl Agreement {
     }
 
     /// The first thing in which another agreement differs: what it is, its value here and there.
-    pub fn first_difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
+    pub fn first_difference(&self, other: &Self) -> Option<(String, String, String)> {
         let pairs = [
             ("version", self.fedelity.clone(), other.fedelity.clone()),
             ("seed", self.seed.to_string(), other.seed.to_string()),
@@ -109,18 +119,77 @@ impl Agreement {
             ("classes", self.card.classes.join(", "), other.card.classes.join(", ")),
             ("frozen weights", self.frozen.clone(), other.frozen.clone()),
         ];
-        let settings = || {
-            let lines = self.config.lines().zip(other.config.lines());
-            let (here, there) = lines.into_iter().find(|(here, there)| here != there)?;
-            Some(("configuration", here.to_string(), there.to_string()))
-        };
-        let card = || (self.card != other.card).then(|| ("model", self.card.model.clone(), other.card.model.clone()));
-        pairs.into_iter().find(|(_, here, there)| here != there).or_else(settings).or_else(card)
+        let pairs = pairs.into_iter().map(|(what, here, there)| (what.to_string(), here, there));
+        let found = pairs.into_iter().find(|(_, here, there)| here != there);
+        found
+            .or_else(|| difference("configuration's ", &settings_of(&self.config), &settings_of(&other.config)))
+            .or_else(|| difference("model's ", &serde_json::json!(self.card), &serde_json::json!(other.card)))
+            .or_else(|| (self != other).then(|| ("text".to_string(), self.to_json(), other.to_json())))
     }
+}
+
+/// Settings as a tree of values.
+fn settings_of(config: &str) -> Value {
+    config.parse::<toml::Table>().ok().and_then(|table| serde_json::to_value(table).ok()).unwrap_or_default()
+}
+
+/// The first key in which two trees differ, and its values.
+fn difference(path: &str, here: &Value, there: &Value) -> Option<(String, String, String)> {
+    if here == there {
+        return None;
+    }
+    if let (Value::Object(here), Value::Object(there)) = (here, there) {
+        // Names come first: with another method or model, the other keys are others, too.
+        let keys: BTreeSet<(bool, &String)> = here.keys().chain(there.keys()).map(|key| (key != "name", key)).collect();
+        return keys.into_iter().find_map(|(_, key)| {
+            let [here, there] = [here, there].map(|side| side.get(key).unwrap_or(&Value::Null));
+            let dot = if here.is_object() { "." } else { "" };
+            difference(&format!("{path}{key}{dot}"), here, there)
+        });
+    }
+    let [here, there] = [here, there].map(|side| if side.is_null() { "absent".to_string() } else { side.to_string() });
+    Some((path.trim_end_matches('.').to_string(), here, there))
 }
 
 /// SHA-256 of the frozen weights; empty if there are none.
 pub(super) fn frozen_hash(model: &Model) -> String {
     let frozen = model.frozen();
     if frozen.is_empty() { String::new() } else { Params(frozen.to_vec()).hash() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(here: &str, there: &str) -> Option<(String, String, String)> {
+        difference("", &settings_of(here), &settings_of(there))
+    }
+
+    #[test]
+    fn the_first_difference_is_named_by_its_key() {
+        let base = "[method]\nname = \"fedavg\"\n[optimizer]\nlr = 0.1\n";
+        assert_eq!(found(base, base), None);
+        let said = |there: &str| found(base, there).map(|(what, here, there)| format!("{what}: {here}, {there}"));
+        // A key that only one side has, before and after all others.
+        let more = format!("clients = 3\n{base}");
+        assert_eq!(said(&more).as_deref(), Some("clients: absent, 3"));
+        let last = format!("{base}[stop]\nrounds = 3\n");
+        assert_eq!(said(&last).as_deref(), Some("stop: absent, {\"rounds\":3}"));
+        // Another method has other keys; its name says more than they do.
+        let other = base.replace("\"fedavg\"", "\"fedprox\"\nmu = 0.1");
+        assert_eq!(said(&other).as_deref(), Some("method.name: \"fedavg\", \"fedprox\""));
+        assert_eq!(said(&base.replace("0.1", "0.5")).as_deref(), Some("optimizer.lr: 0.1, 0.5"));
+    }
+
+    #[test]
+    fn another_version_is_known_whatever_else_it_has() {
+        let refused = |text: &str| Agreement::from_json(text).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(
+            refused(r#"{"fedelity": "9.9.9", "terms": []}"#).starts_with("the server runs Fedelity 9.9.9, and this")
+        );
+        let own = format!(r#"{{"fedelity": "{}"}}"#, env!("CARGO_PKG_VERSION"));
+        for text in ["", "{}", "rounds = 3", &own] {
+            assert!(refused(text).ends_with("give the client that of its server"), "{text}");
+        }
+    }
 }

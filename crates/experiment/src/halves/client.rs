@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fedelity_data::{Colour, DataSource, Dataset, NewData, Normalisation, Part, Split};
+use fedelity_data::{Colour, DataError, DataSource, Dataset, NewData, Normalisation, Part, Split};
 use fedelity_fl::wire::Wire;
 use fedelity_fl::{Broadcast, Federation, Method, Payload, Samples, Scaling, ServerData, Task, Trainer, client};
 use fedelity_methods::Clip;
@@ -91,9 +91,18 @@ impl Client {
     /// A client of the partition: it has all data of the study and takes its part.
     pub fn of_partition(study: &Study, agreement: &Agreement, id: usize) -> Result<Self> {
         let (_, method) = agreement.settings()?;
-        let own = Agreement::of(study, &method, agreement.seed);
+        // What this client would agree on, as near to the server's as its own configuration allows.
+        let (methods, seeds) = (&study.settings.methods, &study.settings.config.seeds);
+        let same = |own: &&MethodChoice| own.name == method.name && own.keys == method.keys;
+        let named = |own: &&MethodChoice| own.name == method.name;
+        let nearest = methods.iter().find(same).or_else(|| methods.iter().find(named)).or(methods.first());
+        let seed = if seeds.contains(&agreement.seed) { Some(&agreement.seed) } else { seeds.first() };
+        let own = Agreement::of(study, nearest.unwrap_or(&method), *seed.unwrap_or(&agreement.seed));
         if let Some((what, server, here)) = agreement.first_difference(&own) {
-            let message = format!("server and client do not agree: the {what} is {server} there and {here} here");
+            let message = format!(
+                "server and client do not agree on the {what}: {server} there and {here} here; give this client the server's \
+                 configuration and data, or start the server with those of the client"
+            );
             return Err(ExperimentError::Config(message));
         }
         let Some(indices) = study.pool.partition.clients.get(id) else { return Err(no_such_client(agreement, id)) };
@@ -137,7 +146,8 @@ impl Client {
         }
         if let Some(label) = split.labels.iter().find(|label| usize::from(**label) >= classes) {
             return Err(ExperimentError::Config(format!(
-                "a sample has label {label}, but there are {classes} classes"
+                "a sample has label {label}, but there are {classes} classes, from 0: change it here, or add the class at \
+                 the server"
             )));
         }
         let federation = Federation {
@@ -245,14 +255,18 @@ impl Client {
 
     /// Remembers what was [saved](Self::memory).
     pub fn remember(&mut self, saved: &[u8]) -> Result<(), ExchangeError> {
+        self.memory = self.read_memory(saved).map_err(ExchangeError::of_saved)?;
+        Ok(())
+    }
+
+    fn read_memory(&self, saved: &[u8]) -> Result<TwoMemories, ExchangeError> {
         let ([id, round, pending_round, kept], body) = unseal::<4>(&self.digest, saved)?;
         if id != Some(self.id) {
-            return Err(ExchangeError::Sender { sender: self.id, named: id.unwrap_or(usize::MAX) });
+            return Err(ExchangeError::Stranger { client: self.id, found: id.unwrap_or(usize::MAX) });
         }
         let (kept, pending) = body.split_at_checked(kept.unwrap_or(0)).ok_or(ExchangeError::Foreign)?;
         let (kept, pending) = (Payload::from_bytes(kept)?, Payload::from_bytes(pending)?);
-        self.memory = TwoMemories { kept, round, pending, pending_round };
-        Ok(())
+        Ok(TwoMemories { kept, round, pending, pending_round })
     }
 }
 
@@ -268,7 +282,7 @@ pub(super) fn site_samples(
         folder.size = Some((height, width));
         folder.colour = if channels == 1 { Colour::Grey } else { Colour::Rgb };
     }
-    let data = resources.load_new(site, &keys, card, None)?;
+    let data = resources.load_new(site, &keys, card, None).map_err(under_agreement)?;
     let part = if data.part == Part::Test { Part::Train } else { data.part };
     let data = NewData { part, ..data };
     if let Some(class) = data.dataset.classes.iter().find(|class| !card.classes.contains(class)) {
@@ -279,7 +293,19 @@ pub(super) fn site_samples(
         );
         return Err(site.error("data", message));
     }
-    Ok(fit_samples(card, Path::new("the agreement"), &data)?.0)
+    Ok(fit_samples(card, Path::new("the agreement"), &data).map_err(under_agreement)?.0)
+}
+
+/// An error about the contents of a site's data says which side can change what.
+fn under_agreement(error: ExperimentError) -> ExperimentError {
+    match error {
+        ExperimentError::Data(DataError::Unusable { .. } | DataError::Bad { .. }) => {
+            ExperimentError::SiteData(format!(
+                "{error} (the server's data say what is read: change the data or [data] of this site, or the server's data)"
+            ))
+        }
+        other => other,
+    }
 }
 
 /// What the noise of one upload is drawn from.

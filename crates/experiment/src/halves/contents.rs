@@ -6,8 +6,8 @@ use fedelity_fl::wire::Wire;
 use fedelity_fl::{Broadcast, Payload, Upload};
 use serde::Serialize;
 
-use super::Client;
 use super::envelope::{ExchangeError, unseal};
+use super::{Agreement, Client};
 
 /// What a message contains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,12 +25,23 @@ impl Contents {
     }
 }
 
+impl Agreement {
+    /// What a message of the server contains.
+    pub fn received(&self, message: &[u8]) -> Result<Contents, ExchangeError> {
+        broadcast(&self.digest(), message)
+    }
+}
+
+fn broadcast(digest: &[u8; 32], message: &[u8]) -> Result<Contents, ExchangeError> {
+    let (_, body) = unseal::<1>(digest, message)?;
+    let Broadcast { round, global, payload } = Broadcast::from_bytes(body)?;
+    Ok(Contents::new(round, global.len(), &payload))
+}
+
 impl Client {
     /// What a message of the server contains.
     pub fn received(&self, message: &[u8]) -> Result<Contents, ExchangeError> {
-        let (_, body) = unseal::<1>(self.digest(), message)?;
-        let Broadcast { round, global, payload } = Broadcast::from_bytes(body)?;
-        Ok(Contents::new(round, global.len(), &payload))
+        broadcast(self.digest(), message)
     }
 
     /// What an upload of this client contains.

@@ -12,20 +12,36 @@ const NONE: u64 = u64::MAX;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExchangeError {
-    #[error("not a message between a Fedelity server and its clients")]
+    #[error(
+        "not a message between a Fedelity server and its clients: the sender must send what its half made, whole and unchanged"
+    )]
     Foreign,
     #[error(
         "the message belongs to another agreement: server and client must run the same version of Fedelity with the same \
          configuration; restart the client with the agreement of this server"
     )]
     Agreement,
-    #[error(transparent)]
+    #[error(
+        "this was saved under another agreement: go on with the version of Fedelity and the configuration that it had"
+    )]
+    Saved,
+    #[error(
+        "this is not what a server or client saved, whole and unchanged: take a copy of it, or begin a new federation"
+    )]
+    Damaged,
+    /// The study of a server is none of a federation.
+    #[error("{0}")]
+    Study(String),
+    #[error("{0}: {remedy}", remedy = repair(.0))]
     Wire(#[from] WireError),
     /// The upload names another client than the one that sent it.
-    #[error("client {sender} sent an upload of client {named}: two nodes must not have one number")]
+    #[error("client {sender} sent an upload of client {named}: two nodes must not have one number; give one another")]
     Sender { sender: usize, named: usize },
+    /// A client is given what another remembers.
+    #[error("this is the memory of client {found}, not of client {client}: give each client its own")]
+    Stranger { client: usize, found: usize },
     /// The server does not use it.
-    #[error("the upload is refused: {0}")]
+    #[error("the upload is refused: {0}: {remedy}", remedy = remedy(.0))]
     Refused(#[from] Rejection),
     /// The site does not let it leave.
     #[error("the upload has {bytes} bytes, and the site's policy allows {most} (policy.most-bytes-up)")]
@@ -36,8 +52,50 @@ pub enum ExchangeError {
          memory, or begin a new federation", match found { Some(round) => format!("round {round}"), None => "nothing".to_string() }
     )]
     Memory { client: usize, expected: usize, found: Option<usize> },
+    /// The client cannot use the server's message.
+    #[error("{0}: the server must send what its half made, unchanged")]
+    Broadcast(FlError),
     #[error(transparent)]
-    Round(#[from] FlError),
+    Round(FlError),
+}
+
+impl From<FlError> for ExchangeError {
+    fn from(error: FlError) -> Self {
+        if matches!(error, FlError::Broadcast { .. }) { Self::Broadcast(error) } else { Self::Round(error) }
+    }
+}
+
+impl ExchangeError {
+    /// The same about something that was saved, instead of a message.
+    pub(super) fn of_saved(self) -> Self {
+        match self {
+            Self::Agreement => Self::Saved,
+            Self::Foreign | Self::Wire(_) => Self::Damaged,
+            other => other,
+        }
+    }
+}
+
+/// Which side must change what, so that a message can be read.
+fn repair(error: &WireError) -> &'static str {
+    match error {
+        WireError::Version { .. } => "install the same version of Fedelity on both sides",
+        WireError::Kind { .. } => "the sender must send that instead",
+        _ => "the sender must send it again, whole and unchanged",
+    }
+}
+
+/// Which side must change what, so that an upload is used.
+fn remedy(rejection: &Rejection) -> &'static str {
+    match rejection {
+        Rejection::Stranger { .. } => "the client must wait until the server sends it a message",
+        Rejection::Twice { .. } => "the first one counts, and the client must not send another",
+        Rejection::Round { .. } => "it is too late for it, and the client must answer the server's newest message",
+        Rejection::NotFinite { .. } | Rejection::Variance { .. } | Rejection::Enormous { .. } => {
+            "look for broken samples at the client, or lower the learning rate at the server"
+        }
+        _ => "the client must send what its half made of the server's message, unchanged",
+    }
 }
 
 /// A message of one agreement.

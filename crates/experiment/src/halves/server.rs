@@ -132,9 +132,13 @@ impl Server {
 
     /// A server as it was when it was [saved](Self::save), which records nothing.
     pub fn restore(study: Study, threads: usize, saved: &[u8]) -> Result<Self, ExchangeError> {
+        Self::read_saved(study, threads, saved).map_err(ExchangeError::of_saved)
+    }
+
+    fn read_saved(study: Study, threads: usize, saved: &[u8]) -> Result<Self, ExchangeError> {
         let broken = |error: ExperimentError| match error {
             ExperimentError::Federation(error) => ExchangeError::Round(error),
-            _ => ExchangeError::Agreement,
+            error => ExchangeError::Study(error.to_string()),
         };
         let run = run_of(&study, threads).map_err(broken)?;
         let agreement = Agreement::of(&study, run.method, run.seed);
@@ -239,6 +243,11 @@ impl Server {
     /// repeated, others.
     pub fn open(&mut self) -> Result<Vec<usize>> {
         if self.open.is_none() {
+            if self.is_done() {
+                let rounds = self.rounds();
+                let message = format!("the federation has ended after round {rounds}: no other can be opened");
+                return Err(ExperimentError::Config(message));
+            }
             let mut open = Exchange::of(self.progress.simulation.open()?);
             // What had arrived when the server was stopped.
             for done in std::mem::take(&mut self.progress.finished) {

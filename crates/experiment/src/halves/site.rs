@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use fedelity_data::{DataSource, Part};
 use fedelity_keys::{KeyError, keys, read};
 use fedelity_methods::{Clip, NoiseAt, entries, find, refusal};
 use fedelity_nn::Model;
@@ -148,10 +149,9 @@ impl Site {
         let client = client.restrained(restraint);
         let fewest = self.keys.policy.fewest_samples;
         if client.samples() < fewest {
-            let found = client.samples();
-            return Err(
-                self.refuse("fewest-samples", format!("the site has {found} samples, and its policy wants {fewest}"))
-            );
+            // The server is told the reason, so it does not say how many there are.
+            let message = format!("the site has fewer samples than the {fewest} that its policy wants");
+            return Err(self.refuse("fewest-samples", message));
         }
         let unhidden = protection.deviation.and_then(|_| refusal(client.method(), client.model(), NoiseAt::Client));
         if let Some(reason) = unhidden {
@@ -181,6 +181,24 @@ impl Site {
             largest_update: protection.norm,
             noise: protection.deviation,
         })
+    }
+
+    /// Reads the data before there is an agreement: the training samples of each class.
+    pub fn look(&self, resources: &Resources) -> Result<BTreeMap<String, usize>> {
+        let mut keys = self.keys.data.clone();
+        if let DataSource::Folder(folder) = &mut keys.source {
+            // The agreement will say which size; here any is right.
+            folder.size = folder.size.or(Some((8, 8)));
+        }
+        let data = resources.load_unread(&self.document, &keys)?;
+        let tested = if data.part == Part::Test { &[][..] } else { &data.dataset.test.labels[..] };
+        let mut counts: BTreeMap<String, usize> = data.dataset.classes.iter().map(|class| (class.clone(), 0)).collect();
+        for label in data.dataset.train.labels.iter().chain(tested) {
+            if let Some(count) = data.dataset.classes.get(usize::from(*label)).and_then(|class| counts.get_mut(class)) {
+                *count += 1;
+            }
+        }
+        Ok(counts)
     }
 
     /// Whether the policy allows what the agreement asks for, and the settings that satisfy both.
@@ -220,7 +238,12 @@ impl Site {
             "privacy.at=\"client\"".to_string(),
         ];
         let (settings, method) = agreement.settings_with(&changes).map_err(|error| {
-            let message = format!("noise on what leaves does not fit what the server asks for: {error}");
+            let reason = error.to_string();
+            let message = format!(
+                "noise on what leaves does not fit what the server asks for: {}; change that in the server's configuration, or \
+                 leave noise out here",
+                reason.trim_start_matches("--set: ")
+            );
             self.refuse("noise", message)
         })?;
         Ok((settings, method, protection))

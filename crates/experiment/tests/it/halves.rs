@@ -216,7 +216,7 @@ fn lost_uploads_and_restarts_do_not_part_the_two_sides() {
     // What does not belong is refused, and leaves nothing behind.
     let other = self::document(dir.path(), "scaffold", &["optimizer.lr=0.5"]);
     let stranger = Server::new(self::study(&other), 1).unwrap();
-    assert!(matches!(Server::restore(self::study(&other), 1, &server.save()), Err(ExchangeError::Agreement)));
+    assert!(matches!(Server::restore(self::study(&other), 1, &server.save()), Err(ExchangeError::Saved)));
     assert!(Client::of_partition(&study, stranger.agreement(), 1).is_err());
     assert!(matches!(server.accept(2, &upload), Err(ExchangeError::Sender { sender: 2, named: 1 })));
     for cut in 0..upload.len().min(200) {
@@ -339,7 +339,8 @@ fn what_is_lost_is_recorded_and_a_folder_belongs_to_one_federation() {
     let expected = [
         "client 0 dropped out before it received the model",
         "client 1 was late",
-        "an upload of client 1 was refused: not a message between a Fedelity server and its clients",
+        "an upload of client 1 was refused: not a message between a Fedelity server and its clients: the sender must send \
+         what its half made, whole and unchanged",
         "client 3 failed: no disk space",
     ];
     let mut sorted = said.clone();

@@ -88,7 +88,7 @@ fn what_the_policy_forbids_is_not_trained() {
     assert!(text.starts_with("site.toml:6:2: policy.label-counts: the method 'fedgen' tells the server"), "{text}");
     assert_eq!(refused("fedgen", &[], "label-counts = true"), "");
     let text = refused("fedavg", &[], "fewest-samples = 1000000");
-    assert!(text.ends_with("samples, and its policy wants 1000000"), "{text}");
+    assert!(text.ends_with("the site has fewer samples than the 1000000 that its policy wants"), "{text}");
     let text = refused("scaffold", &[], "most-bytes-up = 1000");
     assert!(text.starts_with("site.toml:7:1: policy.most-bytes-up: "), "{text}");
     // Noise would not hide what else leaves, and the server must not weight by a hidden number of samples.
