@@ -7,10 +7,12 @@
 
 use std::ops::Range;
 
-use crate::simd::{Isa, Kernel, LANES, Simd, load, store, sum_each};
+use crate::simd::{Apart, Isa, Kernel, LANES, Paired, Simd, load, store};
 
 /// Inputs that a tile sums before reducing its lanes; the rows of a tile then fit into the L1 cache.
 const FORWARD_INPUTS: usize = 1024;
+/// Samples of a tile of pairs.
+const PAIRED_SAMPLES: usize = 8;
 /// Block of the right-hand matrix (columns and depth) that stays in the cache.
 const BLOCK_COLUMNS: usize = 128;
 const BLOCK_DEPTH: usize = 128;
@@ -62,16 +64,23 @@ struct AffineForward<'a> {
 impl Kernel for AffineForward<'_> {
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
+        // Tiles of pairs of samples, then of single ones.
+        let paired = if S::PAIRS { self.sizes.samples / PAIRED_SAMPLES * PAIRED_SAMPLES } else { 0 };
         for inputs in parts(self.sizes.inputs, FORWARD_INPUTS) {
             for outputs in parts(self.sizes.outputs, 3) {
-                for samples in parts(self.sizes.samples, 4) {
-                    let at = (samples.start, outputs.start);
+                for sample in (0..paired).step_by(PAIRED_SAMPLES) {
+                    // SAFETY: as below.
+                    unsafe { self.outputs::<_, 4>(Paired(simd), (sample, outputs.start), outputs.len(), &inputs) };
+                }
+                for samples in parts(self.sizes.samples - paired, 4) {
+                    let (at, outputs) = ((paired + samples.start, outputs.start), outputs.len());
                     // SAFETY: `forward` checked the lengths, and a tile's rows exist.
                     unsafe {
-                        match outputs.len() {
-                            3 => self.samples::<S, 3>(simd, at, samples.len(), &inputs),
-                            2 => self.samples::<S, 2>(simd, at, samples.len(), &inputs),
-                            _ => self.samples::<S, 1>(simd, at, samples.len(), &inputs),
+                        match samples.len() {
+                            4 => self.outputs::<_, 4>(simd, at, outputs, &inputs),
+                            3 => self.outputs::<_, 3>(simd, at, outputs, &inputs),
+                            2 => self.outputs::<_, 2>(simd, at, outputs, &inputs),
+                            _ => self.outputs::<_, 1>(simd, at, outputs, &inputs),
                         }
                     }
                 }
@@ -82,29 +91,28 @@ impl Kernel for AffineForward<'_> {
 
 impl AffineForward<'_> {
     #[inline(always)]
-    unsafe fn samples<S: Simd, const O: usize>(
+    unsafe fn outputs<A: Apart, const N: usize>(
         &mut self,
-        simd: S,
+        simd: A,
         at: (usize, usize),
-        samples: usize,
+        outputs: usize,
         inputs: &Range<usize>,
     ) {
         // SAFETY: the caller's contract.
         unsafe {
-            match samples {
-                4 => self.tile::<S, 4, O>(simd, at, inputs),
-                3 => self.tile::<S, 3, O>(simd, at, inputs),
-                2 => self.tile::<S, 2, O>(simd, at, inputs),
-                _ => self.tile::<S, 1, O>(simd, at, inputs),
+            match outputs {
+                3 => self.tile::<A, N, 3>(simd, at, inputs),
+                2 => self.tile::<A, N, 2>(simd, at, inputs),
+                _ => self.tile::<A, N, 1>(simd, at, inputs),
             }
         }
     }
 
-    /// N samples by O outputs: dot products along the inputs, added to y.
+    /// N samples, or pairs of them, by O outputs: dot products along the inputs, added to y.
     #[inline(always)]
-    unsafe fn tile<S: Simd, const N: usize, const O: usize>(
+    unsafe fn tile<A: Apart, const N: usize, const O: usize>(
         &mut self,
-        simd: S,
+        simd: A,
         (sample, output): (usize, usize),
         inputs: &Range<usize>,
     ) {
@@ -120,10 +128,10 @@ impl AffineForward<'_> {
             while k < whole {
                 let mut v = [simd.splat(0.0); O];
                 for o in 0..O {
-                    v[o] = load::<S>(w.add(o * row + k));
+                    v[o] = simd.repeat(w.add(o * row + k));
                 }
                 for n in 0..N {
-                    let x = load::<S>(x.add(n * row + k));
+                    let x = simd.read(x.add(n * A::VECTORS * row + k), row);
                     for o in 0..O {
                         sum[n][o] = simd.fma(x, v[o], sum[n][o]);
                     }
@@ -133,10 +141,10 @@ impl AffineForward<'_> {
             if whole < count {
                 let mut v = [simd.splat(0.0); O];
                 for o in 0..O {
-                    v[o] = part::<S>(simd, w.add(o * row + whole), count - whole);
+                    v[o] = simd.read_part(w.add(o * row + whole), 0, count - whole);
                 }
                 for n in 0..N {
-                    let x = part::<S>(simd, x.add(n * row + whole), count - whole);
+                    let x = simd.read_part(x.add(n * A::VECTORS * row + whole), row, count - whole);
                     for o in 0..O {
                         sum[n][o] = simd.fma(x, v[o], sum[n][o]);
                     }
@@ -144,9 +152,13 @@ impl AffineForward<'_> {
             }
             let y = self.y.as_mut_ptr().add(sample * outputs + output);
             for o in 0..O {
-                let found = sum_each::<S, N>(simd, std::array::from_fn(|n| sum[n][o]));
+                let mut all = [simd.splat(0.0); 4];
                 for n in 0..N {
-                    *y.add(n * outputs + o) += found[n];
+                    all[n] = sum[n][o];
+                }
+                let found = simd.sum_vectors(all);
+                for n in 0..N * A::VECTORS {
+                    *y.add(n * outputs + o) += found[n % A::VECTORS][n / A::VECTORS];
                 }
             }
         }
@@ -342,39 +354,47 @@ impl Outer<'_> {
         let mut done = 0;
         // SAFETY: the columns of each tile lie inside the block.
         unsafe {
+            while S::PAIRS && done + 8 * LANES <= columns.len() {
+                let right = Factor { x: &right.x[done..], ..right };
+                self.tile::<_, R, 4>(Paired(simd), right, (row, columns.start + done), depth);
+                done += 8 * LANES;
+            }
             while done + 2 * LANES <= columns.len() {
                 let right = Factor { x: &right.x[done..], ..right };
-                self.tile::<S, R, 2>(simd, right, (row, columns.start + done), depth, LANES);
+                if S::PAIRS {
+                    self.tile::<_, R, 1>(Paired(simd), right, (row, columns.start + done), depth);
+                } else {
+                    self.tile::<_, R, 2>(simd, right, (row, columns.start + done), depth);
+                }
                 done += 2 * LANES;
             }
             while done < columns.len() {
                 let (right, valid) = (Factor { x: &right.x[done..], ..right }, LANES.min(columns.len() - done));
-                self.tile::<S, R, 1>(simd, right, (row, columns.start + done), depth, valid);
+                self.last_columns::<S, R>(simd, right, (row, columns.start + done), depth, valid);
                 done += valid;
             }
         }
     }
 
-    /// R rows by V vectors of columns; the last vector has `valid` lanes.
+    /// R rows by V vectors of columns, or pairs of them.
     #[inline(always)]
-    unsafe fn tile<S: Simd, const R: usize, const V: usize>(
+    unsafe fn tile<A: Apart, const R: usize, const V: usize>(
         &mut self,
-        simd: S,
+        simd: A,
         right: Factor<'_>,
         (row, column): (usize, usize),
         depth: &Range<usize>,
-        valid: usize,
     ) {
-        let (left, whole, add) = (self.left, valid == LANES, self.add || depth.start > 0);
+        let (left, add, width) = (self.left, self.add || depth.start > 0, A::VECTORS * LANES);
         let mut sum = [[simd.splat(0.0); V]; R];
-        // SAFETY: rows, columns and depth lie inside the matrices; the last vector reads and writes `valid` lanes.
+        // SAFETY: rows, columns and depth lie inside the matrices.
         unsafe {
             let mut a = left.x.as_ptr().add(row * left.row + depth.start * left.step);
             let mut b = right.x.as_ptr();
             for _ in depth.clone() {
                 let mut v = [simd.splat(0.0); V];
                 for i in 0..V {
-                    v[i] = if V > 1 || whole { load::<S>(b.add(i * LANES)) } else { part::<S>(simd, b, valid) };
+                    v[i] = simd.read(b.add(i * width), LANES);
                 }
                 for r in 0..R {
                     let a = simd.splat(*a.add(r * left.row));
@@ -388,27 +408,44 @@ impl Outer<'_> {
             let to = self.to.as_mut_ptr().add(row * self.columns + column);
             for r in 0..R {
                 for i in 0..V {
-                    let to = to.add(r * self.columns + i * LANES);
-                    if V > 1 || whole {
-                        let old = if add { load::<S>(to) } else { simd.splat(0.0) };
-                        store::<S>(to, simd.add(old, sum[r][i]));
-                    } else {
-                        let to = std::slice::from_raw_parts_mut(to, valid);
-                        let old = if add { simd.load_part(to) } else { simd.splat(0.0) };
-                        simd.store_part(to, simd.add(old, sum[r][i]));
-                    }
+                    let to = to.add(r * self.columns + i * width);
+                    let old = if add { simd.read(to, LANES) } else { simd.splat(0.0) };
+                    simd.write(to, LANES, simd.add(old, sum[r][i]));
                 }
             }
         }
     }
-}
 
-/// The first `valid` floats at `p`, padded with zeros.
-///
-/// # Safety
-/// `p` must be valid for reading `valid` floats.
-#[inline(always)]
-unsafe fn part<S: Simd>(simd: S, p: *const f32, valid: usize) -> S::Vector {
-    // SAFETY: the caller's contract.
-    simd.load_part(unsafe { std::slice::from_raw_parts(p, valid) })
+    /// R rows by the `valid` lanes of one vector of columns.
+    #[inline(always)]
+    unsafe fn last_columns<S: Simd, const R: usize>(
+        &mut self,
+        simd: S,
+        right: Factor<'_>,
+        (row, column): (usize, usize),
+        depth: &Range<usize>,
+        valid: usize,
+    ) {
+        let (left, add) = (self.left, self.add || depth.start > 0);
+        let mut sum = [simd.splat(0.0); R];
+        // SAFETY: rows, columns and depth lie inside the matrices; only `valid` lanes are read and written.
+        unsafe {
+            let mut a = left.x.as_ptr().add(row * left.row + depth.start * left.step);
+            let mut b = right.x.as_ptr();
+            for _ in depth.clone() {
+                let v = simd.read_part(b, 0, valid);
+                for r in 0..R {
+                    sum[r] = simd.fma(simd.splat(*a.add(r * left.row)), v, sum[r]);
+                }
+                a = a.wrapping_add(left.step);
+                b = b.wrapping_add(right.row);
+            }
+            let to = self.to.as_mut_ptr().add(row * self.columns + column);
+            for r in 0..R {
+                let to = std::slice::from_raw_parts_mut(to.add(r * self.columns), valid);
+                let old = if add { simd.load_part(to) } else { simd.splat(0.0) };
+                simd.store_part(to, simd.add(old, sum[r]));
+            }
+        }
+    }
 }

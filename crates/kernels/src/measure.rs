@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use crate::pool::Window;
-use crate::simd::{Isa, Kernel, LANES, Simd};
+use crate::simd::{Apart, Isa, Kernel, LANES, Paired, Simd};
 use crate::{Buffer, Conv, Plane};
 
 /// Multiply-adds per chain and run; a run takes a few milliseconds on a slow core.
@@ -26,12 +26,13 @@ pub struct CorePeak {
 #[must_use]
 pub fn peak(instruction_set: &str, seconds: f64) -> Option<CorePeak> {
     let isa = Isa::from_name(instruction_set)?;
+    let mut lanes = LANES;
     let run = || {
-        let mut done = (0, 0.0);
-        isa.run(Chains { a: black_box(0.999), b: black_box(0.001), done: &mut done });
-        black_box(done).0 as f64
+        let mut operations = 0;
+        isa.run(Chains { a: black_box(0.999), b: black_box(0.001), operations: &mut operations, lanes: &mut lanes });
+        operations as f64
     };
-    Some(CorePeak { gflops: best(seconds, run), lanes: LANES })
+    Some(CorePeak { gflops: best(seconds, run), lanes })
 }
 
 /// GFLOP/s of the fastest of repeated runs, each of which returns its number of operations.
@@ -50,24 +51,38 @@ fn best(seconds: f64, mut run: impl FnMut() -> f64) -> f64 {
 struct Chains<'a> {
     a: f32,
     b: f32,
-    /// Operations, and a sum that keeps the compiler from optimising the chains away.
-    done: &'a mut (usize, f32),
+    operations: &'a mut usize,
+    lanes: &'a mut usize,
 }
 
 impl Kernel for Chains<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
+        if S::PAIRS && !S::PLAIN { self.run_in(Paired(simd)) } else { self.run_in(simd) }
+    }
+}
+
+impl Chains<'_> {
+    #[inline(always)]
+    fn run_in<A: Apart>(self, simd: A) {
         // As many chains as sixteen registers hold, and enough to hide the latency of a multiply-add.
         const CHAINS: usize = 12;
         let (a, b) = (simd.splat(self.a), simd.splat(self.b));
-        let mut v: [S::Vector; CHAINS] = std::array::from_fn(|i| simd.splat(i as f32));
+        let mut chains = [a; CHAINS];
         for _ in 0..STEPS {
-            for v in &mut v {
-                *v = simd.fma(*v, a, b);
+            for chain in &mut chains {
+                *chain = simd.fma(*chain, a, b);
             }
         }
-        let sum = v.iter().fold(0.0, |sum, v| sum + simd.sum(*v));
-        *self.done = (STEPS * CHAINS * LANES * 2, sum);
+        // The results are needed, or the compiler would leave the chains out.
+        let mut found = [0.0; 2 * LANES];
+        for chain in chains {
+            // SAFETY: the array holds two vectors.
+            unsafe { simd.write(found.as_mut_ptr(), LANES, chain) };
+            black_box(&found);
+        }
+        *self.lanes = LANES * A::VECTORS;
+        *self.operations = STEPS * CHAINS * *self.lanes * 2;
     }
 }
 

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::pass::{Pass, blocks};
-use crate::simd::{Kernel, Simd, load, store};
+use crate::simd::{Apart, Kernel, Paired, Simd};
 
 /// Bytes of input per block, chosen to stay in the L2 cache.
 const SOURCE_BYTES: usize = 200_000;
@@ -136,17 +136,34 @@ unsafe fn sweep_rows<S: Simd, const OC: usize, const PX: usize>(
                 let from = first.from.add(row * pass.source.row + column * pass.source.pixel);
                 let to = first.to.add(row * pass.target.row + column * pass.target.pixel);
                 let at = Tile { to, from, ..first };
-                if left >= PX && left != PX + 1 || PX == 2 && left >= 2 {
+                if S::PAIRS && PX == 2 && left >= 2 {
+                    // Several tiles at once where all need the same taps, so that this changes no sum.
+                    let column_taps = pass.column_taps.inside(column, 2);
+                    let same = |n: usize| {
+                        left >= 2 * n && (1..n).all(|i| pass.column_taps.inside(column + 2 * i, 2) == column_taps)
+                    };
+                    let taps = (row_taps.clone(), column_taps.clone());
+                    if same(4) {
+                        tile::<_, OC, 4>(Paired(simd), pass, at, taps);
+                        column += 8;
+                    } else if same(2) {
+                        tile::<_, OC, 2>(Paired(simd), pass, at, taps);
+                        column += 4;
+                    } else {
+                        tile::<_, OC, 1>(Paired(simd), pass, at, taps);
+                        column += 2;
+                    }
+                } else if left >= PX && left != PX + 1 || PX == 2 && left >= 2 {
                     let taps = (row_taps.clone(), pass.column_taps.inside(column, PX));
-                    tile::<S, OC, PX>(simd, pass, at, taps);
+                    tile::<_, OC, PX>(simd, pass, at, taps);
                     column += PX;
                 } else if left >= 2 {
                     let taps = (row_taps.clone(), pass.column_taps.inside(column, 2));
-                    tile::<S, OC, 2>(simd, pass, at, taps);
+                    tile::<_, OC, 2>(simd, pass, at, taps);
                     column += 2;
                 } else {
                     let taps = (row_taps.clone(), pass.column_taps.inside(column, 1));
-                    tile::<S, OC, 1>(simd, pass, at, taps);
+                    tile::<_, OC, 1>(simd, pass, at, taps);
                     column += 1;
                 }
             }
@@ -154,14 +171,15 @@ unsafe fn sweep_rows<S: Simd, const OC: usize, const PX: usize>(
     }
 }
 
-/// OC target channels by PX pixels, accumulated in registers over some source channels and all taps.
+/// OC target channels by PX pixels or pairs of them, accumulated in registers over some source channels and all taps.
 #[inline(always)]
-unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
-    simd: S,
+unsafe fn tile<A: Apart, const OC: usize, const PX: usize>(
+    simd: A,
     pass: &Pass,
     Tile { to, from, weights, start }: Tile<'_>,
     (row_taps, column_taps): (Range<usize>, Range<usize>),
 ) {
+    let (pixel, beside) = (pass.source.pixel, pass.target.pixel);
     // SAFETY: the caller's pixel has PX neighbours, and every tap of a pixel lies inside the source with its border.
     unsafe {
         let mut sum = [[simd.splat(0.0); PX]; OC];
@@ -175,18 +193,17 @@ unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
             Start::Target => {
                 for o in 0..OC {
                     for p in 0..PX {
-                        sum[o][p] = load::<S>(to.add(o * pass.target.channel + p * pass.target.pixel));
+                        sum[o][p] = simd.read(to.add(o * pass.target.channel + p * A::VECTORS * beside), beside);
                     }
                 }
             }
         }
-        let pixel = pass.source.pixel;
         let (tap_rows, tap_columns) = (pass.row_taps.count, pass.column_taps.count);
         if tap_rows * tap_columns == 1 && !row_taps.is_empty() && !column_taps.is_empty() {
             // A single tap: loop over the channels only.
             for channel in 0..pass.source_channels {
                 let from = from.add(channel * pass.source.channel);
-                let x: [S::Vector; PX] = std::array::from_fn(|p| load::<S>(from.add(p * pixel)));
+                let x: [A::Vector; PX] = std::array::from_fn(|p| simd.read(from.add(p * A::VECTORS * pixel), pixel));
                 for o in 0..OC {
                     let w = simd.splat(*weights.add(channel * OC + o));
                     for p in 0..PX {
@@ -194,7 +211,7 @@ unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
                     }
                 }
             }
-            return finish_tile::<S, OC, PX>(pass, to, &sum);
+            return finish_tile(simd, pass, to, &sum);
         }
         let (row_offset, column_offset) = (pass.row_taps.offset, pass.column_taps.offset);
         for channel in 0..pass.source_channels {
@@ -204,7 +221,8 @@ unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
                 let mut from = from.offset(row as isize * row_offset);
                 let mut weights = weights.add(row * tap_columns * OC);
                 for _ in column_taps.clone() {
-                    let x: [S::Vector; PX] = std::array::from_fn(|p| load::<S>(from.add(p * pixel)));
+                    let x: [A::Vector; PX] =
+                        std::array::from_fn(|p| simd.read(from.add(p * A::VECTORS * pixel), pixel));
                     for o in 0..OC {
                         let w = simd.splat(*weights.add(o));
                         for p in 0..PX {
@@ -216,20 +234,22 @@ unsafe fn tile<S: Simd, const OC: usize, const PX: usize>(
                 }
             }
         }
-        finish_tile::<S, OC, PX>(pass, to, &sum);
+        finish_tile(simd, pass, to, &sum);
     }
 }
 
 #[inline(always)]
-unsafe fn finish_tile<S: Simd, const OC: usize, const PX: usize>(
+unsafe fn finish_tile<A: Apart, const OC: usize, const PX: usize>(
+    simd: A,
     pass: &Pass,
     to: *mut f32,
-    sum: &[[S::Vector; PX]; OC],
+    sum: &[[A::Vector; PX]; OC],
 ) {
+    let pixel = pass.target.pixel;
     for o in 0..OC {
         for p in 0..PX {
             // SAFETY: the caller's pixel has PX neighbours in OC channels.
-            unsafe { store::<S>(to.add(o * pass.target.channel + p * pass.target.pixel), sum[o][p]) };
+            unsafe { simd.write(to.add(o * pass.target.channel + p * A::VECTORS * pixel), pixel, sum[o][p]) };
         }
     }
 }

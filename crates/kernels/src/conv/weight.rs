@@ -7,7 +7,10 @@ use super::Conv;
 use super::pass::{blocks, walk};
 use crate::lines::four;
 use crate::plane::Plane;
-use crate::simd::{Kernel, LANES, Simd, load, sum_each};
+use crate::simd::{Apart, Kernel, LANES, Paired, Simd, load, sum_each};
+
+/// Output channels of a tile of pairs.
+const PAIRED: usize = 8;
 
 /// Pixels that a tile sums before reducing its lanes; its operands then fit into the L1 cache.
 const SUM_PIXELS: usize = 128;
@@ -41,8 +44,6 @@ struct Region {
 }
 
 impl Kernel for WeightGradient<'_> {
-    const NARROW: bool = true;
-
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
         let plane = self.conv.output_gradient;
@@ -74,6 +75,13 @@ fn all_blocks<S: Simd>(simd: S, of: Operands<'_>, d_w: *mut f32, region: &Region
     let step = (SOURCE_BYTES / channel_bytes.max(1)).next_multiple_of(CHANNELS).max(CHANNELS);
     for start in (0..conv.in_channels).step_by(step) {
         let channels = start..(start + step).min(conv.in_channels);
+        if S::PAIRS && conv.out_channels.is_multiple_of(PAIRED) {
+            for first in (0..conv.out_channels).step_by(PAIRED) {
+                // SAFETY: as below.
+                unsafe { tiles::<S, PAIRED, 3>(simd, of, d_w, first, channels.clone(), region) };
+            }
+            continue;
+        }
         let mut first = 0;
         for block in blocks(conv.out_channels, 4) {
             // SAFETY: the buffers were checked against the geometry, and a region lies inside it.
@@ -163,39 +171,50 @@ unsafe fn tile<S: Simd, const OC: usize, const TAPS: usize>(
     region: &Region,
 ) {
     let per_channel = of.conv.taps.len();
+    let weight = |o: usize, t: usize| ((first + o) * of.conv.in_channels + at[t].0) * per_channel + at[t].1;
     // SAFETY: the weights of this tile exist; the region lies inside the batch.
     unsafe {
-        let sum = sums::<S, OC, TAPS>(simd, of, at, first, region);
+        if OC == PAIRED {
+            let sum = sums::<_, 4, TAPS>(Paired(simd), of, at, first, region);
+            for t in 0..TAPS {
+                let found = Paired(simd).sum_vectors([sum[0][t], sum[1][t], sum[2][t], sum[3][t]]);
+                for o in 0..OC {
+                    *d_w.add(weight(o, t)) += found[o % 2][o / 2];
+                }
+            }
+            return;
+        }
+        let sum = sums::<_, OC, TAPS>(simd, of, at, first, region);
         for t in 0..TAPS {
             let found = sum_each::<S, OC>(simd, std::array::from_fn(|o| sum[o][t]));
             for o in 0..OC {
-                let weight = ((first + o) * of.conv.in_channels + at[t].0) * per_channel + at[t].1;
-                *d_w.add(weight) += found[o];
+                *d_w.add(weight(o, t)) += found[o];
             }
         }
     }
 }
 
-/// d_y times x, summed over a region: OC output channels by TAPS weights.
+/// d_y times x, summed over a region: OC output channels, or pairs of them, by TAPS weights.
 #[inline(always)]
-unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
-    simd: S,
+unsafe fn sums<A: Apart, const OC: usize, const TAPS: usize>(
+    simd: A,
     of: Operands<'_>,
     at: [(usize, usize); TAPS],
     first: usize,
     region: &Region,
-) -> [[S::Vector; TAPS]; OC] {
+) -> [[A::Vector; TAPS]; OC] {
     let conv = of.conv;
     let (plane, source) = (conv.output_gradient, conv.forward.source);
     let gradient = walk(plane, conv.out_channels);
+    let channel = gradient.channel;
     // Only output pixels for which at least one tap reads inside the input.
     let (mut rows, mut columns) = (plane.height..0, plane.width..0);
     let mut offsets = [0; TAPS];
     for i in 0..TAPS {
-        let (channel, tap) = (at[i].0, &conv.taps[at[i].1]);
+        let (from, tap) = (at[i].0, &conv.taps[at[i].1]);
         rows = rows.start.min(tap.rows.start)..rows.end.max(tap.rows.end);
         columns = columns.start.min(tap.columns.start)..columns.end.max(tap.columns.end);
-        offsets[i] = source.base + channel * source.channel + tap.offset;
+        offsets[i] = source.base + from * source.channel + tap.offset;
     }
     let rows = rows.start.max(region.rows.start)..rows.end.min(region.rows.end);
     let mut sum = [[simd.splat(0.0); TAPS]; OC];
@@ -210,17 +229,18 @@ unsafe fn sums<S: Simd, const OC: usize, const TAPS: usize>(
                 for _ in columns.clone() {
                     // The shorter side of the tile stays in registers.
                     if TAPS <= OC {
-                        let v: [S::Vector; TAPS] = std::array::from_fn(|t| load::<S>(x[t].add(at)));
+                        let v: [A::Vector; TAPS] = std::array::from_fn(|t| simd.repeat(x[t].add(at)));
                         for o in 0..OC {
-                            let g = load::<S>(d.add(o * gradient.channel));
+                            let g = simd.read(d.add(o * A::VECTORS * channel), channel);
                             for t in 0..TAPS {
                                 sum[o][t] = simd.fma(g, v[t], sum[o][t]);
                             }
                         }
                     } else {
-                        let g: [S::Vector; OC] = std::array::from_fn(|o| load::<S>(d.add(o * gradient.channel)));
+                        let g: [A::Vector; OC] =
+                            std::array::from_fn(|o| simd.read(d.add(o * A::VECTORS * channel), channel));
                         for t in 0..TAPS {
-                            let v = load::<S>(x[t].add(at));
+                            let v = simd.repeat(x[t].add(at));
                             for o in 0..OC {
                                 sum[o][t] = simd.fma(g[o], v, sum[o][t]);
                             }

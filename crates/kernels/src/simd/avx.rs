@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Kernel, LANES, Simd};
+use super::{Arithmetic, Kernel, LANES, Simd};
 
 /// Proof that the machine has AVX2 and FMA: only [`run_avx2`] makes one.
 #[derive(Clone, Copy)]
@@ -57,33 +57,39 @@ macro_rules! instructions {
 /// The operations that both have; `own` are those that differ.
 macro_rules! vectors {
     ($type:ident { $($own:item)+ }) => {
-        impl Simd for $type {
+        impl Arithmetic for $type {
             const PLAIN: bool = false;
 
-            $($own)+
-
             type Vector = __m256;
-            /// All bits of a lane are set, or none.
-            type Mask = __m256;
 
             instructions! {
                 add(a, b) = _mm256_add_ps(a, b);
                 sub(a, b) = _mm256_sub_ps(a, b);
                 mul(a, b) = _mm256_mul_ps(a, b);
-                div(a, b) = _mm256_div_ps(a, b);
-                sqrt(a) = _mm256_sqrt_ps(a);
                 fma(a, b, c) = _mm256_fmadd_ps(a, b, c);
-                less(a, b) = _mm256_cmp_ps::<_CMP_LT_OQ>(a, b);
-                equal(a, b) = _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b);
-                or(a, b) = _mm256_or_ps(a, b);
-                not(a) = _mm256_xor_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(-1)));
-                select(mask, a, b) = _mm256_blendv_ps(b, a, mask);
             }
 
             #[inline(always)]
             fn splat(self, x: f32) -> __m256 {
                 // SAFETY: as for the other instructions.
                 unsafe { _mm256_set1_ps(x) }
+            }
+        }
+
+        impl Simd for $type {
+            $($own)+
+
+            /// All bits of a lane are set, or none.
+            type Mask = __m256;
+
+            instructions! {
+                div(a, b) = _mm256_div_ps(a, b);
+                sqrt(a) = _mm256_sqrt_ps(a);
+                less(a, b) = _mm256_cmp_ps::<_CMP_LT_OQ>(a, b);
+                equal(a, b) = _mm256_cmp_ps::<_CMP_EQ_OQ>(a, b);
+                or(a, b) = _mm256_or_ps(a, b);
+                not(a) = _mm256_xor_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(-1)));
+                select(mask, a, b) = _mm256_blendv_ps(b, a, mask);
             }
 
             #[inline(always)]
@@ -145,35 +151,59 @@ macro_rules! vectors {
 
 vectors!(Avx2 {
     const REGISTERS: usize = 16;
+    const PAIRS: bool = false;
 
     type Pair = [__m256; 2];
 
-    #[inline(always)]
-    fn splat_pair(self, x: f32) -> [__m256; 2] {
-        [self.splat(x); 2]
-    }
-
-    #[inline(always)]
-    fn fma_pair(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
-        [self.fma(a[0], b[0], c[0]), self.fma(a[1], b[1], c[1])]
-    }
+    pairs_of_two!();
 });
+
+/// Methods on pairs that are one instruction.
+macro_rules! wide_instructions {
+    ($($name:ident($($x:ident),+) = $value:expr;)+) => {$(
+        #[inline(always)]
+        fn $name(self, $($x: __m512),+) -> __m512 {
+            // SAFETY: a value of this type is proof that the machine has the instruction.
+            unsafe { $value }
+        }
+    )+};
+}
 
 vectors!(Avx512 {
     const REGISTERS: usize = 32;
+    const PAIRS: bool = true;
 
     type Pair = __m512;
 
+    wide_instructions! {
+        add_pair(a, b) = _mm512_add_ps(a, b);
+        sub_pair(a, b) = _mm512_sub_ps(a, b);
+        mul_pair(a, b) = _mm512_mul_ps(a, b);
+        fma_pair(a, b, c) = _mm512_fmadd_ps(a, b, c);
+    }
+
     #[inline(always)]
     fn splat_pair(self, x: f32) -> __m512 {
-        // SAFETY: a value of this type is proof that the machine has the instruction.
+        // SAFETY: as for the other instructions.
         unsafe { _mm512_set1_ps(x) }
     }
 
     #[inline(always)]
-    fn fma_pair(self, a: __m512, b: __m512, c: __m512) -> __m512 {
-        // SAFETY: as above.
-        unsafe { _mm512_fmadd_ps(a, b, c) }
+    fn couple(self, first: __m256, second: __m256) -> __m512 {
+        // SAFETY: as for the other instructions.
+        unsafe { _mm512_insertf32x8::<1>(_mm512_castps256_ps512(first), second) }
+    }
+
+    #[inline(always)]
+    fn twice(self, a: __m256) -> __m512 {
+        // SAFETY: as for the other instructions.
+        unsafe { _mm512_broadcast_f32x8(a) }
+    }
+
+    #[inline(always)]
+    fn parted(self, a: __m512) -> [__m256; 2] {
+        // SAFETY: as for the other instructions.
+        unsafe { [_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a)] }
     }
 });
 

@@ -4,6 +4,44 @@
 //! give the same bits. A kernel is a value that implements [`Kernel`]; [`Isa::run`] calls it inside a function compiled
 //! for the chosen instruction set.
 
+/// Pairs as two vectors, for instruction sets whose registers are no wider than one.
+macro_rules! pairs_of_two {
+    () => {
+        pairs_of_two! {
+            add_pair = add(a, b);
+            sub_pair = sub(a, b);
+            mul_pair = mul(a, b);
+            fma_pair = fma(a, b, c);
+        }
+
+        #[inline(always)]
+        fn splat_pair(self, x: f32) -> Self::Pair {
+            [self.splat(x); 2]
+        }
+
+        #[inline(always)]
+        fn couple(self, first: Self::Vector, second: Self::Vector) -> Self::Pair {
+            [first, second]
+        }
+
+        #[inline(always)]
+        fn twice(self, a: Self::Vector) -> Self::Pair {
+            [a; 2]
+        }
+
+        #[inline(always)]
+        fn parted(self, a: Self::Pair) -> [Self::Vector; 2] {
+            a
+        }
+    };
+    ($($name:ident = $single:ident($($x:ident),+);)+) => {$(
+        #[inline(always)]
+        fn $name(self, $($x: Self::Pair),+) -> Self::Pair {
+            [self.$single($($x[0]),+), self.$single($($x[1]),+)]
+        }
+    )+};
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx;
 #[cfg(target_arch = "aarch64")]
@@ -89,6 +127,19 @@ impl Isa {
         }
     }
 
+    /// Whether its kernels work on pairs: [`Simd::PAIRS`].
+    pub(crate) fn pairs(self) -> bool {
+        match self {
+            Self::Portable => Plain::PAIRS,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => false,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => true,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => false,
+        }
+    }
+
     /// Runs a kernel with this instruction set, or in plain Rust if the machine lacks it.
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) {
@@ -131,33 +182,50 @@ impl<F: FnOnce()> Kernel for Loops<F> {
     }
 }
 
-/// Vectors of [`LANES`] numbers and their operations. A value of this type is proof that the machine has them.
-pub(crate) trait Simd: Copy {
+/// Arithmetic on vectors of some width. A value of this type is proof that the machine has it.
+pub(crate) trait Arithmetic: Copy {
     /// Whether every lane takes instructions of its own, so that unrolled code would be long and no faster.
     const PLAIN: bool;
 
-    /// Vectors that the registers hold, 16 or 32. Decides the size of tiles, never the order of a sum.
-    const REGISTERS: usize;
-
-    /// [`LANES`] floats in a row, without padding.
+    /// Floats in a row, without padding.
     type Vector: Copy;
-    /// Two vectors in a row, in one register if it is wide enough.
-    type Pair: Copy;
-    type Mask: Copy;
 
     fn splat(self, x: f32) -> Self::Vector;
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     fn sub(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    fn div(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    fn sqrt(self, a: Self::Vector) -> Self::Vector;
 
     /// a * b + c, rounded once.
     fn fma(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+}
+
+/// Vectors of [`LANES`] numbers and their operations.
+pub(crate) trait Simd: Arithmetic {
+    /// Vectors that the registers hold, 16 or 32. Decides the size of tiles, never the order of a sum.
+    const REGISTERS: usize;
+
+    /// Whether kernels work on pairs where they can, because a register holds one. Plain Rust does too, so that their code
+    /// is tested on every machine.
+    const PAIRS: bool;
+
+    /// Two vectors in a row, in one register if it is wide enough.
+    type Pair: Copy;
+    type Mask: Copy;
+
+    fn div(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    fn sqrt(self, a: Self::Vector) -> Self::Vector;
 
     fn splat_pair(self, x: f32) -> Self::Pair;
+    fn add_pair(self, a: Self::Pair, b: Self::Pair) -> Self::Pair;
+    fn sub_pair(self, a: Self::Pair, b: Self::Pair) -> Self::Pair;
+    fn mul_pair(self, a: Self::Pair, b: Self::Pair) -> Self::Pair;
     /// a * b + c, rounded once.
     fn fma_pair(self, a: Self::Pair, b: Self::Pair, c: Self::Pair) -> Self::Pair;
+    /// One vector, then another.
+    fn couple(self, first: Self::Vector, second: Self::Vector) -> Self::Pair;
+    /// The same vector twice.
+    fn twice(self, a: Self::Vector) -> Self::Pair;
+    fn parted(self, a: Self::Pair) -> [Self::Vector; 2];
 
     /// The sum of all lanes: ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)).
     fn sum(self, a: Self::Vector) -> f32;
@@ -189,6 +257,146 @@ pub(crate) trait Simd: Copy {
     fn load_part(self, from: &[f32]) -> Self::Vector;
     /// The first lanes, as many as the slice holds, which are at most [`LANES`].
     fn store_part(self, to: &mut [f32], a: Self::Vector);
+}
+
+/// The arithmetic of pairs.
+#[derive(Clone, Copy)]
+pub(crate) struct Paired<S>(pub(crate) S);
+
+impl<S: Simd> Arithmetic for Paired<S> {
+    const PLAIN: bool = S::PLAIN;
+
+    type Vector = S::Pair;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> S::Pair {
+        self.0.splat_pair(x)
+    }
+
+    #[inline(always)]
+    fn add(self, a: S::Pair, b: S::Pair) -> S::Pair {
+        self.0.add_pair(a, b)
+    }
+
+    #[inline(always)]
+    fn sub(self, a: S::Pair, b: S::Pair) -> S::Pair {
+        self.0.sub_pair(a, b)
+    }
+
+    #[inline(always)]
+    fn mul(self, a: S::Pair, b: S::Pair) -> S::Pair {
+        self.0.mul_pair(a, b)
+    }
+
+    #[inline(always)]
+    fn fma(self, a: S::Pair, b: S::Pair, c: S::Pair) -> S::Pair {
+        self.0.fma_pair(a, b, c)
+    }
+}
+
+/// Vectors, or pairs of vectors that lie apart in memory.
+pub(crate) trait Apart: Arithmetic {
+    /// How many vectors a value holds.
+    const VECTORS: usize;
+
+    /// Reads vectors that are `apart` floats apart.
+    ///
+    /// # Safety
+    /// Each must be valid for reading [`LANES`] floats.
+    unsafe fn read(self, p: *const f32, apart: usize) -> Self::Vector;
+
+    /// Reads one vector, which is repeated.
+    ///
+    /// # Safety
+    /// It must be valid for reading [`LANES`] floats.
+    unsafe fn repeat(self, p: *const f32) -> Self::Vector;
+
+    /// Reads the first `valid` lanes of vectors that are `apart` floats apart; the others are 0.
+    ///
+    /// # Safety
+    /// Each must be valid for reading so many floats, of which there are at most [`LANES`].
+    unsafe fn read_part(self, p: *const f32, apart: usize, valid: usize) -> Self::Vector;
+
+    /// Writes vectors that are `apart` floats apart.
+    ///
+    /// # Safety
+    /// Each must be valid for writing [`LANES`] floats.
+    unsafe fn write(self, p: *mut f32, apart: usize, a: Self::Vector);
+
+    /// [`Simd::sum`] of the first vector of each of four values, and of the second, or zeros.
+    fn sum_vectors(self, all: [Self::Vector; 4]) -> [[f32; 4]; 2];
+}
+
+impl<S: Simd> Apart for S {
+    const VECTORS: usize = 1;
+
+    #[inline(always)]
+    unsafe fn read(self, p: *const f32, _: usize) -> S::Vector {
+        // SAFETY: by the contract.
+        unsafe { load::<S>(p) }
+    }
+
+    #[inline(always)]
+    unsafe fn repeat(self, p: *const f32) -> S::Vector {
+        // SAFETY: by the contract.
+        unsafe { load::<S>(p) }
+    }
+
+    #[inline(always)]
+    unsafe fn read_part(self, p: *const f32, _: usize, valid: usize) -> S::Vector {
+        // SAFETY: by the contract.
+        self.load_part(unsafe { std::slice::from_raw_parts(p, valid) })
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, p: *mut f32, _: usize, a: S::Vector) {
+        // SAFETY: by the contract.
+        unsafe { store::<S>(p, a) }
+    }
+
+    #[inline(always)]
+    fn sum_vectors(self, all: [S::Vector; 4]) -> [[f32; 4]; 2] {
+        [self.sums(all), [0.0; 4]]
+    }
+}
+
+impl<S: Simd> Apart for Paired<S> {
+    const VECTORS: usize = 2;
+
+    #[inline(always)]
+    unsafe fn read(self, p: *const f32, apart: usize) -> S::Pair {
+        // SAFETY: by the contract.
+        unsafe { self.0.couple(load::<S>(p), load::<S>(p.add(apart))) }
+    }
+
+    #[inline(always)]
+    unsafe fn repeat(self, p: *const f32) -> S::Pair {
+        // SAFETY: by the contract.
+        unsafe { self.0.twice(load::<S>(p)) }
+    }
+
+    #[inline(always)]
+    unsafe fn read_part(self, p: *const f32, apart: usize, valid: usize) -> S::Pair {
+        // SAFETY: by the contract.
+        unsafe { self.0.couple(self.0.read_part(p, 0, valid), self.0.read_part(p.add(apart), 0, valid)) }
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, p: *mut f32, apart: usize, a: S::Pair) {
+        let [first, second] = self.0.parted(a);
+        // SAFETY: by the contract.
+        unsafe {
+            store::<S>(p, first);
+            store::<S>(p.add(apart), second);
+        }
+    }
+
+    #[inline(always)]
+    fn sum_vectors(self, [a, b, c, d]: [S::Pair; 4]) -> [[f32; 4]; 2] {
+        let ([a, a_2], [b, b_2]) = (self.0.parted(a), self.0.parted(b));
+        let ([c, c_2], [d, d_2]) = (self.0.parted(c), self.0.parted(d));
+        [self.0.sums([a, b, c, d]), self.0.sums([a_2, b_2, c_2, d_2])]
+    }
 }
 
 /// [`Simd::sum`] of each of at most four vectors, then zeros.
@@ -243,7 +451,7 @@ pub(crate) unsafe fn store<S: Simd>(p: *mut f32, v: S::Vector) {
 mod tests {
     use super::*;
 
-    const OPERATIONS: usize = 20;
+    const OPERATIONS: usize = 30;
 
     /// Every operation on three vectors, as bits.
     struct Everything<'a> {
@@ -281,6 +489,16 @@ mod tests {
                 unsafe { simd.join(self.values[0].as_ptr().add(HALF), self.values[1].as_ptr()) },
                 simd.split(a)[0],
                 simd.split(a)[1],
+                self.paired(simd, |x, y| simd.add_pair(x, y))[0],
+                self.paired(simd, |x, y| simd.add_pair(x, y))[1],
+                self.paired(simd, |x, y| simd.sub_pair(x, y))[0],
+                self.paired(simd, |x, y| simd.sub_pair(x, y))[1],
+                self.paired(simd, |x, y| simd.mul_pair(x, y))[0],
+                self.paired(simd, |x, y| simd.mul_pair(x, y))[1],
+                simd.parted(simd.couple(a, b))[0],
+                simd.parted(simd.couple(a, b))[1],
+                simd.parted(simd.twice(c))[0],
+                simd.parted(simd.twice(c))[1],
             ];
             for result in results {
                 let (mut bits, mut part) = ([0.0f32; LANES], [0.0f32; 3]);
@@ -296,6 +514,14 @@ mod tests {
     }
 
     impl Everything<'_> {
+        /// Both halves of an operation on two pairs.
+        #[inline(always)]
+        fn paired<S: Simd>(&self, simd: S, operation: impl Fn(S::Pair, S::Pair) -> S::Pair) -> [S::Vector; 2] {
+            // SAFETY: arrays of one vector.
+            let [a, b, c] = self.values.map(|v| unsafe { load::<S>(v.as_ptr()) });
+            simd.parted(operation(simd.couple(a, b), simd.couple(b, c)))
+        }
+
         /// One half of `a * x + b`, where the second half of each pair is the next vector.
         #[inline(always)]
         fn pairs<S: Simd>(&self, simd: S, half: usize) -> S::Vector {

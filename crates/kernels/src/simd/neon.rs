@@ -2,7 +2,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{Kernel, LANES, Simd};
+use super::{Arithmetic, Kernel, LANES, Simd};
 
 /// Proof that the machine has NEON: only [`run`] makes one.
 #[derive(Clone, Copy)]
@@ -36,27 +36,16 @@ macro_rules! instructions {
     )+};
 }
 
-impl Simd for Neon {
+impl Arithmetic for Neon {
     const PLAIN: bool = false;
-    const REGISTERS: usize = 16;
 
     type Vector = Two;
-    type Pair = [Two; 2];
-    /// All bits of a lane are set, or none.
-    type Mask = [uint32x4_t; 2];
 
     instructions! {
         add(a: Two, b: Two) -> Two = vaddq_f32(a, b);
         sub(a: Two, b: Two) -> Two = vsubq_f32(a, b);
         mul(a: Two, b: Two) -> Two = vmulq_f32(a, b);
-        div(a: Two, b: Two) -> Two = vdivq_f32(a, b);
-        sqrt(a: Two) -> Two = vsqrtq_f32(a);
         fma(a: Two, b: Two, c: Two) -> Two = vfmaq_f32(c, a, b);
-        less(a: Two, b: Two) -> Self::Mask = vcltq_f32(a, b);
-        equal(a: Two, b: Two) -> Self::Mask = vceqq_f32(a, b);
-        or(a: Self::Mask, b: Self::Mask) -> Self::Mask = vorrq_u32(a, b);
-        not(a: Self::Mask) -> Self::Mask = vmvnq_u32(a);
-        select(mask: Self::Mask, a: Two, b: Two) -> Two = vbslq_f32(mask, a, b);
     }
 
     #[inline(always)]
@@ -64,16 +53,27 @@ impl Simd for Neon {
         // SAFETY: as for the other instructions.
         unsafe { [vdupq_n_f32(x); 2] }
     }
+}
 
-    #[inline(always)]
-    fn splat_pair(self, x: f32) -> Self::Pair {
-        [self.splat(x); 2]
+impl Simd for Neon {
+    const REGISTERS: usize = 16;
+    const PAIRS: bool = false;
+
+    type Pair = [Two; 2];
+    /// All bits of a lane are set, or none.
+    type Mask = [uint32x4_t; 2];
+
+    instructions! {
+        div(a: Two, b: Two) -> Two = vdivq_f32(a, b);
+        sqrt(a: Two) -> Two = vsqrtq_f32(a);
+        less(a: Two, b: Two) -> Self::Mask = vcltq_f32(a, b);
+        equal(a: Two, b: Two) -> Self::Mask = vceqq_f32(a, b);
+        or(a: Self::Mask, b: Self::Mask) -> Self::Mask = vorrq_u32(a, b);
+        not(a: Self::Mask) -> Self::Mask = vmvnq_u32(a);
+        select(mask: Self::Mask, a: Two, b: Two) -> Two = vbslq_f32(mask, a, b);
     }
 
-    #[inline(always)]
-    fn fma_pair(self, a: Self::Pair, b: Self::Pair, c: Self::Pair) -> Self::Pair {
-        [self.fma(a[0], b[0], c[0]), self.fma(a[1], b[1], c[1])]
-    }
+    pairs_of_two!();
 
     #[inline(always)]
     fn sums(self, all: [Two; 4]) -> [f32; 4] {

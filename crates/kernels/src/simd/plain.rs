@@ -1,6 +1,6 @@
 //! Vectors in plain Rust.
 
-use super::{HALF, LANES, Simd};
+use super::{Arithmetic, HALF, LANES, Simd};
 
 #[derive(Clone, Copy)]
 pub(super) struct Plain;
@@ -12,13 +12,10 @@ fn each(f: impl Fn(usize) -> f32) -> Lanes {
     std::array::from_fn(f)
 }
 
-impl Simd for Plain {
+impl Arithmetic for Plain {
     const PLAIN: bool = true;
-    const REGISTERS: usize = 16;
 
     type Vector = Lanes;
-    type Pair = [Lanes; 2];
-    type Mask = [bool; LANES];
 
     #[inline(always)]
     fn splat(self, x: f32) -> Lanes {
@@ -41,16 +38,6 @@ impl Simd for Plain {
     }
 
     #[inline(always)]
-    fn div(self, a: Lanes, b: Lanes) -> Lanes {
-        each(|i| a[i] / b[i])
-    }
-
-    #[inline(always)]
-    fn sqrt(self, a: Lanes) -> Lanes {
-        a.map(f32::sqrt)
-    }
-
-    #[inline(always)]
     fn fma(self, a: Lanes, b: Lanes, c: Lanes) -> Lanes {
         if cfg!(any(target_feature = "fma", target_arch = "aarch64")) {
             each(|i| a[i].mul_add(b[i], c[i]))
@@ -60,16 +47,26 @@ impl Simd for Plain {
             sum
         }
     }
+}
+
+impl Simd for Plain {
+    const REGISTERS: usize = 16;
+    const PAIRS: bool = true;
+
+    type Pair = [Lanes; 2];
+    type Mask = [bool; LANES];
 
     #[inline(always)]
-    fn splat_pair(self, x: f32) -> Self::Pair {
-        [[x; LANES]; 2]
+    fn div(self, a: Lanes, b: Lanes) -> Lanes {
+        each(|i| a[i] / b[i])
     }
 
     #[inline(always)]
-    fn fma_pair(self, a: Self::Pair, b: Self::Pair, c: Self::Pair) -> Self::Pair {
-        [self.fma(a[0], b[0], c[0]), self.fma(a[1], b[1], c[1])]
+    fn sqrt(self, a: Lanes) -> Lanes {
+        a.map(f32::sqrt)
     }
+
+    pairs_of_two!();
 
     #[inline(always)]
     fn sums(self, all: [Lanes; 4]) -> [f32; 4] {

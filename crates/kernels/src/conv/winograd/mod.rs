@@ -192,7 +192,7 @@ impl Winograd {
             (self.strip_rows(STRIP_BYTES).max(self.strip_rows(GRADIENT_BYTES)), self.strip_rows(2 * STRIP_BYTES));
         let vectors = |rows: usize, together: usize| {
             let patches = |rows: usize| (rows * self.columns).div_ceil(together);
-            self.sources * patches(rows + self.taps() - 1) + self.targets * patches(rows)
+            self.sources * patches(rows + self.taps() - 1) + self.targets.next_multiple_of(2) * patches(rows)
         };
         self.parts() * (vectors(whole, 1).max(vectors(half, 2)) * LANES + 2 * SKEW)
     }
@@ -272,6 +272,8 @@ impl PatchWeightGradient<'_> {
             let (mut before, mut after) = (Strip::sources(shape, from, rows), Strip::targets(shape, gradient, rows));
             if rows.0 >= whole {
                 (before, after) = (before.filled(Filling::Patches), after.filled(Filling::Channels));
+            } else if isa.pairs() {
+                after = after.filled(Filling::Pairs);
             }
             let (v, u) = scratch.split_at_mut(shape.parts() * before.step());
             isa.run(InputPatches { strip: before, v, source: x });

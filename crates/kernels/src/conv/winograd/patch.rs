@@ -1,7 +1,7 @@
 //! Transforms of one patch, along rows and columns.
 #![allow(clippy::needless_range_loop, reason = "patches are indexed in registers")]
 
-use crate::simd::Simd;
+use crate::simd::Arithmetic;
 use std::marker::PhantomData;
 
 use super::scheme::{FourOfFive, FourOfThree, Scheme, TwoOfFive, TwoOfThree, Untransformed};
@@ -31,13 +31,13 @@ pub(super) trait Patch {
     const WEIGHTS: (usize, usize);
 
     /// B' d B.
-    fn inputs<S: Simd>(simd: S, d: impl Fn(usize, usize) -> S::Vector, part: impl FnMut(usize, S::Vector));
+    fn inputs<S: Arithmetic>(simd: S, d: impl Fn(usize, usize) -> S::Vector, part: impl FnMut(usize, S::Vector));
 
     /// A dy A'.
-    fn gradients<S: Simd>(simd: S, d: impl Fn(usize, usize) -> S::Vector, part: impl FnMut(usize, S::Vector));
+    fn gradients<S: Arithmetic>(simd: S, d: impl Fn(usize, usize) -> S::Vector, part: impl FnMut(usize, S::Vector));
 
     /// A' m A.
-    fn outputs<S: Simd>(simd: S, part: impl Fn(usize) -> S::Vector, y: impl FnMut(usize, usize, S::Vector));
+    fn outputs<S: Arithmetic>(simd: S, part: impl Fn(usize) -> S::Vector, y: impl FnMut(usize, usize, S::Vector));
 
     /// G g G'.
     fn weights(g: impl Fn(usize, usize) -> Wide, part: impl FnMut(usize, Wide));
@@ -74,7 +74,7 @@ impl<
     const WEIGHTS: (usize, usize) = (C, K);
 
     #[inline(always)]
-    fn inputs<S: Simd>(simd: S, d: impl Fn(usize, usize) -> S::Vector, mut part: impl FnMut(usize, S::Vector)) {
+    fn inputs<S: Arithmetic>(simd: S, d: impl Fn(usize, usize) -> S::Vector, mut part: impl FnMut(usize, S::Vector)) {
         transform::<S, A, A, P, P>(
             simd,
             d,
@@ -88,7 +88,11 @@ impl<
     }
 
     #[inline(always)]
-    fn gradients<S: Simd>(simd: S, d: impl Fn(usize, usize) -> S::Vector, mut part: impl FnMut(usize, S::Vector)) {
+    fn gradients<S: Arithmetic>(
+        simd: S,
+        d: impl Fn(usize, usize) -> S::Vector,
+        mut part: impl FnMut(usize, S::Vector),
+    ) {
         transform::<S, B, A, M, P>(
             simd,
             d,
@@ -102,7 +106,7 @@ impl<
     }
 
     #[inline(always)]
-    fn outputs<S: Simd>(simd: S, part: impl Fn(usize) -> S::Vector, y: impl FnMut(usize, usize, S::Vector)) {
+    fn outputs<S: Arithmetic>(simd: S, part: impl Fn(usize) -> S::Vector, y: impl FnMut(usize, usize, S::Vector)) {
         transform::<S, A, B, P, M>(
             simd,
             #[inline(always)]
@@ -155,7 +159,7 @@ impl<
 /// Transforms the columns of a patch, then the rows of the result. The transforms are passed by value, here and in the
 /// callers: behind a reference they are not inlined, and six times slower.
 #[inline(always)]
-fn transform<S: Simd, const A: usize, const B: usize, const I: usize, const O: usize>(
+fn transform<S: Arithmetic, const A: usize, const B: usize, const I: usize, const O: usize>(
     simd: S,
     read: impl Fn(usize, usize) -> S::Vector,
     down: impl Fn([S::Vector; A]) -> [S::Vector; B] + Copy,
@@ -184,7 +188,7 @@ fn transform<S: Simd, const A: usize, const B: usize, const I: usize, const O: u
 
 /// For plain Rust the transform stays a call: inlined, it would be unrolled into thousands of scalar instructions.
 #[inline(always)]
-fn call<S: Simd, A, B>(transform: impl Fn(A) -> B, side: A) -> B {
+fn call<S: Arithmetic, A, B>(transform: impl Fn(A) -> B, side: A) -> B {
     #[inline(never)]
     fn apart<A, B>(transform: impl Fn(A) -> B, side: A) -> B {
         transform(side)

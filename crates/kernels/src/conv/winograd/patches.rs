@@ -7,7 +7,7 @@ use super::super::correlate::Start;
 use super::super::pass::Walk;
 use super::patch::Patch;
 use super::{Winograd, with_patch};
-use crate::simd::{HALF, Kernel, LANES, Simd, load, store};
+use crate::simd::{Apart, HALF, Kernel, LANES, Paired, Simd, load, load_pair, store, store_pair};
 
 /// Padding in floats between the parts, so that they do not compete for a few cache sets.
 pub(super) const SKEW: usize = 16;
@@ -21,6 +21,8 @@ pub(super) enum Filling {
     Patches,
     /// Four samples of one patch of two neighbouring channels.
     Channels,
+    /// Eight samples of one patch; those of two neighbouring channels follow one another.
+    Pairs,
 }
 
 /// Some rows of patches on one side of a convolution.
@@ -72,19 +74,33 @@ impl<'a> Strip<'a> {
     /// Vectors per channel, or per pair of channels.
     #[inline(always)]
     pub(super) fn vectors(&self) -> usize {
-        if self.filling == Filling::Patches { self.patches().div_ceil(2) } else { self.patches() }
+        match self.filling {
+            Filling::Samples | Filling::Channels => self.patches(),
+            Filling::Patches => self.patches().div_ceil(2),
+            Filling::Pairs => 2 * self.patches(),
+        }
     }
 
     /// Floats from one patch to the next.
     #[inline(always)]
     pub(super) fn patch(&self) -> usize {
-        if self.filling == Filling::Patches { HALF } else { LANES }
+        match self.filling {
+            Filling::Samples | Filling::Channels => LANES,
+            Filling::Patches => HALF,
+            Filling::Pairs => 2 * LANES,
+        }
     }
 
     /// Channels, or pairs of them.
     #[inline(always)]
     fn units(&self) -> usize {
-        if self.filling == Filling::Channels { self.channels.div_ceil(2) } else { self.channels }
+        self.channels.div_ceil(self.together())
+    }
+
+    /// Channels whose patches are side by side.
+    #[inline(always)]
+    fn together(&self) -> usize {
+        if matches!(self.filling, Filling::Channels | Filling::Pairs) { 2 } else { 1 }
     }
 
     /// Floats from one part to the next.
@@ -99,7 +115,7 @@ impl<'a> Strip<'a> {
         let (first, rows, walk, inside) = (self.first, self.rows, self.walk, self.inside);
         let (all, several) = (self.shape.rows, self.shape.taps() == 1);
         let (unit, patches) = (self.vectors() * LANES, self.shape.columns * self.patch());
-        let together = if self.filling == Filling::Channels { 2 } else { 1 };
+        let together = self.together();
         let line = move |line: usize| {
             let (channel, row) = (line / rows * together, line % rows);
             let group = if several { first + row } else { first } / all;
@@ -159,11 +175,12 @@ impl InputPatches<'_> {
     fn each<P: Patch, S: Simd, const TWO: bool>(self, simd: S) {
         let Self { strip, v, source } = self;
         let (v, source) = (v.as_mut_ptr(), source.as_ptr());
-        let step = strip.step();
+        let (step, row) = (strip.step(), strip.walk.row);
         for (line, next) in strip.lines(P::OUTPUTS.0) {
-            for column in (0..strip.shape.columns).step_by(1 + usize::from(TWO)) {
+            for column in (0..strip.shape.columns).step_by(1 + usize::from(TWO || S::PAIRS)) {
                 let (at, _) = strip.place(column, P::OUTPUTS);
-                let beside = strip.beside(column, P::OUTPUTS).map_or(0, |(beside, _)| (beside - at) * LANES);
+                let beside = strip.beside(column, P::OUTPUTS).map(|(beside, _)| (beside - at) * LANES);
+                let pair = if S::PAIRS && !TWO { beside } else { None };
                 // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
                 unsafe {
                     let from = source.add(line.pixel + at * LANES);
@@ -171,15 +188,31 @@ impl InputPatches<'_> {
                     if P::OUTPUTS.0 == 1 && line.is_border {
                         for part in 0..P::INPUTS.1 {
                             store::<S>(to.add(part * step), simd.splat(0.0));
+                            if pair.is_some() {
+                                store::<S>(to.add(part * step + LANES), simd.splat(0.0));
+                            }
                         }
                         continue;
                     }
-                    ahead::<P, S>(simd, source.add(next + at * LANES), strip.walk.row, P::INPUTS.0 - P::OUTPUTS.0);
+                    let below = P::INPUTS.0 - P::OUTPUTS.0;
+                    ahead::<P, S>(simd, source.add(next + at * LANES), row, below);
+                    if let Some(beside) = pair {
+                        ahead::<P, S>(simd, source.add(next + at * LANES + beside), row, below);
+                        P::inputs(
+                            Paired(simd),
+                            #[inline(always)]
+                            |r, c| Paired(simd).read(from.add(r * row + c * LANES), beside),
+                            #[inline(always)]
+                            |part, value| store_pair::<S>(to.add(part * step), value),
+                        );
+                        continue;
+                    }
+                    let beside = beside.unwrap_or(0);
                     P::inputs(
                         simd,
                         #[inline(always)]
                         |r, c| {
-                            let from = from.add(r * strip.walk.row + c * LANES);
+                            let from = from.add(r * row + c * LANES);
                             if TWO { simd.join(from, from.add(beside)) } else { load::<S>(from) }
                         },
                         #[inline(always)]
@@ -214,12 +247,13 @@ impl GradientPatches<'_> {
         }
     }
 
-    /// `TWO` channels at a time.
+    /// `TWO` channels in one vector, or in a pair if the strip is filled with pairs.
     #[inline(always)]
     fn each<P: Patch, S: Simd, const TWO: bool>(self, simd: S) {
         let Self { strip, u, gradient } = self;
         let (u, gradient) = (u.as_mut_ptr(), gradient.as_ptr());
-        let step = strip.step();
+        let (step, row) = (strip.step(), strip.walk.row);
+        let pairs = S::PAIRS && strip.filling == Filling::Pairs;
         for (line, next) in strip.lines(P::OUTPUTS.0) {
             let beside = if line.channel + 1 < strip.channels { strip.walk.channel } else { 0 };
             for column in 0..strip.shape.columns {
@@ -227,8 +261,24 @@ impl GradientPatches<'_> {
                 // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
                 unsafe {
                     let from = gradient.add(line.pixel + at * LANES);
-                    let to = u.add(line.patch + column * LANES);
-                    ahead::<P, S>(simd, gradient.add(next + at * LANES), strip.walk.row, 0);
+                    let to = u.add(line.patch + column * strip.patch());
+                    ahead::<P, S>(simd, gradient.add(next + at * LANES), row, 0);
+                    if pairs {
+                        ahead::<P, S>(simd, gradient.add(next + at * LANES + beside), row, 0);
+                        P::gradients(
+                            Paired(simd),
+                            #[inline(always)]
+                            |r, c| {
+                                if c < before {
+                                    return simd.splat_pair(0.0);
+                                }
+                                Paired(simd).read(from.add(r * row + c * LANES), beside)
+                            },
+                            #[inline(always)]
+                            |part, value| store_pair::<S>(to.add(part * step), value),
+                        );
+                        continue;
+                    }
                     P::gradients(
                         simd,
                         // Each gradient counts once, in the patch it belongs to.
@@ -285,7 +335,7 @@ impl OutputPatches<'_> {
         for (line, next) in strip.lines(P::OUTPUTS.0) {
             let bias = if let Start::Bias(bias) = start { bias[line.channel] } else { 0.0 };
             let bias = simd.splat(bias);
-            for column in (0..strip.shape.columns).step_by(1 + usize::from(TWO)) {
+            for column in (0..strip.shape.columns).step_by(1 + usize::from(TWO || S::PAIRS)) {
                 let (at, before) = strip.place(column, P::OUTPUTS);
                 let beside = strip.beside(column, P::OUTPUTS);
                 // SAFETY: the caller's buffers hold the strip's rows, with their border, and its patches.
@@ -293,6 +343,27 @@ impl OutputPatches<'_> {
                     let row = target.add(line.pixel);
                     let m = m.add(line.patch + column * strip.patch());
                     ahead::<P, S>(simd, target.add(next + at * LANES), strip.walk.row, 0);
+                    if S::PAIRS
+                        && !TWO
+                        && let Some((second, overlap)) = beside
+                    {
+                        ahead::<P, S>(simd, target.add(next + second * LANES), strip.walk.row, 0);
+                        P::outputs(
+                            Paired(simd),
+                            #[inline(always)]
+                            |part| load_pair::<S>(m.add(part * step)),
+                            #[inline(always)]
+                            |r, c, pair| {
+                                let down = r * strip.walk.row;
+                                let pair = simd.parted(pair);
+                                put(simd, row.add(down + (at + c) * LANES), pair[0], start, bias);
+                                if c >= overlap {
+                                    put(simd, row.add(down + (second + c) * LANES), pair[1], start, bias);
+                                }
+                            },
+                        );
+                        continue;
+                    }
                     P::outputs(
                         simd,
                         #[inline(always)]

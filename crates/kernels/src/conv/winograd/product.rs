@@ -57,7 +57,7 @@ struct ProductSizes {
     tap: usize,
     /// Floats from one patch to the next.
     patch: usize,
-    /// Vectors per source and per target.
+    /// Vectors per source and per target, or pairs of vectors per pair of targets.
     read: usize,
     made: usize,
 }
@@ -70,7 +70,7 @@ impl ProductSizes {
             tap: before.shape.columns * before.patch(),
             patch: before.patch(),
             read: before.vectors(),
-            made: after.vectors(),
+            made: if after.filling == Filling::Pairs { after.patches() } else { after.vectors() },
         }
     }
 
@@ -216,6 +216,10 @@ impl Kernel for GatherProducts<'_> {
                     half_scalars(simd, sums, (u, v), outputs, job);
                     continue;
                 }
+                if S::PAIRS && after.filling == Filling::Pairs {
+                    paired_scalars(simd, sums, (u, v), outputs, job);
+                    continue;
+                }
                 let mut first = 0;
                 for block in blocks(outputs, if narrow { 2 } else { OUTPUTS }) {
                     let (sums, u) = (sums.add(first), u.add(first * job.made * LANES));
@@ -308,6 +312,107 @@ unsafe fn scalars_tile<S: Simd, const OC: usize, const IC: usize>(
             let found = sum_each::<S, OC>(simd, std::array::from_fn(|o| sum[o][i]));
             for o in 0..OC {
                 *sums.add(i * steps.1 + o) += found[o];
+            }
+        }
+    }
+}
+
+/// Most pairs of outputs, and most inputs, of a tile of [`paired_scalars`].
+const PAIRS: usize = 4;
+const PAIR_INPUTS: usize = 6;
+
+/// The sums of one part for pairs of outputs: a vector of `v` is multiplied with both.
+#[inline(always)]
+unsafe fn paired_scalars<S: Simd>(
+    simd: S,
+    sums: *mut f32,
+    (u, v): (*const f32, *const f32),
+    outputs: usize,
+    job: ProductSizes,
+) {
+    let mut first = 0;
+    for pairs in blocks(outputs.div_ceil(2), PAIRS) {
+        // SAFETY: the outputs of each tile exist, the second of a last pair perhaps only in `u`.
+        unsafe {
+            let (u, sums) = (u.add(first * job.made * 2 * LANES), sums.add(2 * first));
+            let count = (2 * pairs).min(outputs - 2 * first);
+            match pairs {
+                4 => paired_inputs::<S, 4>(simd, (sums, count), (u, v), outputs, job),
+                3 => paired_inputs::<S, 3>(simd, (sums, count), (u, v), outputs, job),
+                2 => paired_inputs::<S, 2>(simd, (sums, count), (u, v), outputs, job),
+                _ => paired_inputs::<S, 1>(simd, (sums, count), (u, v), outputs, job),
+            }
+        }
+        first += pairs;
+    }
+}
+
+/// `to`: the first sum and the number of outputs.
+#[inline(always)]
+unsafe fn paired_inputs<S: Simd, const P: usize>(
+    simd: S,
+    (to, count): (*mut f32, usize),
+    (u, v): (*const f32, *const f32),
+    outputs: usize,
+    job: ProductSizes,
+) {
+    let (inner, outer) = job.loops(job.sources < job.taps.min(4), outputs);
+    for i in 0..outer[0] {
+        let mut first = 0;
+        for inputs in blocks(inner[0], PAIR_INPUTS) {
+            // SAFETY: the taps and inputs of each tile exist.
+            unsafe {
+                let from = (u, v.add(i * outer[1] + first * inner[1]));
+                let to = (to.add(i * outer[2] + first * inner[2]), count);
+                let steps = (inner[1], inner[2]);
+                match inputs {
+                    6 => paired_tile::<S, P, 6>(simd, to, from, job.made, steps),
+                    5 => paired_tile::<S, P, 5>(simd, to, from, job.made, steps),
+                    4 => paired_tile::<S, P, 4>(simd, to, from, job.made, steps),
+                    3 => paired_tile::<S, P, 3>(simd, to, from, job.made, steps),
+                    2 => paired_tile::<S, P, 2>(simd, to, from, job.made, steps),
+                    _ => paired_tile::<S, P, 1>(simd, to, from, job.made, steps),
+                }
+            }
+            first += inputs;
+        }
+    }
+}
+
+/// `steps`: the strides in v and in the sums.
+#[inline(always)]
+unsafe fn paired_tile<S: Simd, const P: usize, const IC: usize>(
+    simd: S,
+    (to, count): (*mut f32, usize),
+    (u, v): (*const f32, *const f32),
+    patches: usize,
+    steps: (usize, usize),
+) {
+    let mut sum = [[simd.splat_pair(0.0); IC]; P];
+    // SAFETY: the caller's channels hold `patches` patches.
+    unsafe {
+        let (mut v, mut u) = (v, u);
+        for _ in 0..patches {
+            let g: [S::Pair; P] = std::array::from_fn(|p| load_pair::<S>(u.add(p * patches * 2 * LANES)));
+            for i in 0..IC {
+                let x = simd.twice(load::<S>(v.add(i * steps.0)));
+                for p in 0..P {
+                    sum[p][i] = simd.fma_pair(g[p], x, sum[p][i]);
+                }
+            }
+            (v, u) = (v.add(LANES), u.add(2 * LANES));
+        }
+        for i in 0..IC {
+            for first in (0..P).step_by(2) {
+                let mut all = [simd.splat(0.0); 4];
+                [all[0], all[1]] = simd.parted(sum[first][i]);
+                if first + 1 < P {
+                    [all[2], all[3]] = simd.parted(sum[first + 1][i]);
+                }
+                let found = simd.sums(all);
+                for (o, found) in found.into_iter().enumerate().take(count.saturating_sub(2 * first)) {
+                    *to.add(i * steps.1 + 2 * first + o) += found;
+                }
             }
         }
     }

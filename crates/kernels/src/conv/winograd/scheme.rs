@@ -1,6 +1,6 @@
 //! The transforms along one axis.
 
-use crate::simd::Simd;
+use crate::simd::Arithmetic;
 
 /// Computes M neighbouring outputs of a kernel of K taps from P = M + K - 1 inputs: y = A' [(G g) * (B' d)].
 pub(super) trait Scheme<const P: usize, const M: usize, const K: usize> {
@@ -8,13 +8,13 @@ pub(super) trait Scheme<const P: usize, const M: usize, const K: usize> {
     const WEIGHTS: [[f32; K]; P];
 
     /// B' d.
-    fn input<S: Simd>(simd: S, d: [S::Vector; P]) -> [S::Vector; P];
+    fn input<S: Arithmetic>(simd: S, d: [S::Vector; P]) -> [S::Vector; P];
 
     /// A' m.
-    fn output<S: Simd>(simd: S, m: [S::Vector; P]) -> [S::Vector; M];
+    fn output<S: Arithmetic>(simd: S, m: [S::Vector; P]) -> [S::Vector; M];
 
     /// A dy.
-    fn gradient<S: Simd>(simd: S, d: [S::Vector; M]) -> [S::Vector; P];
+    fn gradient<S: Arithmetic>(simd: S, d: [S::Vector; M]) -> [S::Vector; P];
 }
 
 /// One output of one tap: leaves an axis untransformed.
@@ -24,17 +24,17 @@ impl Scheme<1, 1, 1> for Untransformed {
     const WEIGHTS: [[f32; 1]; 1] = [[1.0]];
 
     #[inline(always)]
-    fn input<S: Simd>(_: S, d: [S::Vector; 1]) -> [S::Vector; 1] {
+    fn input<S: Arithmetic>(_: S, d: [S::Vector; 1]) -> [S::Vector; 1] {
         d
     }
 
     #[inline(always)]
-    fn output<S: Simd>(_: S, m: [S::Vector; 1]) -> [S::Vector; 1] {
+    fn output<S: Arithmetic>(_: S, m: [S::Vector; 1]) -> [S::Vector; 1] {
         m
     }
 
     #[inline(always)]
-    fn gradient<S: Simd>(_: S, d: [S::Vector; 1]) -> [S::Vector; 1] {
+    fn gradient<S: Arithmetic>(_: S, d: [S::Vector; 1]) -> [S::Vector; 1] {
         d
     }
 }
@@ -46,17 +46,17 @@ impl Scheme<4, 2, 3> for TwoOfThree {
     const WEIGHTS: [[f32; 3]; 4] = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]];
 
     #[inline(always)]
-    fn input<S: Simd>(simd: S, [a, b, c, d]: [S::Vector; 4]) -> [S::Vector; 4] {
+    fn input<S: Arithmetic>(simd: S, [a, b, c, d]: [S::Vector; 4]) -> [S::Vector; 4] {
         [simd.sub(a, c), simd.add(b, c), simd.sub(c, b), simd.sub(d, b)]
     }
 
     #[inline(always)]
-    fn output<S: Simd>(simd: S, [a, b, c, d]: [S::Vector; 4]) -> [S::Vector; 2] {
+    fn output<S: Arithmetic>(simd: S, [a, b, c, d]: [S::Vector; 4]) -> [S::Vector; 2] {
         [simd.add(a, simd.add(b, c)), simd.add(simd.sub(b, c), d)]
     }
 
     #[inline(always)]
-    fn gradient<S: Simd>(simd: S, [a, b]: [S::Vector; 2]) -> [S::Vector; 4] {
+    fn gradient<S: Arithmetic>(simd: S, [a, b]: [S::Vector; 2]) -> [S::Vector; 4] {
         [a, simd.add(a, b), simd.sub(a, b), b]
     }
 }
@@ -66,14 +66,14 @@ const HIGH: f32 = std::f32::consts::SQRT_2;
 
 /// y + factor * x.
 #[inline(always)]
-fn plus<S: Simd>(simd: S, factor: f32, x: S::Vector, y: S::Vector) -> S::Vector {
+fn plus<S: Arithmetic>(simd: S, factor: f32, x: S::Vector, y: S::Vector) -> S::Vector {
     simd.fma(simd.splat(factor), x, y)
 }
 
 /// B' d from the points 0, LOW, -LOW, HIGH, -HIGH and infinity. The usual 1 and 2 are two to four times less accurate;
 /// with these points the sums are about as accurate as those of the direct convolution.
 #[inline(always)]
-fn six_inputs<S: Simd>(simd: S, d: [S::Vector; 6]) -> [S::Vector; 6] {
+fn six_inputs<S: Arithmetic>(simd: S, d: [S::Vector; 6]) -> [S::Vector; 6] {
     let (even, odd) = (plus(simd, -2.0, d[2], d[4]), plus(simd, -2.0, d[1], d[3]));
     let (even_2, odd_2) = (plus(simd, -0.5, d[2], d[4]), plus(simd, -0.5, d[1], d[3]));
     [
@@ -114,12 +114,12 @@ impl Scheme<6, 4, 3> for FourOfThree {
     const WEIGHTS: [[f32; 3]; 6] = weights(&SIX);
 
     #[inline(always)]
-    fn input<S: Simd>(simd: S, d: [S::Vector; 6]) -> [S::Vector; 6] {
+    fn input<S: Arithmetic>(simd: S, d: [S::Vector; 6]) -> [S::Vector; 6] {
         six_inputs(simd, d)
     }
 
     #[inline(always)]
-    fn output<S: Simd>(simd: S, m: [S::Vector; 6]) -> [S::Vector; 4] {
+    fn output<S: Arithmetic>(simd: S, m: [S::Vector; 6]) -> [S::Vector; 4] {
         let (sum, sum_2) = (simd.add(m[1], m[2]), simd.add(m[3], m[4]));
         let odd = simd.mul(simd.splat(LOW), simd.sub(m[1], m[2]));
         let odd_2 = simd.mul(simd.splat(HIGH), simd.sub(m[3], m[4]));
@@ -132,7 +132,7 @@ impl Scheme<6, 4, 3> for FourOfThree {
     }
 
     #[inline(always)]
-    fn gradient<S: Simd>(simd: S, d: [S::Vector; 4]) -> [S::Vector; 6] {
+    fn gradient<S: Arithmetic>(simd: S, d: [S::Vector; 4]) -> [S::Vector; 6] {
         let (even, odd) = (plus(simd, 0.5, d[2], d[0]), plus(simd, 0.5, d[3], d[1]));
         let (even_2, odd_2) = (plus(simd, 2.0, d[2], d[0]), plus(simd, 2.0, d[3], d[1]));
         [
@@ -153,19 +153,19 @@ impl Scheme<6, 2, 5> for TwoOfFive {
     const WEIGHTS: [[f32; 5]; 6] = weights(&SIX);
 
     #[inline(always)]
-    fn input<S: Simd>(simd: S, d: [S::Vector; 6]) -> [S::Vector; 6] {
+    fn input<S: Arithmetic>(simd: S, d: [S::Vector; 6]) -> [S::Vector; 6] {
         six_inputs(simd, d)
     }
 
     #[inline(always)]
-    fn output<S: Simd>(simd: S, m: [S::Vector; 6]) -> [S::Vector; 2] {
+    fn output<S: Arithmetic>(simd: S, m: [S::Vector; 6]) -> [S::Vector; 2] {
         let (sum, sum_2) = (simd.add(m[1], m[2]), simd.add(m[3], m[4]));
         let (odd, odd_2) = (simd.sub(m[1], m[2]), simd.sub(m[3], m[4]));
         [simd.add(m[0], simd.add(sum, sum_2)), plus(simd, LOW, odd, plus(simd, HIGH, odd_2, m[5]))]
     }
 
     #[inline(always)]
-    fn gradient<S: Simd>(simd: S, [a, b]: [S::Vector; 2]) -> [S::Vector; 6] {
+    fn gradient<S: Arithmetic>(simd: S, [a, b]: [S::Vector; 2]) -> [S::Vector; 6] {
         [a, plus(simd, LOW, b, a), plus(simd, -LOW, b, a), plus(simd, HIGH, b, a), plus(simd, -HIGH, b, a), b]
     }
 }
@@ -186,7 +186,7 @@ impl Scheme<8, 4, 5> for FourOfFive {
     ]);
 
     #[inline(always)]
-    fn input<S: Simd>(simd: S, d: [S::Vector; 8]) -> [S::Vector; 8] {
+    fn input<S: Arithmetic>(simd: S, d: [S::Vector; 8]) -> [S::Vector; 8] {
         let (even, odd) =
             (plus(simd, -4.25, d[4], simd.add(d[2], d[6])), plus(simd, -4.25, d[3], simd.add(d[1], d[5])));
         let (even_2, odd_2) = (
@@ -208,7 +208,7 @@ impl Scheme<8, 4, 5> for FourOfFive {
     }
 
     #[inline(always)]
-    fn output<S: Simd>(simd: S, m: [S::Vector; 8]) -> [S::Vector; 4] {
+    fn output<S: Arithmetic>(simd: S, m: [S::Vector; 8]) -> [S::Vector; 4] {
         let (sum, odd) = (simd.add(m[1], m[2]), simd.sub(m[1], m[2]));
         let (sum_2, odd_2) = (simd.add(m[3], m[4]), simd.sub(m[3], m[4]));
         let (sum_3, odd_3) = (simd.add(m[5], m[6]), simd.sub(m[5], m[6]));
@@ -221,7 +221,7 @@ impl Scheme<8, 4, 5> for FourOfFive {
     }
 
     #[inline(always)]
-    fn gradient<S: Simd>(simd: S, d: [S::Vector; 4]) -> [S::Vector; 8] {
+    fn gradient<S: Arithmetic>(simd: S, d: [S::Vector; 4]) -> [S::Vector; 8] {
         let (even, odd) = (simd.add(d[0], d[2]), simd.add(d[1], d[3]));
         let (even_2, odd_2) = (plus(simd, 4.0, d[2], d[0]), plus(simd, 4.0, d[3], d[1]));
         let (even_3, odd_3) = (plus(simd, 0.25, d[2], d[0]), plus(simd, 0.25, d[3], d[1]));
@@ -241,7 +241,7 @@ impl Scheme<8, 4, 5> for FourOfFive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simd::{Isa, Kernel, LANES};
+    use crate::simd::{Isa, Kernel, LANES, Simd};
 
     /// Runs every transform on scalars held in a vector's first lane.
     struct SchemeOutputs<'a, F, const P: usize, const M: usize, const K: usize> {
