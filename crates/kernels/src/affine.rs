@@ -7,21 +7,17 @@
 
 use std::ops::Range;
 
-use crate::simd::{Apart, Isa, Kernel, LANES, Paired, Simd, load, store};
+use crate::outer::{BLOCK_DEPTH, Factor, Outer, parts};
+use crate::simd::{Apart, Isa, Kernel, LANES, Paired, Simd, load_pair, store_pair};
 
 /// Inputs that a tile sums before reducing its lanes; the rows of a tile then fit into the L1 cache.
 const FORWARD_INPUTS: usize = 1024;
 /// Samples of a tile of pairs.
 const PAIRED_SAMPLES: usize = 8;
-/// Block of the right-hand matrix (columns and depth) that stays in the cache.
-const BLOCK_COLUMNS: usize = 128;
-const BLOCK_DEPTH: usize = 128;
 /// Most samples whose input gradient is spread, the columns of their sums, and the rows of weights at a time.
 const FEW: usize = 16;
 const SPREAD_COLUMNS: usize = 256;
 const SPREAD_ROWS: usize = 4;
-/// Rows spaced by a multiple of this many bytes compete for a few cache sets; such a block is copied first.
-const CROWDED_BYTES: usize = 512;
 
 #[derive(Clone, Copy, Debug)]
 pub struct DenseSizes {
@@ -37,11 +33,6 @@ impl DenseSizes {
         assert!(x.len() >= samples * inputs, "inputs: {} floats for {samples} times {inputs}", x.len());
         assert!(w.len() >= outputs * inputs, "weights: {} floats for {outputs} times {inputs}", w.len());
     }
-}
-
-/// Splits `0..len` into ranges of at most `size`.
-fn parts(len: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..len).step_by(size).map(move |start| start..(start + size).min(len))
 }
 
 /// y `[sample][output]` = x `[sample][input]` * w^T + bias, w `[output][input]`.
@@ -262,189 +253,20 @@ impl SpreadRows<'_> {
         let samples = sums.len() / columns;
         let (sums, w, d_y) = (sums.as_mut_ptr(), w.as_ptr(), d_y.as_ptr());
         for column in (0..columns).step_by(2 * LANES) {
-            let mut v = [[simd.splat(0.0); 2]; R];
+            let mut v = [simd.splat_pair(0.0); R];
             // SAFETY: the caller's rows hold the columns, and each sample has sums and R gradients.
             unsafe {
                 for r in 0..R {
-                    let w = w.add(r * inputs + column);
-                    v[r] = [load::<S>(w), load::<S>(w.add(LANES))];
+                    v[r] = load_pair::<S>(w.add(r * inputs + column));
                 }
                 for sample in 0..samples {
                     let to = sums.add(sample * columns + column);
-                    let mut sum = [load::<S>(to), load::<S>(to.add(LANES))];
+                    let mut sum = load_pair::<S>(to);
                     for r in 0..R {
-                        let d = simd.splat(*d_y.add(sample * outputs + r));
-                        sum = [simd.fma(d, v[r][0], sum[0]), simd.fma(d, v[r][1], sum[1])];
+                        sum = simd.fma_pair(simd.splat_pair(*d_y.add(sample * outputs + r)), v[r], sum);
                     }
-                    store::<S>(to, sum[0]);
-                    store::<S>(to.add(LANES), sum[1]);
+                    store_pair::<S>(to, sum);
                 }
-            }
-        }
-    }
-}
-
-/// An operand of a product: the strides between rows and along the depth, in floats.
-#[derive(Clone, Copy)]
-struct Factor<'a> {
-    x: &'a [f32],
-    row: usize,
-    step: usize,
-}
-
-/// to `[row][column]` = left `[row][depth]` * right `[depth][column]`, or to += it: each element of `left` is broadcast
-/// and multiplied by neighbouring elements of `right`.
-struct Outer<'a> {
-    to: &'a mut [f32],
-    left: Factor<'a>,
-    right: Factor<'a>,
-    rows: usize,
-    columns: usize,
-    depth: usize,
-    add: bool,
-}
-
-impl Kernel for Outer<'_> {
-    #[inline(always)]
-    fn run<S: Simd>(mut self, simd: S) {
-        let crowded = (self.right.row * size_of::<f32>()).is_multiple_of(CROWDED_BYTES);
-        let mut copy = crowded.then_some([0.0; BLOCK_COLUMNS * BLOCK_DEPTH]);
-        for columns in parts(self.columns, BLOCK_COLUMNS) {
-            for depth in parts(self.depth, BLOCK_DEPTH) {
-                let first = &self.right.x[depth.start * self.right.row + columns.start..];
-                let right = match &mut copy {
-                    Some(copy) => {
-                        let lines = copy.chunks_exact_mut(BLOCK_COLUMNS).zip(first.chunks(self.right.row));
-                        for (to, from) in lines.take(depth.len()) {
-                            to[..columns.len()].copy_from_slice(&from[..columns.len()]);
-                        }
-                        Factor { x: copy, row: BLOCK_COLUMNS, step: 1 }
-                    }
-                    None => Factor { x: first, ..self.right },
-                };
-                for rows in parts(self.rows, 6) {
-                    // SAFETY: the callers checked the lengths; the rows exist, and `right` starts at the block.
-                    unsafe {
-                        match rows.len() {
-                            6 => self.sweep::<S, 6>(simd, right, rows.start, &columns, &depth),
-                            5 => self.sweep::<S, 5>(simd, right, rows.start, &columns, &depth),
-                            4 => self.sweep::<S, 4>(simd, right, rows.start, &columns, &depth),
-                            3 => self.sweep::<S, 3>(simd, right, rows.start, &columns, &depth),
-                            2 => self.sweep::<S, 2>(simd, right, rows.start, &columns, &depth),
-                            _ => self.sweep::<S, 1>(simd, right, rows.start, &columns, &depth),
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Outer<'_> {
-    /// R rows by a block of columns.
-    #[inline(always)]
-    unsafe fn sweep<S: Simd, const R: usize>(
-        &mut self,
-        simd: S,
-        right: Factor<'_>,
-        row: usize,
-        columns: &Range<usize>,
-        depth: &Range<usize>,
-    ) {
-        let mut done = 0;
-        // SAFETY: the columns of each tile lie inside the block.
-        unsafe {
-            while S::PAIRS && done + 8 * LANES <= columns.len() {
-                let right = Factor { x: &right.x[done..], ..right };
-                self.tile::<_, R, 4>(Paired(simd), right, (row, columns.start + done), depth);
-                done += 8 * LANES;
-            }
-            while done + 2 * LANES <= columns.len() {
-                let right = Factor { x: &right.x[done..], ..right };
-                if S::PAIRS {
-                    self.tile::<_, R, 1>(Paired(simd), right, (row, columns.start + done), depth);
-                } else {
-                    self.tile::<_, R, 2>(simd, right, (row, columns.start + done), depth);
-                }
-                done += 2 * LANES;
-            }
-            while done < columns.len() {
-                let (right, valid) = (Factor { x: &right.x[done..], ..right }, LANES.min(columns.len() - done));
-                self.last_columns::<S, R>(simd, right, (row, columns.start + done), depth, valid);
-                done += valid;
-            }
-        }
-    }
-
-    /// R rows by V vectors of columns, or pairs of them.
-    #[inline(always)]
-    unsafe fn tile<A: Apart, const R: usize, const V: usize>(
-        &mut self,
-        simd: A,
-        right: Factor<'_>,
-        (row, column): (usize, usize),
-        depth: &Range<usize>,
-    ) {
-        let (left, add, width) = (self.left, self.add || depth.start > 0, A::VECTORS * LANES);
-        let mut sum = [[simd.splat(0.0); V]; R];
-        // SAFETY: rows, columns and depth lie inside the matrices.
-        unsafe {
-            let mut a = left.x.as_ptr().add(row * left.row + depth.start * left.step);
-            let mut b = right.x.as_ptr();
-            for _ in depth.clone() {
-                let mut v = [simd.splat(0.0); V];
-                for i in 0..V {
-                    v[i] = simd.read(b.add(i * width), LANES);
-                }
-                for r in 0..R {
-                    let a = simd.splat(*a.add(r * left.row));
-                    for i in 0..V {
-                        sum[r][i] = simd.fma(a, v[i], sum[r][i]);
-                    }
-                }
-                a = a.wrapping_add(left.step);
-                b = b.wrapping_add(right.row);
-            }
-            let to = self.to.as_mut_ptr().add(row * self.columns + column);
-            for r in 0..R {
-                for i in 0..V {
-                    let to = to.add(r * self.columns + i * width);
-                    let old = if add { simd.read(to, LANES) } else { simd.splat(0.0) };
-                    simd.write(to, LANES, simd.add(old, sum[r][i]));
-                }
-            }
-        }
-    }
-
-    /// R rows by the `valid` lanes of one vector of columns.
-    #[inline(always)]
-    unsafe fn last_columns<S: Simd, const R: usize>(
-        &mut self,
-        simd: S,
-        right: Factor<'_>,
-        (row, column): (usize, usize),
-        depth: &Range<usize>,
-        valid: usize,
-    ) {
-        let (left, add) = (self.left, self.add || depth.start > 0);
-        let mut sum = [simd.splat(0.0); R];
-        // SAFETY: rows, columns and depth lie inside the matrices; only `valid` lanes are read and written.
-        unsafe {
-            let mut a = left.x.as_ptr().add(row * left.row + depth.start * left.step);
-            let mut b = right.x.as_ptr();
-            for _ in depth.clone() {
-                let v = simd.read_part(b, 0, valid);
-                for r in 0..R {
-                    sum[r] = simd.fma(simd.splat(*a.add(r * left.row)), v, sum[r]);
-                }
-                a = a.wrapping_add(left.step);
-                b = b.wrapping_add(right.row);
-            }
-            let to = self.to.as_mut_ptr().add(row * self.columns + column);
-            for r in 0..R {
-                let to = std::slice::from_raw_parts_mut(to.add(r * self.columns), valid);
-                let old = if add { simd.load_part(to) } else { simd.splat(0.0) };
-                simd.store_part(to, simd.add(old, sum[r]));
             }
         }
     }

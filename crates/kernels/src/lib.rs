@@ -27,6 +27,7 @@ mod matrix;
 pub mod measure;
 mod norm;
 mod optimise;
+mod outer;
 mod plane;
 pub mod pool;
 mod simd;

@@ -8,6 +8,7 @@
 //! neighbours in one row are computed from P inputs in each of K rows, y = A' sum over rows of (G g) * (B' d), with P K
 //! products instead of M K^2: 40 instead of 100 for four outputs of a 5x5 kernel.
 
+mod gather;
 mod patch;
 mod patches;
 mod product;
@@ -19,9 +20,10 @@ use std::ops::Range;
 use super::correlate::Start;
 use super::pass::Walk;
 use crate::simd::{HALF, Isa, LANES};
+use gather::GatherProducts;
 use patch::Patch;
 use patches::{Filling, GradientPatches, InputPatches, OutputPatches, SKEW, Strip};
-use product::{GatherProducts, Multiply};
+use product::Multiply;
 pub(super) use weights::{Pack, Settle};
 
 /// Bytes of transformed patches per strip, and the minimum number of patches. The weight gradient uses larger strips:
