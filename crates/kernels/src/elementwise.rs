@@ -2,15 +2,15 @@
 
 use std::marker::PhantomData;
 
-use crate::lines::{Lines, SourceLines, TargetLines, clear_border, masked, relu};
+use crate::lines::{Lines, SourceLines, TargetLines, clear_border};
 use crate::plane::{Planes, PlanesMut};
-use crate::simd::{Isa, Kernel, LANES, Simd, load, store};
+use crate::simd::{Apart, Arithmetic, Isa, Kernel, LANES, Paired, Simd};
 
 pub use crate::optimise::{adam_step, axpy, sgd_step, squared_norm};
 
 /// A function of two vectors.
 trait Combination {
-    fn apply<S: Simd>(simd: S, a: S::Vector, b: S::Vector) -> S::Vector;
+    fn apply<A: Arithmetic>(simd: A, a: A::Vector, b: A::Vector) -> A::Vector;
 }
 
 macro_rules! combination {
@@ -19,16 +19,16 @@ macro_rules! combination {
 
         impl Combination for $name {
             #[inline(always)]
-            fn apply<S: Simd>($simd: S, $a: S::Vector, $b: S::Vector) -> S::Vector {
+            fn apply<A: Arithmetic>($simd: A, $a: A::Vector, $b: A::Vector) -> A::Vector {
                 $value
             }
         }
     };
 }
 combination!(Add, |simd, a, b| simd.add(a, b));
-combination!(AddRelu, |simd, a, b| relu(simd, simd.add(a, b)));
-combination!(Mask, |simd, a, b| masked(simd, a, b));
-combination!(Relu, |simd, a, _| relu(simd, a));
+combination!(AddRelu, |simd, a, b| simd.relu(simd.add(a, b)));
+combination!(Mask, |simd, a, b| simd.masked(a, b));
+combination!(Relu, |simd, a, _| simd.relu(a));
 
 struct Combine<C> {
     y: TargetLines,
@@ -42,14 +42,22 @@ struct Combine<C> {
 impl<C: Combination> Kernel for Combine<C> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
+        if S::PAIRS && self.lines.pixels.is_multiple_of(2) { self.run_by(Paired(simd)) } else { self.run_by(simd) }
+    }
+}
+
+impl<C: Combination> Combine<C> {
+    #[inline(always)]
+    fn run_by<A: Apart>(self, simd: A) {
         for plane in 0..self.count {
             for line in 0..self.lines.count {
                 // SAFETY: `SourceLines` and `TargetLines` checked the buffers.
                 unsafe {
                     let y = self.y.line(plane, line);
                     let (a, b) = (self.a.line(plane, line), self.b.line(plane, line));
-                    for at in (0..self.lines.pixels * LANES).step_by(LANES) {
-                        store::<S>(y.add(at), C::apply(simd, load::<S>(a.add(at)), load::<S>(b.add(at))));
+                    for at in (0..self.lines.pixels * LANES).step_by(A::VECTORS * LANES) {
+                        let (a, b) = (simd.read(a.add(at), LANES), simd.read(b.add(at), LANES));
+                        simd.write(y.add(at), LANES, C::apply(simd, a, b));
                     }
                 }
             }

@@ -1,6 +1,6 @@
 //! Group normalisation over `[group][channel][row][column][lane]`, with statistics per sample.
 
-use crate::lines::{moments, relu};
+use crate::lines::moments;
 use crate::norm::{GradientLines, NormGradient, Normalise, NormaliseLines};
 use crate::simd::{Isa, Kernel, LANES, Simd, load, store};
 
@@ -45,8 +45,6 @@ struct GroupForward<'a> {
 }
 
 impl Kernel for GroupForward<'_> {
-    const NARROW: bool = true;
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let NormaliseLines { x, lines, gamma, .. } = self.pass;
@@ -85,7 +83,7 @@ fn finish<S: Simd>(
 ) -> (S::Vector, S::Vector) {
     let mean = simd.mul(sum, share);
     let variance = simd.sub(simd.mul(squares, share), simd.mul(mean, mean));
-    let variance = relu(simd, variance);
+    let variance = simd.relu(variance);
     let deviation = simd.sqrt(simd.add(variance, simd.splat(EPSILON)));
     (simd.add(mean, shift), simd.div(simd.splat(1.0), deviation))
 }
@@ -103,8 +101,6 @@ struct GroupBackward<'a> {
 }
 
 impl Kernel for GroupBackward<'_> {
-    const NARROW: bool = true;
-
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let gradient = self.gradient;

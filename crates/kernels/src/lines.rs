@@ -1,7 +1,7 @@
 //! Iteration over the pixels of planes with different borders.
 
 use crate::plane::{Plane, Planes, PlanesMut};
-use crate::simd::{Isa, Kernel, LANES, Simd, load, store};
+use crate::simd::{Apart, Arithmetic, Isa, Kernel, LANES, Paired, Simd, load, store};
 
 /// Runs of pixels that are contiguous in every plane of a kernel.
 #[derive(Clone, Copy)]
@@ -132,20 +132,6 @@ impl TargetLines {
     }
 }
 
-/// max(x, 0); NaN stays NaN.
-#[inline(always)]
-pub(crate) fn relu<S: Simd>(simd: S, x: S::Vector) -> S::Vector {
-    let zero = simd.splat(0.0);
-    simd.select(simd.less(x, zero), zero, x)
-}
-
-/// `d` where y > 0, else 0.
-#[inline(always)]
-pub(crate) fn masked<S: Simd>(simd: S, d: S::Vector, y: S::Vector) -> S::Vector {
-    let zero = simd.splat(0.0);
-    simd.select(simd.less(zero, y), d, zero)
-}
-
 /// The first `valid` lanes of `x`, and zero in the others.
 #[inline(always)]
 pub(crate) fn first_lanes<S: Simd>(simd: S, x: S::Vector, valid: usize) -> S::Vector {
@@ -162,7 +148,7 @@ pub(crate) fn first_lanes<S: Simd>(simd: S, x: S::Vector, valid: usize) -> S::Ve
     let from = &STEP[WIDEST - valid..][..LANES];
     // SAFETY: the slice is one vector long.
     let mask = unsafe { load::<S>(from.as_ptr()) };
-    masked(simd, x, mask)
+    simd.masked(x, mask)
 }
 
 /// Per lane, the sum and the sum of squares of x - shift over one plane.
@@ -177,31 +163,58 @@ pub(crate) unsafe fn moments<S: Simd>(
     lines: Lines,
     shift: S::Vector,
 ) -> (S::Vector, S::Vector) {
-    const UNROLL: usize = 4;
-    let zero = simd.splat(0.0);
-    let (mut sum, mut squares) = ([zero; UNROLL], [zero; UNROLL]);
+    // SAFETY: the caller's contract.
+    unsafe {
+        if S::PAIRS && lines.pixels.is_multiple_of(4) {
+            let (sum, squares) = moments_by::<_, 2>(Paired(simd), x, plane, lines, shift);
+            (two_pairs(simd, sum), two_pairs(simd, squares))
+        } else {
+            let (sum, squares) = moments_by::<_, 4>(simd, x, plane, lines, shift);
+            (four(simd, sum), four(simd, squares))
+        }
+    }
+}
+
+/// The moments of every fourth pixel; those after the last four count as the first. N values hold four vectors.
+#[inline(always)]
+unsafe fn moments_by<A: Apart, const N: usize>(
+    simd: A,
+    x: SourceLines,
+    plane: usize,
+    lines: Lines,
+    shift: <A::Single as Arithmetic>::Vector,
+) -> ([A::Vector; N], [A::Vector; N]) {
+    let (zero, shift) = (simd.splat(0.0), simd.repeated(shift));
+    let (mut sum, mut squares) = ([zero; N], [zero; N]);
     for line in 0..lines.count {
         // SAFETY: the caller's contract; `pixel` stays inside the line.
         unsafe {
             let x = x.line(plane, line);
             let mut pixel = 0;
-            while pixel + UNROLL <= lines.pixels {
-                for i in 0..UNROLL {
-                    let d = simd.sub(load::<S>(x.add((pixel + i) * LANES)), shift);
+            while pixel + 4 <= lines.pixels {
+                for i in 0..N {
+                    let d = simd.sub(simd.read(x.add((pixel + i * A::VECTORS) * LANES), LANES), shift);
                     sum[i] = simd.add(sum[i], d);
                     squares[i] = simd.fma(d, d, squares[i]);
                 }
-                pixel += UNROLL;
+                pixel += 4;
             }
-            while pixel < lines.pixels {
-                let d = simd.sub(load::<S>(x.add(pixel * LANES)), shift);
+            while A::VECTORS == 1 && pixel < lines.pixels {
+                let d = simd.sub(simd.read(x.add(pixel * LANES), LANES), shift);
                 sum[0] = simd.add(sum[0], d);
                 squares[0] = simd.fma(d, d, squares[0]);
                 pixel += 1;
             }
         }
     }
-    (four(simd, sum), four(simd, squares))
+    (sum, squares)
+}
+
+/// [`four`] of two pairs.
+#[inline(always)]
+pub(crate) fn two_pairs<S: Simd>(simd: S, [first, second]: [S::Pair; 2]) -> S::Vector {
+    let ([a, b], [c, d]) = (simd.parted(first), simd.parted(second));
+    four(simd, [a, b, c, d])
 }
 
 #[inline(always)]

@@ -1,8 +1,11 @@
 //! Inputs and outputs of normalisations, and the loops they share.
 
-use crate::lines::{Lines, SourceLines, TargetLines, clear_border, four, masked, relu};
+use crate::lines::{Lines, SourceLines, TargetLines, clear_border, four, two_pairs};
 use crate::plane::{Plane, Planes, PlanesMut};
-use crate::simd::{Isa, LANES, Simd, load, store};
+use crate::simd::{Apart, Arithmetic, Isa, LANES, Paired, Simd};
+
+/// One vector.
+type Single<A> = <<A as Apart>::Single as Arithmetic>::Vector;
 
 /// y = relu?(gamma * normalised x + beta).
 #[derive(Debug)]
@@ -50,26 +53,39 @@ impl NormaliseLines<'_> {
     pub(crate) unsafe fn apply<S: Simd>(&self, simd: S, plane: usize, mean: S::Vector, scale: S::Vector) {
         // SAFETY: the caller's contract.
         unsafe {
-            if self.relu {
-                self.apply_with::<S, true>(simd, plane, mean, scale);
+            if S::PAIRS && self.lines.pixels.is_multiple_of(2) {
+                self.apply_by(Paired(simd), plane, mean, scale);
             } else {
-                self.apply_with::<S, false>(simd, plane, mean, scale);
+                self.apply_by(simd, plane, mean, scale);
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn apply_with<S: Simd, const RELU: bool>(&self, simd: S, plane: usize, mean: S::Vector, scale: S::Vector) {
+    unsafe fn apply_by<A: Apart>(&self, simd: A, plane: usize, mean: Single<A>, scale: Single<A>) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            if self.relu {
+                self.apply_with::<A, true>(simd, plane, mean, scale);
+            } else {
+                self.apply_with::<A, false>(simd, plane, mean, scale);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn apply_with<A: Apart, const RELU: bool>(&self, simd: A, plane: usize, mean: Single<A>, scale: Single<A>) {
         let lines = self.lines;
         let shift = simd.splat(self.beta[plane % self.beta.len()]);
+        let (mean, scale) = (simd.repeated(mean), simd.repeated(scale));
         for line in 0..lines.count {
-            // SAFETY: the caller's contract; `pixel` stays inside the line.
+            // SAFETY: the caller's contract; `at` stays inside the line.
             unsafe {
                 let (y, x) = (self.y.line(plane, line), self.x.line(plane, line));
-                for pixel in 0..lines.pixels {
-                    let v = simd.sub(load::<S>(x.add(pixel * LANES)), mean);
+                for at in (0..lines.pixels * LANES).step_by(A::VECTORS * LANES) {
+                    let v = simd.sub(simd.read(x.add(at), LANES), mean);
                     let v = simd.fma(v, scale, shift);
-                    store::<S>(y.add(pixel * LANES), if RELU { relu(simd, v) } else { v });
+                    simd.write(y.add(at), LANES, if RELU { simd.relu(v) } else { v });
                 }
             }
         }
@@ -129,7 +145,7 @@ impl<'a> NormGradient<'a> {
 impl GradientLines<'_> {
     /// Beta of a plane's channel, if a ReLU followed.
     #[inline(always)]
-    fn beta<S: Simd>(&self, simd: S, plane: usize) -> Option<S::Vector> {
+    fn beta<A: Arithmetic>(&self, simd: A, plane: usize) -> Option<A::Vector> {
         self.relu.map(|beta| simd.splat(beta[plane % beta.len()]))
     }
 
@@ -146,23 +162,42 @@ impl GradientLines<'_> {
         mean: S::Vector,
         scale: S::Vector,
     ) -> (S::Vector, S::Vector) {
-        const UNROLL: usize = 4;
-        let lines = self.lines;
-        let zero = simd.splat(0.0);
-        let beta = self.beta(simd, plane);
-        let (mut sum, mut products) = ([zero; UNROLL], [zero; UNROLL]);
+        // SAFETY: the caller's contract.
+        unsafe {
+            if S::PAIRS && self.lines.pixels.is_multiple_of(4) {
+                let (sum, products) = self.sums_by::<_, 2>(Paired(simd), plane, mean, scale);
+                (two_pairs(simd, sum), two_pairs(simd, products))
+            } else {
+                let (sum, products) = self.sums_by::<_, 4>(simd, plane, mean, scale);
+                (four(simd, sum), four(simd, products))
+            }
+        }
+    }
+
+    /// The sums of every fourth pixel; those after the last four count as the first. N values hold four vectors.
+    #[inline(always)]
+    unsafe fn sums_by<A: Apart, const N: usize>(
+        &self,
+        simd: A,
+        plane: usize,
+        mean: Single<A>,
+        scale: Single<A>,
+    ) -> ([A::Vector; N], [A::Vector; N]) {
+        let (lines, zero, beta) = (self.lines, simd.splat(0.0), self.beta(simd, plane));
+        let (mean, scale) = (simd.repeated(mean), simd.repeated(scale));
+        let (mut sum, mut products) = ([zero; N], [zero; N]);
         for line in 0..lines.count {
             // SAFETY: the caller's contract; `pixel` stays inside the line.
             unsafe {
                 let (d_y, x) = (self.d_y.line(plane, line), self.x.line(plane, line));
                 let mut pixel = 0;
                 while pixel < lines.pixels {
-                    let step = if pixel + UNROLL <= lines.pixels { UNROLL } else { 1 };
-                    for i in 0..UNROLL {
+                    let step = if pixel + 4 <= lines.pixels { 4 } else { 1 };
+                    for i in 0..N {
                         if i < step {
-                            let at = (pixel + i) * LANES;
-                            let x = simd.sub(load::<S>(x.add(at)), mean);
-                            let d = passed(simd, load::<S>(d_y.add(at)), x, scale, beta);
+                            let at = (pixel + i * A::VECTORS) * LANES;
+                            let x = simd.sub(simd.read(x.add(at), LANES), mean);
+                            let d = passed(simd, simd.read(d_y.add(at), LANES), x, scale, beta);
                             sum[i] = simd.add(sum[i], d);
                             products[i] = simd.fma(d, x, products[i]);
                         }
@@ -171,7 +206,7 @@ impl GradientLines<'_> {
                 }
             }
         }
-        (four(simd, sum), four(simd, products))
+        (sum, products)
     }
 
     /// d_x = d * scale + (x - mean) * slope + shift over one plane, with d as in [`GradientLines::sums`].
@@ -185,17 +220,35 @@ impl GradientLines<'_> {
         plane: usize,
         (mean, scale, slope, shift): (S::Vector, S::Vector, S::Vector, S::Vector),
     ) {
-        let lines = self.lines;
-        let beta = self.beta(simd, plane);
+        // SAFETY: the caller's contract.
+        unsafe {
+            if S::PAIRS && self.lines.pixels.is_multiple_of(2) {
+                self.write_by(Paired(simd), plane, (mean, scale, slope, shift));
+            } else {
+                self.write_by(simd, plane, (mean, scale, slope, shift));
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn write_by<A: Apart>(
+        &self,
+        simd: A,
+        plane: usize,
+        (mean, scale, slope, shift): (Single<A>, Single<A>, Single<A>, Single<A>),
+    ) {
+        let (lines, beta) = (self.lines, self.beta(simd, plane));
+        let (mean, scale) = (simd.repeated(mean), simd.repeated(scale));
+        let (slope, shift) = (simd.repeated(slope), simd.repeated(shift));
         for line in 0..lines.count {
-            // SAFETY: the caller's contract; `pixel` stays inside the line.
+            // SAFETY: the caller's contract; `at` stays inside the line.
             unsafe {
                 let (d_x, d_y) = (self.d_x.line(plane, line), self.d_y.line(plane, line));
                 let x = self.x.line(plane, line);
-                for at in (0..lines.pixels * LANES).step_by(LANES) {
-                    let x = simd.sub(load::<S>(x.add(at)), mean);
-                    let d = passed(simd, load::<S>(d_y.add(at)), x, scale, beta);
-                    store::<S>(d_x.add(at), simd.fma(d, scale, simd.fma(x, slope, shift)));
+                for at in (0..lines.pixels * LANES).step_by(A::VECTORS * LANES) {
+                    let x = simd.sub(simd.read(x.add(at), LANES), mean);
+                    let d = passed(simd, simd.read(d_y.add(at), LANES), x, scale, beta);
+                    simd.write(d_x.add(at), LANES, simd.fma(d, scale, simd.fma(x, slope, shift)));
                 }
             }
         }
@@ -204,9 +257,9 @@ impl GradientLines<'_> {
 
 /// The gradient that a ReLU lets pass, if there is one. The output has the bits of [`NormaliseLines::apply`].
 #[inline(always)]
-fn passed<S: Simd>(simd: S, d: S::Vector, x: S::Vector, scale: S::Vector, beta: Option<S::Vector>) -> S::Vector {
+fn passed<A: Arithmetic>(simd: A, d: A::Vector, x: A::Vector, scale: A::Vector, beta: Option<A::Vector>) -> A::Vector {
     match beta {
-        Some(beta) => masked(simd, d, simd.fma(x, scale, beta)),
+        Some(beta) => simd.masked(d, simd.fma(x, scale, beta)),
         None => d,
     }
 }

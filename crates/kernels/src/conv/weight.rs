@@ -9,8 +9,9 @@ use crate::lines::four;
 use crate::plane::Plane;
 use crate::simd::{Apart, Kernel, LANES, Paired, Simd, load, sum_each};
 
-/// Output channels of a tile of pairs.
+/// Output channels of a tile of pairs, and its weights if it is two tiles.
 const PAIRED: usize = 8;
+const WIDE_TAPS: usize = 6;
 
 /// Pixels that a tile sums before reducing its lanes; its operands then fit into the L1 cache.
 const SUM_PIXELS: usize = 128;
@@ -112,6 +113,22 @@ unsafe fn tiles<S: Simd, const OC: usize, const TAPS: usize>(
     // Group the same tap of neighbouring channels: all read inside the input for the same outputs. Without padding
     // every tap does, so group neighbouring taps, which share reads; with strides they share cache lines.
     let by_taps = of.conv.pad == 0 || of.conv.stride > 1;
+    let mut channels = channels;
+    if OC == PAIRED && by_taps {
+        // Two tiles at once that cover the same pixels.
+        let (step, taps) = if per_channel == 1 { (2 * TAPS, 1) } else { (2, TAPS) };
+        while per_channel.is_multiple_of(taps) && channels.len() >= step {
+            for tap in (0..per_channel).step_by(taps) {
+                let mut at = [(channels.start, tap); WIDE_TAPS];
+                for i in 0..WIDE_TAPS {
+                    at[i] = (channels.start + i / taps, tap + i % taps);
+                }
+                // SAFETY: the caller's contract; the weights exist.
+                unsafe { tile::<S, OC, WIDE_TAPS>(simd, of, d_w, at, first, region) };
+            }
+            channels.start += step;
+        }
+    }
     let even = if by_taps { 0 } else { channels.len() / TAPS * TAPS };
     for channel in channels.clone().take(even).step_by(TAPS) {
         for tap in 0..per_channel {

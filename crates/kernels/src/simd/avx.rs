@@ -74,6 +74,18 @@ macro_rules! vectors {
                 // SAFETY: as for the other instructions.
                 unsafe { _mm256_set1_ps(x) }
             }
+
+            #[inline(always)]
+            fn relu(self, a: __m256) -> __m256 {
+                let zero = self.splat(0.0);
+                self.select(self.less(a, zero), zero, a)
+            }
+
+            #[inline(always)]
+            fn masked(self, a: __m256, b: __m256) -> __m256 {
+                let zero = self.splat(0.0);
+                self.select(self.less(zero, b), a, zero)
+            }
         }
 
         impl Simd for $type {
@@ -180,6 +192,8 @@ vectors!(Avx512 {
         sub_pair(a, b) = _mm512_sub_ps(a, b);
         mul_pair(a, b) = _mm512_mul_ps(a, b);
         fma_pair(a, b, c) = _mm512_fmadd_ps(a, b, c);
+        relu_pair(a) = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLT_UQ>(a, _mm512_setzero_ps()), a);
+        masked_pair(a, b) = _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(_mm512_setzero_ps(), b), a);
     }
 
     #[inline(always)]

@@ -162,6 +162,11 @@ pub(crate) trait Arithmetic: Copy {
 
     /// a * b + c, rounded once.
     fn fma(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
+
+    /// max(a, 0); NaN stays NaN.
+    fn relu(self, a: Self::Vector) -> Self::Vector;
+    /// `a` where b > 0, else 0.
+    fn masked(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 }
 
 /// Vectors of [`LANES`] numbers and their operations.
@@ -184,6 +189,10 @@ pub(crate) trait Simd: Arithmetic {
     fn add_pair(self, a: Self::Pair, b: Self::Pair) -> Self::Pair;
     fn sub_pair(self, a: Self::Pair, b: Self::Pair) -> Self::Pair;
     fn mul_pair(self, a: Self::Pair, b: Self::Pair) -> Self::Pair;
+    /// [`Arithmetic::relu`] of both.
+    fn relu_pair(self, a: Self::Pair) -> Self::Pair;
+    /// [`Arithmetic::masked`] of both.
+    fn masked_pair(self, a: Self::Pair, b: Self::Pair) -> Self::Pair;
     /// a * b + c, rounded once.
     fn fma_pair(self, a: Self::Pair, b: Self::Pair, c: Self::Pair) -> Self::Pair;
     /// One vector, then another.
@@ -276,7 +285,7 @@ pub(crate) unsafe fn store<S: Simd>(p: *mut f32, v: S::Vector) {
 mod tests {
     use super::*;
 
-    const OPERATIONS: usize = 30;
+    const OPERATIONS: usize = 34;
 
     /// Every operation on three vectors, as bits.
     struct Everything<'a> {
@@ -320,6 +329,10 @@ mod tests {
                 self.paired(simd, |x, y| simd.sub_pair(x, y))[1],
                 self.paired(simd, |x, y| simd.mul_pair(x, y))[0],
                 self.paired(simd, |x, y| simd.mul_pair(x, y))[1],
+                self.paired(simd, |x, y| simd.masked_pair(x, simd.relu_pair(y)))[0],
+                self.paired(simd, |x, y| simd.masked_pair(x, simd.relu_pair(y)))[1],
+                self.paired(simd, |x, _| simd.relu_pair(x))[0],
+                simd.masked(a, simd.relu(b)),
                 simd.parted(simd.couple(a, b))[0],
                 simd.parted(simd.couple(a, b))[1],
                 simd.parted(simd.twice(c))[0],

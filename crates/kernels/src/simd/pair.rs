@@ -12,6 +12,8 @@ macro_rules! pairs_of_two {
             sub_pair = sub(a, b);
             mul_pair = mul(a, b);
             fma_pair = fma(a, b, c);
+            relu_pair = relu(a);
+            masked_pair = masked(a, b);
         }
 
         #[inline(always)]
@@ -75,12 +77,25 @@ impl<S: Simd> Arithmetic for Paired<S> {
     fn fma(self, a: S::Pair, b: S::Pair, c: S::Pair) -> S::Pair {
         self.0.fma_pair(a, b, c)
     }
+
+    #[inline(always)]
+    fn relu(self, a: S::Pair) -> S::Pair {
+        self.0.relu_pair(a)
+    }
+
+    #[inline(always)]
+    fn masked(self, a: S::Pair, b: S::Pair) -> S::Pair {
+        self.0.masked_pair(a, b)
+    }
 }
 
 /// Vectors, or pairs of vectors that lie apart in memory.
 pub(crate) trait Apart: Arithmetic {
     /// How many vectors a value holds.
     const VECTORS: usize;
+
+    /// The arithmetic of one of them.
+    type Single: Simd;
 
     /// Reads vectors that are `apart` floats apart.
     ///
@@ -100,6 +115,9 @@ pub(crate) trait Apart: Arithmetic {
     /// Each must be valid for reading so many floats, of which there are at most [`LANES`].
     unsafe fn read_part(self, p: *const f32, apart: usize, valid: usize) -> Self::Vector;
 
+    /// One vector, repeated.
+    fn repeated(self, a: <Self::Single as Arithmetic>::Vector) -> Self::Vector;
+
     /// Writes vectors that are `apart` floats apart.
     ///
     /// # Safety
@@ -112,6 +130,8 @@ pub(crate) trait Apart: Arithmetic {
 
 impl<S: Simd> Apart for S {
     const VECTORS: usize = 1;
+
+    type Single = S;
 
     #[inline(always)]
     unsafe fn read(self, p: *const f32, _: usize) -> S::Vector {
@@ -132,6 +152,11 @@ impl<S: Simd> Apart for S {
     }
 
     #[inline(always)]
+    fn repeated(self, a: S::Vector) -> S::Vector {
+        a
+    }
+
+    #[inline(always)]
     unsafe fn write(self, p: *mut f32, _: usize, a: S::Vector) {
         // SAFETY: by the contract.
         unsafe { store::<S>(p, a) }
@@ -145,6 +170,8 @@ impl<S: Simd> Apart for S {
 
 impl<S: Simd> Apart for Paired<S> {
     const VECTORS: usize = 2;
+
+    type Single = S;
 
     #[inline(always)]
     unsafe fn read(self, p: *const f32, apart: usize) -> S::Pair {
@@ -162,6 +189,11 @@ impl<S: Simd> Apart for Paired<S> {
     unsafe fn read_part(self, p: *const f32, apart: usize, valid: usize) -> S::Pair {
         // SAFETY: by the contract.
         unsafe { self.0.couple(self.0.read_part(p, 0, valid), self.0.read_part(p.add(apart), 0, valid)) }
+    }
+
+    #[inline(always)]
+    fn repeated(self, a: S::Vector) -> S::Pair {
+        self.0.twice(a)
     }
 
     #[inline(always)]

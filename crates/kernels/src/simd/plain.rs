@@ -47,6 +47,18 @@ impl Arithmetic for Plain {
             sum
         }
     }
+
+    #[inline(always)]
+    fn relu(self, a: Lanes) -> Lanes {
+        let zero = self.splat(0.0);
+        self.select(self.less(a, zero), zero, a)
+    }
+
+    #[inline(always)]
+    fn masked(self, a: Lanes, b: Lanes) -> Lanes {
+        let zero = self.splat(0.0);
+        self.select(self.less(zero, b), a, zero)
+    }
 }
 
 impl Simd for Plain {
