@@ -10,7 +10,8 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use crate::Buffer;
-use crate::simd::{Isa, Kernel, LANES, Simd, load, store};
+use crate::outer::parts;
+use crate::simd::{Isa, Kernel, LANES, Simd, load, load_pair, store, store_pair};
 
 /// Products summed before they are added to the result.
 const DEPTH: usize = 256;
@@ -125,11 +126,6 @@ struct Blocks<'a> {
     right: &'a mut [f32],
 }
 
-/// Parts of `0..len` of at most `size`.
-fn parts(len: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..len).step_by(size).map(move |start| start..(start + size).min(len))
-}
-
 impl Kernel for Blocks<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
@@ -144,7 +140,15 @@ impl Kernel for Blocks<'_> {
                     if packs {
                         a.transposed().pack(left, &deep, &rows, ROWS);
                     }
-                    for (j, column) in columns.clone().step_by(TILE).enumerate() {
+                    let mut column = columns.start;
+                    while column < columns.end {
+                        // Several whole tiles side by side if registers hold pairs.
+                        let panels = match (columns.end - column) / TILE {
+                            4.. if S::PAIRS => 4,
+                            2.. if S::PAIRS => 2,
+                            _ => 1,
+                        };
+                        let right = &right[(column - columns.start) * deep.len()..];
                         for (i, row) in rows.clone().step_by(ROWS).enumerate() {
                             // SAFETY: `run` checked that the matrices hold these rows and columns, and that the packed
                             // ones fit.
@@ -163,19 +167,21 @@ impl Kernel for Blocks<'_> {
                                     left: from,
                                     along,
                                     across,
-                                    right: right.as_ptr().add(j * deep.len() * TILE),
+                                    right: right.as_ptr(),
+                                    panels,
                                     depth: deep.len(),
                                 };
                                 match rows.end - row {
-                                    1 => tile.run::<S, 1>(simd),
-                                    2 => tile.run::<S, 2>(simd),
-                                    3 => tile.run::<S, 3>(simd),
-                                    4 => tile.run::<S, 4>(simd),
-                                    5 => tile.run::<S, 5>(simd),
-                                    _ => tile.run::<S, ROWS>(simd),
+                                    1 => tile.run_panels::<S, 1>(simd),
+                                    2 => tile.run_panels::<S, 2>(simd),
+                                    3 => tile.run_panels::<S, 3>(simd),
+                                    4 => tile.run_panels::<S, 4>(simd),
+                                    5 => tile.run_panels::<S, 5>(simd),
+                                    _ => tile.run_panels::<S, ROWS>(simd),
                                 }
                             }
                         }
+                        column += panels * TILE;
                     }
                 }
             }
@@ -197,14 +203,64 @@ struct ProductTile {
     across: usize,
     right: *const f32,
     depth: usize,
+    /// Whole tiles side by side, or one.
+    panels: usize,
 }
 
 impl ProductTile {
     /// # Safety
     /// All rows, columns and the depth must exist.
     #[inline(always)]
+    unsafe fn run_panels<S: Simd, const R: usize>(self, simd: S) {
+        // SAFETY: by the contract.
+        unsafe {
+            match self.panels {
+                4 => self.run_pairs::<S, R, 4>(simd),
+                2 => self.run_pairs::<S, R, 2>(simd),
+                _ => self.run::<S, R>(simd),
+            }
+        }
+    }
+
+    /// # Safety
+    /// All rows, `PANELS` whole tiles of columns and the depth must exist.
+    #[inline(always)]
+    unsafe fn run_pairs<S: Simd, const R: usize, const PANELS: usize>(self, simd: S) {
+        let Self { c, step, add, scale, left, along, across, right, depth, .. } = self;
+        let mut sum = [[simd.splat_pair(0.0); PANELS]; R];
+        // SAFETY: by the contract.
+        unsafe {
+            let (mut a, mut b) = (left, right);
+            for _ in 0..depth {
+                let mut v = [simd.splat_pair(0.0); PANELS];
+                for p in 0..PANELS {
+                    v[p] = load_pair::<S>(b.add(p * depth * TILE));
+                }
+                for r in 0..R {
+                    let a = simd.splat_pair(*a.add(r * across));
+                    for p in 0..PANELS {
+                        sum[r][p] = simd.fma_pair(a, v[p], sum[r][p]);
+                    }
+                }
+                a = a.wrapping_add(along);
+                b = b.wrapping_add(TILE);
+            }
+            let scale = simd.splat_pair(scale);
+            for r in 0..R {
+                for p in 0..PANELS {
+                    let to = c.add(r * step + p * TILE);
+                    let value = simd.mul_pair(scale, sum[r][p]);
+                    store_pair::<S>(to, if add { simd.add_pair(load_pair::<S>(to), value) } else { value });
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// All rows, columns and the depth must exist.
+    #[inline(always)]
     unsafe fn run<S: Simd, const R: usize>(self, simd: S) {
-        let Self { c, step, columns, add, scale, left, along, across, right, depth } = self;
+        let Self { c, step, columns, add, scale, left, along, across, right, depth, .. } = self;
         let mut sum = [[simd.splat(0.0); 2]; R];
         // SAFETY: by the contract.
         unsafe {
