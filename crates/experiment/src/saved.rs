@@ -167,22 +167,27 @@ pub(crate) fn fit_samples(card: &Card, path: &Path, data: &NewData) -> Result<(S
         }
     }
     let place = |name: &String| card.classes.iter().position(|known| known == name).map(|place| place as u16);
-    let places: Option<Vec<u16>> = dataset.classes.iter().map(place).collect();
+    // Names first; numbers are places, whatever the model calls its classes.
+    let number = |name: &String| name.parse().ok().filter(|&place: &u16| usize::from(place) < card.classes.len());
+    let by_name: Option<Vec<u16>> = dataset.classes.iter().map(place).collect();
+    let by_number = || dataset.classes.iter().map(number).collect::<Option<Vec<u16>>>();
+    let places = by_name.or_else(|| {
+        let found = by_number()?;
+        remarks.push(format!("the classes of the data are numbers: 0 is the model's {}", card.classes[0]));
+        Some(found)
+    });
     let (data, model) = (some(&dataset.classes), some(&card.classes));
     match places {
         Some(places) => {
             split.labels.iter_mut().for_each(|label| *label = places[usize::from(*label)]);
             Ok((split, remarks))
         }
-        None if dataset.classes.len() == card.classes.len() => {
-            remarks.push(format!("the class names of the data ({data}) differ from the model's ({model})"));
-            Ok((split, remarks))
-        }
         None => wrong(format!(
-            "the model has {} classes ({model}), but {} has {} ({data})",
+            "the model has {} classes ({model}), but {} has {} ({data}): use the model's names, or its numbers 0 to {}",
             card.classes.len(),
             dataset.name,
             dataset.classes.len(),
+            card.classes.len() - 1,
         )),
     }
 }

@@ -13,7 +13,7 @@ pub use error::PyTorchError;
 
 use std::fmt::Write as _;
 
-use fedelity_nn::{Architecture, InputShape, Layer, Node, check_tensor_name};
+use fedelity_nn::{Architecture, ColumnCard, ColumnValues, InputShape, Layer, Node, check_tensor_name};
 
 use forward::Forward;
 use modules::Modules;
@@ -30,6 +30,8 @@ pub struct PyTorchModel<'a> {
     pub mean: &'a [f32],
     /// Each channel or column is then divided by this.
     pub std: &'a [f32],
+    /// The columns of a table whose rows are the input, if they are known.
+    pub columns: &'a [ColumnCard],
 }
 
 /// The text of a Python file.
@@ -50,6 +52,9 @@ pub fn source(model: &PyTorchModel<'_>) -> Result<String, PyTorchError> {
     let mut out = heading(model);
     out.push_str("import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n");
     let _ = writeln!(out, "CLASSES = {}", json(model.classes));
+    if !model.columns.is_empty() {
+        let _ = writeln!(out, "COLUMNS = {}", columns(model.columns));
+    }
     if !model.mean.is_empty() {
         let _ = writeln!(out, "MEAN = {:?}\nSTD = {:?}", model.mean, model.std);
     }
@@ -85,7 +90,13 @@ fn heading(model: &PyTorchModel<'_>) -> String {
     let name: String = arch.name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let input = match arch.input {
         InputShape::Image { width, .. } if model.numbers => {
-            format!("# Input: rows of numbers, float32 [batch, {width}]; a number is (value - MEAN) / STD of its column.")
+            let which = if model.columns.is_empty() {
+                ""
+            } else {
+                "\n# Their order is that of COLUMNS: a number, or for a list of categories one number each, 1 for the row's own \
+                 and 0 for the others."
+            };
+            format!("# Input: rows of numbers, float32 [batch, {width}]; a number is (value - MEAN) / STD of its column.{which}")
         }
         InputShape::Image { channels, height, width } => format!(
             "# Input: images, float32 [batch, {channels}, {height}, {width}]; a pixel is (value / 255 - MEAN) / STD of its \
@@ -116,6 +127,18 @@ fn check_names(nodes: &[Node]) -> Result<(), PyTorchError> {
         }
     }
     Ok(())
+}
+
+/// Pairs of a name and its categories, or `None` for numbers.
+fn columns(columns: &[ColumnCard]) -> String {
+    let pair = |column: &ColumnCard| {
+        let values = match &column.values {
+            ColumnValues::Number { .. } => "None".to_string(),
+            ColumnValues::Categories(names) => json(names),
+        };
+        format!("({}, {values})", serde_json::Value::from(column.name.as_str()))
+    };
+    format!("[{}]", columns.iter().map(pair).collect::<Vec<_>>().join(", "))
 }
 
 /// A list of texts, which Python writes as JSON does.

@@ -134,6 +134,7 @@ fn pytorch(saved: &Saved) -> Result<String> {
         classes: &card.classes,
         mean: &card.mean,
         std: &card.std,
+        columns: card.table.as_ref().map_or(&[], |table| &table.columns),
     };
     source(&model).with_context(|| saved.path.display().to_string())
 }

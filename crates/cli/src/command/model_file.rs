@@ -9,6 +9,7 @@ use fedelity_nn::{InputShape, LayerKeys, LayerKind, ModelFile, ModelFileKeys, Mo
 use serde_json::json;
 
 use crate::engine::resources;
+use crate::latest;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
 use crate::view::terminal;
@@ -68,8 +69,9 @@ impl Layers {
         if is_model_file(&self.model) {
             return Ok(model_file(path)?);
         }
-        if path.exists() {
-            let saved = Saved::open(path, None, None, &resources()?)?;
+        let found = latest::find(path)?;
+        if found.exists() {
+            let saved = Saved::open(&found, None, None, &resources()?)?;
             return Ok(ModelFile::of(&saved.card.architecture()?));
         }
         let guess = nearest(&self.model, zoo::NAMES).map_or(String::new(), |name| format!("; did you mean '{name}'?"));

@@ -44,15 +44,23 @@ fn settings(run: &LoadedRun) -> BTreeMap<String, String> {
 /// One folder per run, as TensorBoard groups them.
 pub(crate) fn tensorboard(printer: &Printer, run: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     let study = load(printer, run)?;
-    let mut written = Vec::new();
+    let (mut written, mut there) = (Vec::new(), 0);
     for group in &study.groups {
+        let setting = study.settings.get(group.setting).filter(|_| study.settings.len() > 1);
+        let setting = setting.map_or(String::new(), |setting| format!("-{}", setting.label));
         for run in &group.runs {
-            let name = plain_name(&format!("{}-seed-{}", run.header.method, run.header.seed));
-            let free = numbered(&name).map(|name| folder.join(name)).find(|below| !below.exists());
-            let below = free.unwrap_or_else(|| folder.join(&name));
-            fs::create_dir_all(&below).with_context(|| format!("{}: cannot create", below.display()))?;
+            let name = plain_name(&format!("{}-seed-{}{setting}", run.header.method, run.header.seed));
             let mut time = start(run)?;
-            let path = below.join(format!("events.out.tfevents.{}.fedelity", time as u64));
+            let file = format!("events.out.tfevents.{}.fedelity", time as u64);
+            let mut places = numbered(&name).map(|name| folder.join(name));
+            let below = places.find(|below| !below.exists() || below.join(&file).exists());
+            let below = below.unwrap_or_else(|| folder.join(&name));
+            let path = below.join(&file);
+            if path.exists() {
+                there += 1;
+                continue;
+            }
+            fs::create_dir_all(&below).with_context(|| format!("{}: cannot create", below.display()))?;
             let mut events = EventsFile::create(&path, time, &run.header.classes)?;
             events.settings(&settings(run), &group.title(), time)?;
             for round in &run.rounds {
@@ -65,7 +73,7 @@ pub(crate) fn tensorboard(printer: &Printer, run: &Path, folder: &Path) -> Resul
             written.push(path);
         }
     }
-    printer.say(format_args!("Wrote {} to {}", plural(written.len(), "run"), folder.display()));
+    say_written(printer, written.len(), there, folder);
     Ok(written)
 }
 
@@ -115,9 +123,13 @@ pub(crate) fn mlflow(printer: &Printer, run: &Path, folder: &Path) -> Result<Vec
             }
         }
     }
+    say_written(printer, written.len(), there, folder);
+    Ok(written)
+}
+
+fn say_written(printer: &Printer, written: usize, there: usize, folder: &Path) {
     if there > 0 {
         printer.say(format_args!("{} there already", plural(there, "run")));
     }
-    printer.say(format_args!("Wrote {} to {}", plural(written.len(), "run"), folder.display()));
-    Ok(written)
+    printer.say(format_args!("Wrote {} to {}", plural(written, "run"), folder.display()));
 }

@@ -25,6 +25,8 @@ fn latest_works_wherever_a_run_is_named() {
         &["evaluate", "runs/latest/model.safetensors", "--data", "fashion-mnist-mini"],
         &["predict", "runs/latest", "x.png"],
         &["export", "runs/latest", "--onnx", "x.onnx"],
+        &["layers", "runs/latest"],
+        &["layers", "latest"],
         &["runs", "list", "runs/latest"],
         &["runs", "tag", "last", "runs/latest"],
         &["runs", "export", "runs/latest", "--csv", "x.csv"],

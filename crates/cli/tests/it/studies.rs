@@ -105,6 +105,9 @@ fn runs_are_compared_reported_listed_and_exported() {
     assert_eq!((answer.code, written["tensorboard"].as_array().unwrap().len()), (0, 5));
     place.refuses(&["runs", "export", "three/fedavg/seed-1", "--csv", "-", "--json"], &["--csv - and --json"]);
     assert_eq!(fs::read_dir(place.path("logs")).unwrap().count(), 5);
+    let answer = place.call(&["runs", "export", "three", "--tensorboard", "logs"]);
+    assert!(answer.err.contains("5 runs there already\nWrote 0 runs to logs\n"), "{}", answer.err);
+    assert_eq!(fs::read_dir(place.path("logs")).unwrap().count(), 5);
     let events = crate::place::files(&place.path("three/fedavg/seed-1"));
     assert!(events.iter().any(|name| name.contains("tfevents")), "{events:?}");
     place.refuses(&["compare", "nowhere"], &["no runs in nowhere"]);
@@ -210,6 +213,20 @@ fn a_sweep_skips_what_is_done() {
     let answer = place.call(&["sweep", "longer.toml", "-o", "longer"]);
     assert_eq!(curve(&answer.out), ran, "{}", answer.out);
     assert!(answer.out.contains("seeds") && answer.out.contains("bytes") && !answer.out.contains("traffic"));
+    // Without seeds of its own, a sweep has those of the configuration.
+    let dry = |config: &str, sweep: &str| {
+        place.write("base.toml", config);
+        place.write("of-base.toml", &format!("config = \"base.toml\"\n{sweep}[grid]\n\"clients.epochs\" = [1, 2]\n"));
+        let answer = place.call(&["sweep", "of-base.toml", "--dry-run"]);
+        (answer.code, answer.out.matches("to run").count(), answer.err)
+    };
+    for (config, sweep, runs) in
+        [("seeds = [7, 8, 9]", "", 6), ("seed = 7", "", 2), ("seeds = [7, 8]", "seeds = [1]\n", 2)]
+    {
+        let (code, found, err) = dry(config, sweep);
+        assert_eq!((code, found), (0, runs), "{config}: {err}");
+    }
+    assert!(dry("seeds = [\"a\"]", "").2.contains("base.toml:1:1: seeds: expected whole numbers of at least 0"));
     place.write("bad.toml", "[grid]\n\"rondus\" = [1]\n");
     let answer = place.call(&["sweep", "bad.toml", "-o", "bad"]);
     assert_eq!(answer.code, 2);
@@ -268,6 +285,13 @@ fn a_sweep_and_compare_agree_and_mix_only_what_is_named() {
         assert!((difference - (finals(row) - finals(row - 1))).abs() < 1e-9, "{json}");
         assert_eq!(json["rows"][row]["baseline"], json["rows"][row - 1]["label"]);
     }
+    // Runs that differ only in their setting have names that tell them apart.
+    assert_eq!(place.call(&["runs", "export", "out", "--tensorboard", "logs"]).code, 0);
+    assert!(
+        place.path("logs/fedavg-seed-1-alpha-10.0").is_dir(),
+        "{:?}",
+        fs::read_dir(place.path("logs")).unwrap().collect::<Vec<_>>()
+    );
     let mixed = place.call(&["compare", "out", "--mix", "partition.alpha", "--json"]);
     let json: Value = serde_json::from_str(&mixed.out).unwrap();
     let baseline = json["rows"].as_array().unwrap().iter().filter(|row| row["difference"].is_null()).count();

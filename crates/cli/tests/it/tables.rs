@@ -100,6 +100,27 @@ fn columns_are_matched_by_name() {
 }
 
 #[test]
+fn classes_are_matched_by_name_or_number() {
+    let place = trained();
+    let new = rows(240, 300);
+    let named = |ill: &str, healthy: &str| {
+        let name = |word: &str| if word == "ill" { ill.to_string() } else { healthy.to_string() };
+        let rows: Vec<_> = new.iter().cloned().map(|[a, b, c, d, e]| [a, b, c, d, name(&e)]).collect();
+        place.write("new.csv", &table(&rows, &[0, 1, 2, 3, 4], ","));
+    };
+    named("ill", "healthy");
+    let own = evaluate(&place, &["a", "--data", "new.csv"]);
+    // Healthy is the model's first class.
+    named("1", "0");
+    assert_eq!(evaluate(&place, &["a", "--data", "new.csv"])["accuracy"], own["accuracy"]);
+    for (ill, healthy) in [("sick", "well"), ("ill", "dead"), ("2", "1")] {
+        named(ill, healthy);
+        let message = "use the model's names, or its numbers 0 to 1";
+        place.refuses(&["evaluate", "a", "--data", "new.csv"], &["the model has 2 classes (healthy, ill)", message]);
+    }
+}
+
+#[test]
 fn samples_that_were_trained_on_are_counted() {
     let place = trained();
     let shown = done(&place, &["evaluate", "a"]);
@@ -160,6 +181,9 @@ fn rows_are_classified_and_columns_are_exported() {
     let onnx = place.read("a.onnx");
     let columns = br#"{"name":"smoker","categories":["no","yes"]}"#;
     assert!(onnx.windows(columns.len()).any(|part| part == columns));
+    done(&place, &["export", "a", "--pytorch", "a.py"]);
+    let source = String::from_utf8(place.read("a.py")).unwrap();
+    assert!(source.contains("\nCOLUMNS = [(\"age\", None), (\"smoker\", [\"no\", \"yes\"])]\n"), "{source}");
 }
 
 #[test]

@@ -258,7 +258,18 @@ const UNEXPECTED: &str = "unexpected folder among images: with a folder per site
 /// What file managers and archives leave behind.
 const STRAY: [&str; 5] = ["thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r", "__macosx"];
 
-/// The contents of a folder, sorted by name, without names that start with a dot and what file managers leave behind.
+/// Texts about the images: a name without its end, and the ends.
+const ABOUT: [&str; 4] = ["readme", "license", "licence", "copying"];
+const TEXTS: [&str; 6] = ["", "txt", "md", "rst", "pdf", "html"];
+
+/// Whether a name is nothing of the data.
+fn is_stray(name: &str, path: &Path) -> bool {
+    let name = name.to_lowercase();
+    let (start, end) = name.rsplit_once('.').unwrap_or((&name, ""));
+    STRAY.contains(&name.as_str()) || ABOUT.contains(&start) && TEXTS.contains(&end) && path.is_file()
+}
+
+/// The contents of a folder, sorted by name, without texts about it, names that start with a dot and what file managers leave behind.
 pub(crate) fn entries(root: &Path) -> Result<Vec<(String, PathBuf)>, DataError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root).map_err(DataError::io("read", root))? {
@@ -266,7 +277,7 @@ pub(crate) fn entries(root: &Path) -> Result<Vec<(String, PathBuf)>, DataError> 
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             return Err(unusable(&path, "the name is not valid UTF-8"));
         };
-        if !name.starts_with('.') && !STRAY.contains(&name.to_lowercase().as_str()) {
+        if !name.starts_with('.') && !is_stray(name, &path) {
             found.push((name.to_string(), path.clone()));
         }
     }

@@ -225,7 +225,17 @@ fn what_file_managers_leave_behind_is_ignored() {
         put(dir.path(), name, number);
     }
     fs::create_dir(dir.path().join("__MACOSX")).unwrap();
-    for name in ["Thumbs.db", "a/Thumbs.db", "a/desktop.ini", ".DS_Store", "b/.DS_Store", "b/._3.png", "b/Icon\r"] {
+    for name in [
+        "Thumbs.db",
+        "a/Thumbs.db",
+        "a/desktop.ini",
+        ".DS_Store",
+        "b/.DS_Store",
+        "b/._3.png",
+        "b/Icon\r",
+        "README.txt",
+        "a/LICENSE",
+    ] {
         fs::write(dir.path().join(name), "x").unwrap();
     }
     let set = strict(&folder(dir.path())).unwrap();

@@ -93,9 +93,9 @@ impl TableForm {
         let found: HashSet<&String> = names.iter().collect();
         let missing: Vec<&String> = inputs.iter().copied().filter(|name| !found.contains(name)).collect();
         if !missing.is_empty() {
-            let plural = if missing.len() == 1 { "" } else { "s" };
+            let none = if missing.len() == 1 { "there is no column" } else { "there are no columns" };
             let reason = format!(
-                "there is no column{plural} {}: the model reads {}; the columns of the file are {}",
+                "{none} {}: the model reads {}; the columns of the file are {}",
                 listed(missing.into_iter()),
                 read(),
                 listed(names.iter())

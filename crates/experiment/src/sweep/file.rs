@@ -44,7 +44,7 @@ impl SweepFile {
                 _ => options.push(Assignment { key: key.to_string(), value, at: OPTION.to_string() }),
             }
         }
-        let (keys, _) = fedelity_keys::read::<SweepKeys>(document.table(), "", &mut ())
+        let (mut keys, _) = fedelity_keys::read::<SweepKeys>(document.table(), "", &mut ())
             .map_err(|error| document.key_error(&error))?;
         let (base, base_sha256) = match &keys.config {
             None => (Document::default(), digest(b"")),
@@ -58,6 +58,15 @@ impl SweepFile {
                 (Document::read(&config)?, digest(&bytes))
             }
         };
+        if !document.gives("seeds")
+            && let Some((key, seeds)) = ["seeds", "seed"].iter().find_map(|key| base.table().get_key_value(*key))
+        {
+            let whole = |seed: &toml::Value| seed.as_integer().and_then(|seed| u64::try_from(seed).ok());
+            let seeds = seeds.as_array().map_or(std::slice::from_ref(seeds), |seeds| seeds);
+            let seeds: Option<Vec<u64>> = seeds.iter().map(whole).collect();
+            keys.seeds =
+                seeds.ok_or_else(|| base.error(key, format!("{key}: expected whole numbers of at least 0")))?;
+        }
         let (path, output) = (path.to_path_buf(), output.to_path_buf());
         let plan = SweepPlan { keys, options };
         Ok(Self { path, document, plan, base, base_sha256, output, option: "sweep" })

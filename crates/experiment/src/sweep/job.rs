@@ -24,9 +24,9 @@ pub(super) struct SweepKeys {
     /// The configuration that all runs share.
     #[key(what = "the path of a file")]
     pub(super) config: Option<PathBuf>,
-    /// Seeds: each setting runs once per seed.
+    /// Seeds: each setting runs once per seed. Without them, those of the configuration count.
     #[key(default = [1])]
-    seeds: Vec<u64>,
+    pub(super) seeds: Vec<u64>,
     /// Keys of the configuration that are the same in all runs.
     #[key(default = {}, what = "a table [set]")]
     set: Value,

@@ -80,8 +80,15 @@ impl Comparison {
         let classes: Vec<String> = (0..arch.classes).map(|class| format!("\"{class}\"\n")).collect();
         let channels = if let InputShape::Image { channels, .. } = arch.input { channels } else { 0 };
         let (mean, std) = (vec![0.5; channels], vec![0.25; channels]);
-        let text =
-            source(&PyTorchModel { architecture: arch, numbers, classes: &classes, mean: &mean, std: &std }).unwrap();
+        let text = source(&PyTorchModel {
+            architecture: arch,
+            numbers,
+            classes: &classes,
+            mean: &mean,
+            std: &std,
+            columns: &[],
+        })
+        .unwrap();
         std::fs::write(folder.join("model.py"), text).unwrap();
         let model = Model::compile(arch, cpu()).unwrap();
         let mut rng = ChaCha8Rng::seed_from_u64(11);
@@ -238,7 +245,8 @@ fn names_cannot_become_code() {
     let mut arch = zoo_model("mlp", false, None, CIFAR);
     arch.name = "a\nimport os".to_owned();
     let classes = vec!["\"]; import os".to_owned(), "b\nc".to_owned()];
-    let model = PyTorchModel { architecture: &arch, numbers: false, classes: &classes, mean: &[], std: &[] };
+    let model =
+        PyTorchModel { architecture: &arch, numbers: false, classes: &classes, mean: &[], std: &[], columns: &[] };
     let text = source(&model).unwrap();
     assert!(text.starts_with("# a import os, written by"), "{text}");
     assert!(text.contains("CLASSES = [\"\\\"]; import os\", \"b\\nc\"]\n"), "{text}");
