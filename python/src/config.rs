@@ -55,7 +55,7 @@ pub(crate) fn of_table(table: &Table) -> PyResult<Document> {
         for (key, value) in table {
             path.push(key.clone());
             match value {
-                Value::Table(inner) => put(document, path, inner)?,
+                Value::Table(inner) if !inner.is_empty() => put(document, path, inner)?,
                 other => {
                     let keys: Vec<&str> = path.iter().map(String::as_str).collect();
                     document.put(&keys, other.clone(), GIVEN).map_err(raised)?;

@@ -212,6 +212,11 @@ impl Document {
         }
     }
 
+    /// The folder of the file.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// An error about the value at a path, with its origin.
     pub fn error(&self, path: &str, message: impl AsRef<str>) -> ExperimentError {
         let message = message.as_ref();

@@ -214,7 +214,10 @@ impl Client {
     /// The client keeps two memories, because it does not know yet whether this upload will count: the server's next message
     /// says so. [`memory`](Self::memory) is what must survive a restart.
     pub fn train(&mut self, message: &[u8]) -> Result<Vec<u8>, ExchangeError> {
-        let ([accepted], body) = unseal::<1>(&self.digest, message)?;
+        let ([addressee, accepted], body) = unseal::<2>(&self.digest, message)?;
+        if addressee != Some(self.id) {
+            return Err(ExchangeError::Addressee { client: self.id, named: addressee });
+        }
         let broadcast = Broadcast::from_bytes(body)?;
         let mut memory = self.memory.clone();
         memory.settle(accepted);

@@ -33,7 +33,7 @@ impl Agreement {
 }
 
 fn broadcast(digest: &[u8; 32], message: &[u8]) -> Result<Contents, ExchangeError> {
-    let (_, body) = unseal::<1>(digest, message)?;
+    let (_, body) = unseal::<2>(digest, message)?;
     let Broadcast { round, global, payload } = Broadcast::from_bytes(body)?;
     Ok(Contents::new(round, global.len(), &payload))
 }

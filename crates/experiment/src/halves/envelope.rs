@@ -37,6 +37,12 @@ pub enum ExchangeError {
     /// The upload names another client than the one that sent it.
     #[error("client {sender} sent an upload of client {named}: two nodes must not have one number; give one another")]
     Sender { sender: usize, named: usize },
+    /// The server's message is for another client.
+    #[error(
+        "client {client} was given the server's message for {}: whatever carries messages must give each client its own",
+        match named { Some(named) => format!("client {named}"), None => "nobody".to_string() }
+    )]
+    Addressee { client: usize, named: Option<usize> },
     /// A client is given what another remembers.
     #[error("this is the memory of client {found}, not of client {client}: give each client its own")]
     Stranger { client: usize, found: usize },
@@ -90,7 +96,9 @@ fn remedy(rejection: &Rejection) -> &'static str {
     match rejection {
         Rejection::Stranger { .. } => "the client must wait until the server sends it a message",
         Rejection::Twice { .. } => "the first one counts, and the client must not send another",
-        Rejection::Round { .. } => "it is too late for it, and the client must answer the server's newest message",
+        Rejection::Round { .. } => {
+            "it is not of the open round, and the client must answer the server's newest message"
+        }
         Rejection::NotFinite { .. } | Rejection::Variance { .. } | Rejection::Enormous { .. } => {
             "look for broken samples at the client, or lower the learning rate at the server"
         }

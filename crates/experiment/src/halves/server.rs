@@ -1,6 +1,6 @@
 //! The server's half.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -51,6 +51,8 @@ struct Exchange {
     round: OpenRound,
     /// The broadcast, encoded once for all clients.
     message: Vec<u8>,
+    /// Clients that it was made for.
+    told: BTreeSet<usize>,
     /// Uploads that have arrived and been checked.
     arrived: BTreeMap<usize, Finished>,
     /// Clients that will not send one.
@@ -62,8 +64,8 @@ struct Exchange {
 impl Exchange {
     fn of(round: OpenRound) -> Self {
         let message = round.broadcast().to_bytes();
-        let (arrived, absent, refused) = Default::default();
-        Self { round, message, arrived, absent, refused }
+        let (told, arrived, absent, refused) = Default::default();
+        Self { round, message, told, arrived, absent, refused }
     }
 }
 
@@ -261,9 +263,11 @@ impl Server {
     }
 
     /// What a client of the open round is sent; nothing for others.
-    pub fn message(&self, client: usize) -> Option<Vec<u8>> {
-        let open = self.open.as_ref().filter(|open| open.round.clients().contains(&client))?;
-        Some(seal(&self.digest, &[self.accepted(client)], &open.message))
+    pub fn message(&mut self, client: usize) -> Option<Vec<u8>> {
+        let accepted = self.accepted(client);
+        let open = self.open.as_mut().filter(|open| open.round.clients().contains(&client))?;
+        open.told.insert(client);
+        Some(seal(&self.digest, &[Some(client), accepted], &open.message))
     }
 
     /// Takes in what a client sent. What is refused does not count, and the error says why.
@@ -305,10 +309,12 @@ impl Server {
         Ok(Finished { upload, memory: Payload::new(), teacher_passes })
     }
 
-    /// Notes that a client of the open round will send nothing: it cannot be reached or, with a reason, it has failed.
+    /// Notes that a client of the open round will send nothing: it cannot be reached, has dropped out after its message was
+    /// made or, with a reason, has failed.
     pub fn absent(&mut self, client: usize, reason: Option<&str>) {
         let Some(open) = self.open.as_mut().filter(|open| !open.arrived.contains_key(&client)) else { return };
         let why = match reason {
+            None if open.told.contains(&client) => (IncidentKind::DroppedDuring, String::new()),
             None => (IncidentKind::DroppedBefore, String::new()),
             Some(reason) => (IncidentKind::Failed, reason.to_string()),
         };

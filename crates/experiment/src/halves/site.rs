@@ -127,8 +127,12 @@ impl Site {
     /// A site whose file has been read.
     pub fn of(document: Document) -> Result<Self> {
         let mut origins = Origins::of(&document);
-        let (keys, _) =
+        let (mut keys, _) =
             read::<SiteKeys>(document.table(), "", &mut origins).map_err(|error| document.key_error(&error))?;
+        if !document.gives("state") {
+            // Beside the file, like a path that it gives, wherever the node is started.
+            keys.state = document.folder().join(&keys.state);
+        }
         Ok(Self { keys, document })
     }
 
@@ -153,9 +157,12 @@ impl Site {
             let message = format!("the site has fewer samples than the {fewest} that its policy wants");
             return Err(self.refuse("fewest-samples", message));
         }
-        let unhidden = protection.deviation.and_then(|_| refusal(client.method(), client.model(), NoiseAt::Client));
-        if let Some(reason) = unhidden {
-            return Err(self.refuse("noise", reason));
+        // What is sent beside the weights is neither limited nor hidden, and tells what they would have been.
+        if let Some(reason) = protection.norm.and_then(|_| refusal(client.method(), client.model(), NoiseAt::Client)) {
+            return Err(match protection.deviation {
+                Some(_) => self.refuse("noise", reason),
+                None => self.refuse("largest-update", reason.replace("without noise", "without a limit")),
+            });
         }
         self.weigh(client.model(), &client.method().sends(client.model()))?;
         Ok(client)

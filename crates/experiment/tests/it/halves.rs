@@ -211,6 +211,11 @@ fn lost_uploads_and_restarts_do_not_part_the_two_sides() {
     let error = fresh.train(&message).unwrap_err().to_string();
     assert!(error.contains("accepted an upload of client 1 in round 2, but the client remembers nothing"), "{error}");
     fresh.remember(&clients[1].memory()).unwrap();
+    // The message of another client is refused, and changes nothing.
+    let kept = fresh.memory();
+    let error = fresh.train(&server.message(2).unwrap()).unwrap_err().to_string();
+    assert!(error.starts_with("client 1 was given the server's message for client 2: "), "{error}");
+    assert_eq!(fresh.memory(), kept);
     let upload = fresh.train(&message).unwrap();
     assert!(fresh.remember(&clients[2].memory()).is_err());
     // What does not belong is refused, and leaves nothing behind.
@@ -334,6 +339,15 @@ fn what_is_lost_is_recorded_and_a_folder_belongs_to_one_federation() {
     server.absent(3, Some("no disk space"));
     assert!(server.accept(1, b"garbage").is_err());
     assert_eq!(exchange(&mut server, &mut clients, &[]), RoundEnd::Closed { counted: vec![0, 1, 2], left_out: vec![] });
+    server.open().unwrap();
+    server.message(0).unwrap();
+    server.absent(0, None);
+    assert_eq!(
+        exchange(&mut server, &mut clients, &[0]),
+        RoundEnd::Closed { counted: vec![1, 2, 3], left_out: vec![] }
+    );
+    let said: Vec<String> = server.records()[1].incidents.iter().map(|incident| incident.describe(&[])).collect();
+    assert_eq!(said, ["client 0 dropped out during training"]);
     let record = &server.records()[0];
     let said: Vec<String> = record.incidents.iter().map(|incident| incident.describe(&[])).collect();
     let expected = [
@@ -368,7 +382,7 @@ fn what_is_lost_is_recorded_and_a_folder_belongs_to_one_federation() {
     assert!(refused.starts_with("[faults] is for simulations"), "{refused}");
     // It goes on where it was.
     let mut server = Server::in_folder(self::study(&document), 1, &path).unwrap();
-    assert_eq!(server.rounds(), 1);
+    assert_eq!(server.rounds(), 2);
     exchange(&mut server, &mut clients, &[]);
-    assert_eq!((server.rounds(), server.accepted(3)), (2, Some(1)));
+    assert_eq!((server.rounds(), server.accepted(3)), (3, Some(2)));
 }

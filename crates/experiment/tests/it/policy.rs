@@ -16,6 +16,8 @@ const FRAME: usize = 44;
 struct Federation {
     server: Server,
     agreement: Agreement,
+    /// The server's message for the site.
+    message: Vec<u8>,
 }
 
 fn federation(folder: &Path, method: &str, sets: &[&str]) -> Federation {
@@ -25,8 +27,8 @@ fn federation(folder: &Path, method: &str, sets: &[&str]) -> Federation {
     let study = Study::load_with(&document, &Resources::default()).unwrap();
     let mut server = Server::new(study, 1).unwrap();
     server.open().unwrap();
-    let agreement = server.agreement().clone();
-    Federation { server, agreement }
+    let (agreement, message) = (server.agreement().clone(), server.message(1).unwrap());
+    Federation { server, agreement, message }
 }
 
 fn site(folder: &Path, policy: &str) -> Site {
@@ -42,7 +44,7 @@ fn parse(folder: &Path, policy: &str) -> fedelity_experiment::Result<Site> {
 
 /// The upload of a site, the global weights it started from, and their trainable parts.
 fn upload(federation: &Federation, client: &mut Client) -> Upload {
-    let sent = client.train(&federation.server.message(1).unwrap()).unwrap();
+    let sent = client.train(&federation.message).unwrap();
     Upload::from_bytes(&sent[FRAME..]).unwrap()
 }
 
@@ -98,6 +100,17 @@ fn what_the_policy_forbids_is_not_trained() {
     let text = refused("fedavg", &[], noise);
     assert!(text.contains("clients.weighting = \"uniform\""), "{text}");
     assert_eq!(refused("fedavg", &["clients.weighting=uniform"], noise), "");
+    // SCAFFOLD's other array would tell how large the update was before it was limited.
+    let text = refused("scaffold", &[], "largest-update = 1.0");
+    let why = "policy.largest-update: the method 'scaffold' also sends control-change, which would leave clients without a limit";
+    assert!(text.contains(why), "{text}");
+    assert_eq!(refused("fedntd", &[], "largest-update = 1.0"), "");
+}
+
+#[test]
+fn state_is_kept_beside_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(site(dir.path(), "").keys.state, dir.path().join("state"));
 }
 
 #[test]
@@ -110,7 +123,7 @@ fn a_site_without_limits_sends_what_any_client_would() {
     let data = Document::parse("data.toml".to_string(), dir.path().to_path_buf(), data).unwrap();
     let mut plain = Client::of_site(&federation.agreement, 1, &data, &resources).unwrap();
     let mut own = site.client(&federation.agreement, [7; 32], &resources).unwrap();
-    let message = federation.server.message(1).unwrap();
+    let message = federation.message;
     let sent = own.train(&message).unwrap();
     assert_eq!(sent, plain.train(&message).unwrap());
     let report = site.report(&federation.agreement, &resources).unwrap();
