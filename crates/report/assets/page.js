@@ -470,7 +470,10 @@
   function contents() {
     const list = document.getElementById("contents"), wanted = [["main", "Results"]];
     for (const card of data.cards) wanted.push(["card-" + card.id, card.title]);
-    if (document.getElementById("reproduce")) wanted.push(["reproduce", "How to reproduce it"]);
+    for (const id of ["client-table", "reproduce"]) {
+      const section = document.getElementById(id);
+      if (section) wanted.push([id, section.querySelector("h2").textContent]);
+    }
     const key = JSON.stringify(wanted);
     if (list.dataset.key === key) return;
     list.dataset.key = key;
