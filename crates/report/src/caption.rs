@@ -2,15 +2,14 @@
 
 use std::fmt::Write as _;
 
-use crate::figure::{BANDS, Drawing, Figure, FigureCard, Series};
+use crate::figure::{BANDS, Drawing, Figure, Series};
 use crate::page::ReportPage;
 use crate::table::latex_text;
 
 impl ReportPage {
     /// What a figure shows, how it is drawn, and of which runs.
-    pub fn caption(&self, card: &FigureCard, figure: &Figure) -> String {
-        let title = if card.title == figure.title { String::new() } else { format!(": {}", figure.title) };
-        let mut text = format!("{}{title}. {}", card.title, card.text);
+    pub fn caption(&self, figure: &Figure) -> String {
+        let mut text = if figure.text.is_empty() { format!("{}.", figure.title) } else { figure.text.clone() };
         let drawn = match &figure.drawing {
             Drawing::Lines { series, .. } => self.of_lines(series),
             Drawing::Classes { rounds, .. } => {
@@ -48,8 +47,8 @@ impl ReportPage {
     /// All captions as plain text, by the names of the figures' files.
     pub fn captions(&self, name: impl Fn(&Figure) -> String) -> String {
         let mut out = String::new();
-        for (card, figure) in self.figures() {
-            let _ = write!(out, "{}\n{}\n\n", name(figure), self.caption(card, figure));
+        for figure in self.figures() {
+            let _ = write!(out, "{}\n{}\n\n", name(figure), self.caption(figure));
         }
         out
     }
@@ -57,8 +56,8 @@ impl ReportPage {
     /// One LaTeX figure for each file, in this width in millimetres.
     pub fn latex_figures(&self, width: f64, name: impl Fn(&Figure) -> String) -> String {
         let mut out = String::from("% \\usepackage{graphicx}\n");
-        for (card, figure) in self.figures() {
-            let (name, text) = (name(figure), latex_text(&self.caption(card, figure)));
+        for figure in self.figures() {
+            let (name, text) = (name(figure), latex_text(&self.caption(figure)));
             let _ = write!(
                 out,
                 "\n\\begin{{figure}}\n  \\centering\n  \\includegraphics[width={width}mm]{{{name}}}\n  \
@@ -68,7 +67,7 @@ impl ReportPage {
         out
     }
 
-    fn figures(&self) -> impl Iterator<Item = (&FigureCard, &Figure)> {
-        self.cards.iter().flat_map(|card| card.figures.iter().map(move |figure| (card, figure)))
+    fn figures(&self) -> impl Iterator<Item = &Figure> {
+        self.cards.iter().flat_map(|card| &card.figures)
     }
 }
