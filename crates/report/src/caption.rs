@@ -26,21 +26,35 @@ impl ReportPage {
         text
     }
 
+    /// What lines are in the figures of the page, with several seeds. Its reader may hide methods, until there are few
+    /// enough for bands.
+    pub(crate) fn of_figures(&self) -> String {
+        let drawings = self.figures().map(|figure| &figure.drawing);
+        let series = drawings
+            .filter_map(|drawing| if let Drawing::Lines { series, .. } = drawing { Some(series) } else { None });
+        let more = beside_means(series.flatten());
+        match more.is_empty() {
+            true => "In the figures, lines are means over seeds.".to_string(),
+            false if self.methods.len() <= BANDS => format!("In the figures, lines are means over seeds, {more}."),
+            false => format!(
+                "In the figures, lines are means over seeds. If at most {BANDS} methods are shown, there is more: {more}. Hide \
+                 some methods to see it."
+            ),
+        }
+    }
+
     /// What lines and bands are.
     fn of_lines(&self, series: &[Series]) -> String {
         let methods = series.iter().map(|one| one.method).collect::<std::collections::BTreeSet<_>>().len();
-        let spread = series.iter().any(Series::has_spread);
+        let more = beside_means(series.iter());
         let seeds = self.comparison.rows.iter().map(|row| row.seeds.len());
         let (fewest, most) = (seeds.clone().min().unwrap_or(0), seeds.max().unwrap_or(0));
         let of = if fewest == most { most.to_string() } else { format!("{fewest} to {most}") };
-        match (spread, methods <= BANDS) {
-            (false, _) if most > 1 => format!("Lines are means over {of} seeds."),
-            (false, _) => "Lines are single runs.".to_string(),
-            (true, true) => format!(
-                "Lines are means over {of} seeds, bands one standard deviation; thin lines that end in a dot are single \
-                 seeds."
-            ),
-            (true, false) => format!("Lines are means over {of} seeds, without bands."),
+        match (more.is_empty(), methods <= BANDS) {
+            (true, _) if most > 1 => format!("Lines are means over {of} seeds."),
+            (true, _) => "Lines are single runs.".to_string(),
+            (false, true) => format!("Lines are means over {of} seeds, {more}."),
+            (false, false) => format!("Lines are means over {of} seeds, without bands."),
         }
     }
 
@@ -70,4 +84,16 @@ impl ReportPage {
     fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.cards.iter().flat_map(|card| &card.figures)
     }
+}
+
+/// What is drawn beside means where there is room: bands, and single seeds, of which very many are left out.
+fn beside_means<'a>(series: impl Iterator<Item = &'a Series>) -> String {
+    let (mut spread, mut seeds) = (false, false);
+    for one in series {
+        spread |= one.has_spread();
+        seeds |= !one.seeds.is_empty();
+    }
+    let bands = spread.then_some("bands one standard deviation");
+    let thin = seeds.then_some("thin lines that end in a dot are single seeds");
+    bands.into_iter().chain(thin).collect::<Vec<_>>().join("; ")
 }

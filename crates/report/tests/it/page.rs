@@ -253,6 +253,7 @@ fn clients_at_the_end_have_all_columns(browser: &mut Browser) {
         for width in [360, 400, 500, 640, 780, 900, 1000, 1100, 1200, 1240, 1300, 1400, 1600, 2000] {
             browser.look(width, false);
             browser.until(&format!("innerWidth === {width}"));
+            browser.value("fedelity.drawAll()");
             assert_eq!(cut(browser, 1), serde_json::json!([0, []]), "{width}");
             let wide = browser.value("document.documentElement.scrollWidth");
             assert!(wide.as_u64().unwrap() <= u64::from(width), "{width}: {wide}");
@@ -456,6 +457,15 @@ fn every_size_fits(browser: &mut Browser) {
         assert_eq!(said, "Outside their own distribution");
         let bands = "document.querySelector('#card-accuracy .note').hidden";
         assert_eq!(browser.value(bands), made.methods <= 6 || made.seeds == 1, "{case}");
+        // Hiding methods brings bands and single seeds, as the page says.
+        if made.methods > 6 && made.seeds > 1 {
+            assert_eq!(browser.value("fedelity.seeds('accuracy').length"), 0);
+            let click = "[...document.querySelectorAll('#methods button[aria-pressed]')].slice(6).forEach((one) => one.click())";
+            browser.value(click);
+            assert_eq!(browser.value("fedelity.seeds('accuracy').length"), 6 * made.seeds);
+            assert_eq!(browser.value(bands), true);
+            browser.value(click);
+        }
         browser.value("dispatchEvent(new Event('afterprint'))");
         assert_eq!(
             browser.value("document.querySelectorAll('#card-confusion figure').length"),

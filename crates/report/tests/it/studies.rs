@@ -497,6 +497,39 @@ fn curves_show_single_seeds() {
 }
 
 #[test]
+fn the_page_says_what_lines_are_drawn() {
+    let said = |methods: usize, seeds: u64| {
+        let dir = tempfile::tempdir().unwrap();
+        study(dir.path(), Made { methods, seeds, rounds: 2, classes: 2 });
+        let report = ReportPage::new(&load(dir.path()), None).unwrap();
+        let html = report.html();
+        let note = html.split("<p class=note>In the figures, ").nth(1).map(|rest| rest.split("</p>").next().unwrap());
+        let captions = report.captions(|figure| figure.id.clone());
+        let caption = captions.lines().nth(1).unwrap().split(". ").nth(1).unwrap();
+        (note.unwrap_or_default().to_string(), caption.to_string())
+    };
+    let bands = "bands one standard deviation";
+    let thin = "thin lines that end in a dot are single seeds";
+    let few = (
+        format!("lines are means over seeds, {bands}; {thin}."),
+        format!("Lines are means over 2 seeds, {bands}; {thin}"),
+    );
+    assert_eq!(said(6, 2), few);
+    let many = (
+        format!(
+            "lines are means over seeds. If at most 6 methods are shown, there is more: {bands}; {thin}. Hide some methods to \
+             see it."
+        ),
+        "Lines are means over 2 seeds, without bands".to_string(),
+    );
+    assert_eq!(said(7, 2), many);
+    // Very many seeds have a band, and no lines.
+    let crowd = (format!("lines are means over seeds, {bands}."), format!("Lines are means over 21 seeds, {bands}"));
+    assert_eq!(said(1, 21), crowd);
+    assert_eq!(said(2, 1), (String::new(), "Lines are single runs".to_string()));
+}
+
+#[test]
 fn captions_are_true_of_their_figure() {
     let dir = tempfile::tempdir().unwrap();
     study(dir.path(), Made { methods: 2, seeds: 2, rounds: 3, classes: 4 });
