@@ -359,7 +359,7 @@
   /* A card's elements stay as long as the card does, whatever the numbers: focus and open lists stay with them. */
   function view(card) {
     const one = { card, figures: new Map(), heading: make("h2"), text: make("p", { class: "text" }), note: make("p", { class: "note" }) };
-    one.note.textContent = `Bands are not drawn for more than ${BANDS} methods.`;
+    one.note.textContent = `Bands and single seeds are drawn for at most ${BANDS} methods: hide some to see them.`;
     one.section = make("section", { id: "card-" + card.id }, one.heading, one.text, one.note);
     if (card.choice) {
       one.select = make("select", { "aria-label": card.title, onchange: (event) => { chosen[card.id] = one.card.figures[event.target.selectedIndex].id; fill(one); } });
@@ -470,7 +470,10 @@
   function contents() {
     const list = document.getElementById("contents"), wanted = [["main", "Results"]];
     for (const card of data.cards) wanted.push(["card-" + card.id, card.title]);
-    if (document.getElementById("reproduce")) wanted.push(["reproduce", "How to reproduce it"]);
+    for (const id of ["client-table", "reproduce"]) {
+      const section = document.getElementById(id);
+      if (section) wanted.push([id, section.querySelector("h2").textContent]);
+    }
     const key = JSON.stringify(wanted);
     if (list.dataset.key === key) return;
     list.dataset.key = key;

@@ -9,6 +9,8 @@ use crate::loaded::LoadedRun;
 use crate::page::escape;
 use crate::results::Results;
 
+const TRAINED: &str = "training samples";
+
 /// A table for each method, of its first counted run; empty without records of clients.
 pub(crate) fn client_tables(study: &Results, clients: &ShownClients) -> String {
     let mut out = String::new();
@@ -34,29 +36,37 @@ pub(crate) fn client_tables(study: &Results, clients: &ShownClients) -> String {
 fn table(run: &LoadedRun, report: &ClientsReport, clients: &[usize]) -> String {
     let measures: &[&str] = match report.positive {
         None => &["accuracy %", "balanced %", "macro-F1"],
-        Some(_) => &["accuracy %", "AUC", "sensitivity %", "specificity %", "F1"],
+        Some(_) => &["accuracy %", "balanced %", "macro-F1", "AUC", "sensitivity %", "specificity %", "F1"],
     };
     let weighted: &[&str] = match report.tested_on {
         TestedOn::Common => &["weighted accuracy %"],
         TestedOn::Own => &[],
     };
+    let heads: Vec<&str> =
+        ["client", TRAINED, "model", "test samples"].iter().chain(weighted).chain(measures).copied().collect();
     let mut out = String::from("<div class=wide><table class=clients><thead><tr>");
-    for head in ["client", "training samples", "model", "test samples"].iter().chain(weighted).chain(measures) {
+    for head in &heads {
         let _ = write!(out, "<th>{}</th>", escape(head));
     }
     out.push_str("</tr></thead><tbody>");
+    // The cells after the client and its samples.
+    let cells =
+        |row: &[String]| row.iter().zip(&heads[2..]).map(|(text, head)| cell(head, 1, text)).collect::<String>();
+    if let Some(scores) = run.rounds.iter().find(|of| of.round == report.round).and_then(|of| of.scores.as_ref()) {
+        let known = report.clients.iter().all(|client| client.samples > 0);
+        let trained = known.then(|| report.clients.iter().map(|client| client.samples).sum::<u64>().to_string());
+        let trained = cell(TRAINED, 1, &trained.unwrap_or("-".to_string()));
+        let row = row(report, format!("global, round {}", report.round), Some(scores), None, measures);
+        let _ = write!(out, "<tr class=all><th>all test samples</th>{trained}{}</tr>", cells(&row));
+    }
     for client in clients.iter().filter_map(|&client| report.clients.get(client)) {
         let rows = rows(report, client, measures);
         let _ =
             write!(out, "<tr><th rowspan={}>{}</th>", rows.len(), escape(&run.client_label(client.client as usize)));
         let samples = if client.samples == 0 { "-".to_string() } else { client.samples.to_string() };
-        let _ = write!(out, "<td rowspan={}>{samples}</td>", rows.len());
+        out.push_str(&cell(TRAINED, rows.len(), &samples));
         for (number, row) in rows.iter().enumerate() {
-            out.push_str(if number > 0 { "<tr>" } else { "" });
-            row.iter().for_each(|cell| {
-                let _ = write!(out, "<td>{}</td>", escape(cell));
-            });
-            out.push_str("</tr>");
+            let _ = write!(out, "{}{}</tr>", if number > 0 { "<tr>" } else { "" }, cells(row));
         }
     }
     out.push_str("</tbody></table></div>");
@@ -70,17 +80,38 @@ fn table(run: &LoadedRun, report: &ClientsReport, clients: &[usize]) -> String {
     out
 }
 
-/// The global model and the client's own, each with its test samples and measures.
+/// A cell that knows its heading, for screens too narrow for a table. A line may break before an interval, and not in it.
+fn cell(head: &str, rows: usize, text: &str) -> String {
+    let head = escape(head).replace(" %", "&nbsp;%");
+    let rows = if rows > 1 { format!(" rowspan={rows}") } else { String::new() };
+    let text = match text.split_once(" (") {
+        Some((number, interval)) => format!("{} ({}", escape(number), escape(interval).replace(' ', "&nbsp;")),
+        None => escape(text),
+    };
+    format!("<td{rows} data-column=\"{head}\">{text}</td>")
+}
+
+/// A model with its test samples and measures.
+fn row(
+    report: &ClientsReport,
+    name: String,
+    scores: Option<&Scores>,
+    weighted: Option<f64>,
+    measures: &[&str],
+) -> Vec<String> {
+    let mut row = vec![name, scores.map_or("-".to_string(), |scores| scores.samples.to_string())];
+    row.extend((report.tested_on == TestedOn::Common).then(|| plain(weighted, 100.0, 1)));
+    row.extend(measures.iter().map(|name| scores.map_or("-".to_string(), |scores| measure(scores, name))));
+    row
+}
+
+/// The global model and the client's own.
 fn rows(report: &ClientsReport, client: &ClientReport, measures: &[&str]) -> Vec<Vec<String>> {
     let common = report.tested_on == TestedOn::Common;
     let own = client.own.as_ref();
     let global = if common { report.common.as_ref() } else { client.global.as_ref() };
-    let of = |name: String, scores: Option<&Scores>, weighted: Option<f64>| {
-        let mut row = vec![name, scores.map_or("-".to_string(), |scores| scores.samples.to_string())];
-        row.extend(common.then(|| plain(weighted, 100.0, 1)));
-        row.extend(measures.iter().map(|name| scores.map_or("-".to_string(), |scores| measure(scores, name))));
-        row
-    };
+    let of =
+        |name: String, scores: Option<&Scores>, weighted: Option<f64>| row(report, name, scores, weighted, measures);
     let mut rows = vec![of(format!("global, round {}", report.round), global, client.global_in)];
     rows.extend(own.map(|own| of(format!("own, round {}", own.round), Some(&own.scores), own.accuracy_in)));
     rows

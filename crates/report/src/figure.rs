@@ -8,6 +8,9 @@ pub struct Figure {
     /// Its name in the page and in file names.
     pub id: String,
     pub title: String,
+    /// What it shows, for readers who see nothing else of the report.
+    #[serde(skip)]
+    pub text: String,
     #[serde(flatten)]
     pub drawing: Drawing,
 }
@@ -82,6 +85,11 @@ impl Series {
 }
 
 impl Figure {
+    /// The same, with this text.
+    pub(crate) fn says(self, text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..self }
+    }
+
     /// The same, for numbers that are never outside a range.
     pub(crate) fn within(mut self, low: Option<f64>, high: Option<f64>) -> Self {
         if let Drawing::Lines { range, .. } = &mut self.drawing {

@@ -183,10 +183,7 @@ impl ReportPage {
             let _ = write!(out, "<p class=note>{}</p>", escape(note));
         }
         if self.comparison.rows.iter().any(|row| row.seeds.len() > 1) {
-            out.push_str(
-                "<p class=note>In the figures, lines are means over seeds and bands one standard deviation; thin lines \
-                 that end in a dot are single seeds.</p>",
-            );
+            let _ = write!(out, "<p class=note>{}</p>", escape(&self.of_figures()));
         }
         if !self.notices.is_empty() {
             out.push_str("<details open class=warning><summary>What was noticed</summary><ul>");

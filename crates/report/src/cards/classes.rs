@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fedelity_record::RoundRecord;
 
-use super::{by_round, card, class_names, slugs, thin, tidy};
+use super::{by_round, card, class_names, of_runs, slugs, thin, tidy};
 use crate::figure::{Drawing, Figure, FigureCard};
 use crate::results::{Group, Results};
 use crate::statistics::MeanSd;
@@ -34,9 +34,10 @@ fn transposed(rows: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
     (0..width).map(|column| rows.iter().map(|row| row[column]).collect()).collect()
 }
 
+/// A map for each method; its caption says `what` it is of, and `more` after the runs.
 pub(super) fn over_rounds(
     study: &Results,
-    id: &str,
+    (id, what, more): (&str, &str, &str),
     high: f64,
     of: &dyn Fn(&RoundRecord) -> Option<&Vec<Option<f64>>>,
 ) -> Vec<Option<Figure>> {
@@ -54,7 +55,8 @@ pub(super) fn over_rounds(
             high,
             percent: true,
         };
-        Some(Figure { id: format!("{id}-{}", slugs[method]), title: group.title(), drawing })
+        let text = format!("{what}: {}.{more}", of_runs(group));
+        Some(Figure { id: format!("{id}-{}", slugs[method]), title: group.title(), text, drawing })
     };
     study.groups.iter().enumerate().map(figure).collect()
 }
@@ -62,7 +64,9 @@ pub(super) fn over_rounds(
 pub(super) fn over_time(study: &Results) -> Option<FigureCard> {
     let text = "Accuracy of the global model by class and round, mean over seeds. A forgotten class shows as a dark \
                 stripe.";
-    let figures = over_rounds(study, "classes", 1.0, &|round| round.class_accuracy.as_ref());
+    let what = "Accuracy of the global model on the test set by class and round";
+    let said = ("classes", what, " A forgotten class shows as a dark stripe.");
+    let figures = over_rounds(study, said, 1.0, &|round| round.class_accuracy.as_ref());
     card("classes", "Class accuracy over rounds", text, false, figures)
 }
 
@@ -79,7 +83,13 @@ pub(super) fn at_a_round(study: &Results) -> Option<FigureCard> {
     };
     let series = all.iter().map(pick).collect();
     let drawing = Drawing::Classes { classes: class_names(study, classes), rounds: common, series };
-    let figure = Figure { id: "class-round".to_string(), title: "Class accuracy at a round".to_string(), drawing };
+    let several = study.groups.iter().any(|group| group.counted().len() > 1);
+    let said = match several {
+        true => "Accuracy of the global model on the test set by class at one round, mean over seeds.",
+        false => "Accuracy of the global model on the test set by class at one round.",
+    };
+    let (id, title) = ("class-round".to_string(), "Class accuracy at a round".to_string());
+    let figure = Figure { id, title, text: said.to_string(), drawing };
     let text = "Accuracy of the global model by class at one round, mean over seeds.";
     card("class-round", "Classes at a round", text, true, vec![Some(figure)])
 }

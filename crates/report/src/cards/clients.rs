@@ -16,6 +16,9 @@ const DRAWN: usize = 30;
 /// Maximum clients of a map or a table without being asked for.
 const LISTED: usize = 60;
 
+const CLIENTS_OWN: &str = "the clients' own models after their last measured training";
+const EMPTY: &str = " Grey cells have no test samples.";
+
 /// The run whose clients are shown.
 fn first(study: &Results) -> Option<&LoadedRun> {
     study.runs().find(|run| run.clients.is_some()).or_else(|| study.runs().find(|run| run.header.clients > 0))
@@ -124,7 +127,21 @@ pub(super) fn over_rounds(study: &Results, clients: &ShownClients) -> Option<Fig
             format!(", {samples} training samples")
         });
         let title = format!("{}{held}", run.client_label(client));
+        let (on, when) = match own {
+            true => ("the test samples of its own site", "after each evaluated round"),
+            false => (
+                "test samples that are the same for all clients, with each class weighted by its share of the client's \
+                 training samples",
+                "before that training",
+            ),
+        };
+        let text = format!(
+            "Accuracy for {}{held}, on {on}: the client's own model after its training in the rounds that it takes part in, \
+             and the global model (dotted) {when}.",
+            run.header.client(client as u64)
+        );
         lines(&format!("client-{}", slug(&run.client_label(client), &[])), &title, "accuracy", true, series)
+            .map(|figure| figure.says(text))
     };
     let mut figures: Vec<Option<Figure>> = clients.drawn.iter().map(figure).collect();
     distinct(&mut figures);
@@ -167,7 +184,21 @@ pub(super) fn by_class(study: &Results, clients: &ShownClients) -> Option<Figure
             let mut rows: Vec<(String, Vec<Option<f64>>)> = shown.iter().filter_map(row).collect();
             let common = report.common.as_ref().filter(|_| own && report.tested_on == TestedOn::Common);
             rows.extend(common.map(|scores| ("global model".to_string(), scores.class_accuracy())));
-            heat(study, method, (id, title), rows)
+            let (whose, on) = match (own, report.tested_on) {
+                (false, _) => ("the global model", "on the test samples of each client's own site"),
+                (true, TestedOn::Own) => (CLIENTS_OWN, "on the test samples of each client's own site"),
+                (true, TestedOn::Common) => {
+                    (CLIENTS_OWN, "on test samples that are the same for all clients; the last row is the global model")
+                }
+            };
+            let empty = if rows.iter().any(|(_, cells)| cells.contains(&None)) { EMPTY } else { "" };
+            let text = format!(
+                "Accuracy of {whose} by client and class, {on}: {}, seed {}, at the end of round {}.{empty}",
+                group.title(),
+                run.header.seed,
+                report.round
+            );
+            heat(study, method, (id, title), rows).map(|figure| figure.says(text))
         };
         let label = group.title();
         figures.push(of(&format!("client-classes-global-{slug}"), &format!("{label}: global model"), false));
@@ -210,5 +241,5 @@ fn heat(
         high: 1.0,
         percent: true,
     };
-    Some(Figure { id: id.to_string(), title: title.to_string(), drawing })
+    Some(Figure { id: id.to_string(), title: title.to_string(), text: String::new(), drawing })
 }

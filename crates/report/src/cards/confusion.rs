@@ -7,7 +7,13 @@ use crate::figure::{Drawing, Figure, FigureCard};
 use crate::loaded::LoadedRun;
 use crate::results::{Group, Results};
 
-fn matrix(id: String, title: String, method: usize, study: &Results, counts: &[Vec<u64>]) -> Option<Figure> {
+/// The shares of a matrix. The caption says whose predictions they are.
+fn matrix(
+    (id, title, whose): (String, String, String),
+    method: usize,
+    study: &Results,
+    counts: &[Vec<u64>],
+) -> Option<Figure> {
     let names = class_names(study, counts.len());
     let shares = |row: &Vec<u64>| {
         let total: u64 = row.iter().sum();
@@ -23,7 +29,8 @@ fn matrix(id: String, title: String, method: usize, study: &Results, counts: &[V
         high: 1.0,
         percent: true,
     };
-    (!counts.is_empty()).then_some(Figure { id, title, drawing })
+    let text = format!("Confusion matrix of {whose}: test samples by true and predicted class, as shares of each row.");
+    (!counts.is_empty()).then_some(Figure { id, title, text, drawing })
 }
 
 /// The client that was examined closely, for the first seed that has one.
@@ -41,22 +48,28 @@ pub(super) fn confusion(study: &Results) -> Option<FigureCard> {
         if let Some((run, round, focus)) = focus(group) {
             if method == 0 {
                 text.push_str(&format!(
-                    " Of {} in round {round} of seed {}: the global model it received, and its own model after training.",
+                    " Before and after training: {} in round {round} of seed {}, with the global model that it received and \
+                     with its own.",
                     run.header.client(focus.client),
                     run.header.seed
                 ));
             }
-            let titled = |when: &str| format!("{label}: {} {when} training", run.header.client(focus.client));
-            figures.push(matrix(format!("confusion-before-{slug}"), titled("before"), method, study, &focus.before));
-            figures.push(matrix(format!("confusion-after-{slug}"), titled("after"), method, study, &focus.after));
+            let (client, seed) = (run.header.client(focus.client), run.header.seed);
+            let mut push = |when: &str, whose: String, counts: &[Vec<u64>]| {
+                let (id, title) = (format!("confusion-{when}-{slug}"), format!("{label}: {client} {when} training"));
+                let whose = format!("{whose} ({label}, seed {seed})");
+                figures.push(matrix((id, title, whose), method, study, counts));
+            };
+            push("before", format!("the global model that {client} received in round {round}"), &focus.before);
+            push("after", format!("{client}'s own model after its training in round {round}"), &focus.after);
         }
-        let last = group
-            .counted()
-            .into_iter()
-            .find_map(|run| run.rounds.iter().rev().find_map(|round| Some((round.round, round.confusion.as_ref()?))));
-        if let Some((round, counts)) = last {
+        let last = group.counted().into_iter().find_map(|run| {
+            run.rounds.iter().rev().find_map(|round| Some((run.header.seed, round.round, round.confusion.as_ref()?)))
+        });
+        if let Some((seed, round, counts)) = last {
             let title = format!("{label}: global model after round {round}");
-            figures.push(matrix(format!("confusion-global-{slug}"), title, method, study, counts));
+            let whose = format!("the global model after round {round} ({label}, seed {seed})");
+            figures.push(matrix((format!("confusion-global-{slug}"), title, whose), method, study, counts));
         }
     }
     card("confusion", "Confusion matrices", &text, false, figures)

@@ -65,7 +65,7 @@ fn figure(id: &str, title: &str, (x, y): (&str, &str), percent: bool, series: Ve
     // Shares are from 0 to 1, and nothing else that is drawn over rounds is negative, unless a card says so.
     let range = [Some(0.0), percent.then_some(1.0)];
     let drawing = Drawing::Lines { x: x.to_string(), y: y.to_string(), percent, series, range };
-    shown.then(|| Figure { id: id.to_string(), title: title.to_string(), drawing })
+    shown.then(|| Figure { id: id.to_string(), title: title.to_string(), text: String::new(), drawing })
 }
 
 /// Accuracy over a cumulative quantity; the mean over seeds of both.

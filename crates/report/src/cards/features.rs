@@ -31,18 +31,26 @@ pub(super) fn features(
             }
         };
         let classes = found.labels.iter().max().map_or(0, |most| most + 1).max(run.header.classes.len());
-        let figure = |id: &str, title: String, at: &[(f64, f64)]| Figure {
+        let figure = |id: &str, title: String, whose: &str, at: &[(f64, f64)]| Figure {
             id: format!("{id}-{}", slugs[method]),
             title,
+            text: format!(
+                "t-SNE of the features of test samples (the inputs of the last layer) in {whose}, coloured by class: {label}, \
+                 seed {}.",
+                run.header.seed
+            ),
             drawing: Drawing::Points {
                 method,
                 classes: class_names(study, classes),
                 points: at.iter().zip(&found.labels).map(|(&(x, y), &class)| (tidy(x), tidy(y), class)).collect(),
             },
         };
-        figures.push(Some(figure("tsne-global", format!("{label}: global model"), &found.global)));
-        let title = format!("{label}: {} after round {}", run.header.client(found.client as u64), found.round);
-        figures.push(Some(figure("tsne-local", title, &found.local)));
+        let global = format!("{label}: global model");
+        figures.push(Some(figure("tsne-global", global, "the global model", &found.global)));
+        let (client, round) = (run.header.client(found.client as u64), found.round);
+        let (title, whose) =
+            (format!("{label}: {client} after round {round}"), format!("{client}'s model of round {round}"));
+        figures.push(Some(figure("tsne-local", title, &whose, &found.local)));
     }
     let text = "t-SNE of the features of test samples (the inputs of the last layer), coloured by class.";
     card("features", "Features", text, false, figures)

@@ -8,6 +8,8 @@ use crate::results::Results;
 /// Maximum number of partitions that are shown.
 const PARTITIONS: usize = 12;
 
+const SCALE: &str = "Colours are on a square-root scale. Where a client has none of a class, there is no colour.";
+
 /// Samples by client and class, whose run, and what the partition is called.
 type Named<'a> = (&'a Vec<Vec<u64>>, &'a LoadedRun, String);
 
@@ -47,9 +49,9 @@ pub(super) fn holdings(study: &Results) -> Option<FigureCard> {
         let alone = partitions.len() == 1;
         let id = if alone { "holdings".to_string() } else { format!("holdings-{}", slug(name, &taken)) };
         taken.extend(id.strip_prefix("holdings-").map(String::from));
-        figures.push(Some(Figure { id, title: name.clone(), drawing }));
+        let text = format!("Training samples by client and class ({name}). {SCALE}");
+        figures.push(Some(Figure { id, title: name.clone(), text, drawing }));
     }
-    let text = "Training samples by client and class, on a square-root scale. Where a client has none of a class, there is \
-                no colour.";
-    card("holdings", "Who holds what", text, false, figures)
+    let text = format!("Training samples by client and class. {SCALE}");
+    card("holdings", "Who holds what", &text, false, figures)
 }

@@ -72,6 +72,14 @@ fn class_names(study: &Results, classes: usize) -> Vec<String> {
     named.cloned().unwrap_or_else(|| (0..classes).map(|class| class.to_string()).collect())
 }
 
+/// Which runs the figures of a method are of: `fedavg, mean over 3 seeds`.
+fn of_runs(group: &Group) -> String {
+    match group.counted().as_slice() {
+        [run] => format!("{}, seed {}", group.title(), run.header.seed),
+        runs => format!("{}, mean over {} seeds", group.title(), runs.len()),
+    }
+}
+
 /// A name for every method that is safe in file names, even on case-insensitive systems.
 fn slugs(study: &Results) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();

@@ -24,6 +24,11 @@ const OVERLAP: f64 = 0.3;
 /// Numbers in cells are not smaller than this part of the font size.
 const SMALLEST: f64 = 0.6;
 const TICK: f64 = 2.0;
+/// A map is at least this high, and labels of its scale are at least this far apart, in font sizes.
+const LEAST: f64 = 5.0;
+const APART: f64 = 1.1;
+/// Maximum ticks of a scale of shares.
+const TICKS: usize = 5;
 
 impl Map<'_> {
     /// Where a number is on the scale. Counts have a square-root scale, so that small ones can be seen.
@@ -45,13 +50,14 @@ impl Map<'_> {
         let (across, down) = (self.columns.len().max(1), self.rows.len().max(1));
         let beside = longest(self.rows, font).min(0.34 * canvas.width);
         let left = 1.5 * font + beside + 4.0;
-        let scale_labels = self.scale_labels();
-        let scale_room = longest(scale_labels.iter().map(|(_, label)| label), font) + 1.2 * font + 4.0;
-        let right = canvas.width - scale_room - 0.4 * font;
+        let candidates: Vec<(f64, String)> = (1..=TICKS).flat_map(|most| self.candidates(most)).collect();
+        let scale_room = longest(candidates.iter().map(|(_, label)| label), font) + 1.2 * font + 4.0;
+        // Large text on narrow paper leaves nothing: then the map sticks out.
+        let right = (canvas.width - scale_room - 0.4 * font).max(left + font);
         let cell = (right - left) / across as f64;
         let high = match self.is_square() {
-            true => cell,
-            false => (1.25 * font).min(1.2 * canvas.width / down as f64),
+            true => cell.max(LEAST * font / down as f64),
+            false => (1.25 * font).min(1.2 * canvas.width / down as f64).max(LEAST * font / down as f64),
         };
         let top = 1.7 * font;
         let (wide, tall) = (right - left, high * down as f64);
@@ -98,7 +104,7 @@ impl Map<'_> {
         canvas.text((middle, bottom + below + 1.25 * font), self.x, font, Anchor::Middle, BLACK);
         canvas.turned((font, top + tall / 2.0), self.y, font, Anchor::Middle, BLACK);
         canvas.height = bottom + below + 1.6 * font;
-        self.scale(canvas, font, (left + wide + 0.6 * font, top, bottom), &scale_labels);
+        self.scale(canvas, font, (left + wide + 0.6 * font, top, bottom));
     }
 
     /// The number of each cell, if all of them fit.
@@ -121,29 +127,38 @@ impl Map<'_> {
         }
     }
 
-    /// Places and texts of the scale.
-    fn scale_labels(&self) -> Vec<(f64, String)> {
+    /// Places and texts that the scale may have, in order.
+    fn candidates(&self, most: usize) -> Vec<(f64, String)> {
         if self.percent {
-            let at = ticks((0.0, 100.0 * self.high), 5);
+            let at = ticks((0.0, 100.0 * self.high), most);
             return at.into_iter().map(|at| (self.share(at / 100.0), format!("{} %", trimmed(at)))).collect();
         }
-        // 1, then round numbers that keep their distance on the scale, and the largest.
-        let mut found = vec![(self.share(1.0), "1".to_string())];
+        // 1, then round numbers, and the largest.
         let steps = (0..9).flat_map(|power| [1.0, 2.0, 5.0].map(|part| part * libm::pow(10.0, f64::from(power))));
-        for at in steps.filter(|at| *at > 1.0) {
-            let share = self.share(at);
-            let last = found.last().map_or(0.0, |(last, _)| *last);
-            if at <= self.high && share - last > 0.14 && 1.0 - share > 0.14 {
-                found.push((share, trimmed(at)));
+        let inside = steps.filter(|at| *at <= 1.0 || *at < self.high).chain((self.high > 1.0).then_some(self.high));
+        inside.map(|at| (self.share(at), trimmed(at))).collect()
+    }
+
+    /// Places and texts of the scale: those that keep their distance, by where each text is. Shares have even steps; of
+    /// counts, the smallest and the largest come first.
+    fn scale_labels(&self, far: impl Fn(f64, f64) -> bool) -> Vec<(f64, String)> {
+        if self.percent {
+            let fits = |all: &Vec<(f64, String)>| all.windows(2).all(|pair| far(pair[0].0, pair[1].0));
+            return (1..=TICKS).rev().map(|most| self.candidates(most)).find(fits).unwrap_or_default();
+        }
+        let mut all = self.candidates(TICKS);
+        let Some(largest) = all.pop() else { return all };
+        let mut found: Vec<(f64, String)> = Vec::new();
+        for one in all {
+            if found.last().is_none_or(|last| far(last.0, one.0)) && far(one.0, largest.0) {
+                found.push(one);
             }
         }
-        if self.high > 1.0 {
-            found.push((1.0, trimmed(self.high)));
-        }
+        found.push(largest);
         found
     }
 
-    fn scale(&self, canvas: &mut Canvas, font: f64, (left, top, bottom): (f64, f64, f64), labels: &[(f64, String)]) {
+    fn scale(&self, canvas: &mut Canvas, font: f64, (left, top, bottom): (f64, f64, f64)) {
         const STEPS: usize = 64;
         let (wide, tall) = (0.8 * font, bottom - top);
         for step in 0..STEPS {
@@ -153,13 +168,61 @@ impl Map<'_> {
             let more = if step == 0 { 0.0 } else { OVERLAP };
             canvas.rectangle(at, (wide, high + more), Paint::solid(shade(share, !self.percent)));
         }
-        for (share, label) in labels {
+        // The base of a text: it does not reach beyond the scale.
+        let base = |share: f64| (bottom - share * tall + 0.35 * font).max(top + 0.7 * font).min(bottom);
+        let far = |a: f64, b: f64| (base(a) - base(b)).abs() >= (APART * font).max(0.14 * tall);
+        for (share, label) in self.scale_labels(far) {
             let y = bottom - share * tall;
             canvas.line(vec![(left + wide, y), (left + wide + TICK, y)], AXIS, 0.5, &[]);
-            let y = (y + 0.35 * font).clamp(top + 0.7 * font, bottom);
-            let room = canvas.width - left - wide - TICK - 1.0;
-            debug_assert!(width(label, font) <= room + 0.1, "{label}");
-            canvas.text((left + wide + TICK + 1.0, y), label, font, Anchor::Start, BLACK);
+            canvas.text((left + wide + TICK + 1.0, base(share)), &label, font, Anchor::Start, BLACK);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::canvas::Shape;
+
+    /// The texts right of the map, from the bottom: where they are, and what they say.
+    fn scale(canvas: &Canvas) -> Vec<(f64, String)> {
+        let text = |shape: &Shape| match shape {
+            Shape::Text { at, text, anchor: Anchor::Start, turned: false, .. } => Some((at.1, text.clone())),
+            _ => None,
+        };
+        // The first is the title.
+        canvas.shapes.iter().filter_map(text).skip(1).collect()
+    }
+
+    fn drawn(rows: usize, columns: usize, high: f64, percent: bool, (wide, font): (f64, f64)) -> Canvas {
+        let names = |n: usize| (0..n).map(|i| i.to_string()).collect::<Vec<_>>();
+        let (down, across) = (names(rows), names(columns));
+        let cells = vec![vec![Some(high); columns]; rows];
+        let map = Map { title: "t", x: "x", y: "y", columns: &across, rows: &down, cells: &cells, high, percent };
+        let mut canvas = Canvas::new(wide);
+        map.draw(&mut canvas, font);
+        canvas
+    }
+
+    #[test]
+    fn labels_of_a_scale_never_overlap() {
+        for (rows, columns) in [(1, 1), (1, 8), (2, 2), (2, 8), (3, 2), (10, 10), (60, 10), (100, 100), (0, 0)] {
+            for paper in [(88.0, 8.0), (180.0, 9.5), (40.0, 6.0), (30.0, 40.0), (1_000.0, 3.0)] {
+                let counts = [0.0, 1.0, 2.0, 3.0, 7.0, 10.0, 12.0, 600.0, 123_456.0].map(|high| (high, false));
+                for (high, percent) in counts.into_iter().chain([0.01, 0.37, 0.5, 1.0].map(|high| (high, true))) {
+                    let said = scale(&drawn(rows, columns, high, percent, paper));
+                    let case = format!("{rows} by {columns}, {high} on {paper:?}: {said:?}");
+                    assert!(!said.is_empty() && said.iter().all(|(y, _)| y.is_finite()), "{case}");
+                    assert!(said.windows(2).all(|pair| pair[0].0 - pair[1].0 >= paper.1), "{case}");
+                    // Both ends are there.
+                    assert!(said.len() > 1 || high <= 1.0 && !percent, "{case}");
+                }
+            }
+        }
+        let texts = |rows, high, percent| -> Vec<String> {
+            scale(&drawn(rows, 8, high, percent, (88.0, 8.0))).into_iter().map(|(_, text)| text).collect()
+        };
+        assert_eq!(texts(2, 1.0, true), ["0 %", "50 %", "100 %"]);
+        assert_eq!(texts(3, 10.0, false), ["1", "5", "10"]);
     }
 }

@@ -129,7 +129,7 @@ mod tests {
     use crate::figure::{Series, styles};
 
     fn figure(drawing: Drawing) -> Figure {
-        Figure { id: "a".to_string(), title: "FedAvg & <others>".to_string(), drawing }
+        Figure { id: "a".to_string(), title: "FedAvg & <others>".to_string(), text: String::new(), drawing }
     }
 
     fn curve(points: Vec<[f64; 4]>) -> Figure {

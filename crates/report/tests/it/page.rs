@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::browser::Browser;
 use crate::records::{Made, header, name, round, run, study};
+use fedelity_record::{ClientReport, ClientsReport, LocalScores, Scores, TestedOn};
 use fedelity_report::{FeatureLayouts, LoadedRuns, ReportPage, Results};
 
 fn page(folder: &Path) -> String {
@@ -36,6 +37,7 @@ fn the_page_in_a_browser() {
     let Some(mut browser) = Browser::start() else { return };
     what_is_shown_is_what_was_recorded_and_switches_work(&mut browser);
     everything_has_its_place(&mut browser);
+    clients_at_the_end_have_all_columns(&mut browser);
     small_holdings_can_be_seen(&mut browser);
     a_live_page_says_how_far_it_is(&mut browser);
     a_live_page_leaves_its_reader_alone(&mut browser);
@@ -169,15 +171,96 @@ fn everything_has_its_place(browser: &mut Browser) {
     for width in [360, 400, 520, 640, 780, 830, 900, 1000, 1100, 1200, 1300, 1400, 1600, 2000] {
         browser.look(width, false);
         browser.until(&format!("innerWidth === {width}"));
-        let out = browser.value(
-            "(() => { const box = document.querySelector('.wide'), edge = box.getBoundingClientRect().right + 0.5; \
-             const cut = [...box.querySelectorAll('td, th')].filter((cell) => cell.offsetParent !== null && \
-             (cell.getBoundingClientRect().right > edge || cell.scrollWidth > cell.clientWidth + 1)); \
-             return [box.scrollWidth - box.clientWidth, cut.map((cell) => cell.textContent)]; })()",
-        );
-        assert_eq!(out, serde_json::json!([0, []]), "{width}");
+        assert_eq!(cut(browser, 0), serde_json::json!([0, []]), "{width}");
         let cells = browser.value("document.querySelectorAll('#results tbody tr:last-child td').length");
         assert_eq!(cells, 13, "{width}");
+    }
+}
+
+/// What is cut off at the right of the n-th table: pixels, and cells.
+fn cut(browser: &mut Browser, table: usize) -> serde_json::Value {
+    browser.value(&format!(
+        "(() => {{ const box = document.querySelectorAll('.wide')[{table}], edge = box.getBoundingClientRect().right + 0.5; \
+         const cut = [...box.querySelectorAll('td, th')].filter((cell) => cell.offsetParent !== null && \
+         (cell.getBoundingClientRect().right > edge || cell.scrollWidth > cell.clientWidth + 1)); \
+         return [box.scrollWidth - box.clientWidth, cut.map((cell) => cell.textContent)]; }})()"
+    ))
+}
+
+/// Two classes have the most columns.
+fn clients_at_the_end_have_all_columns(browser: &mut Browser) {
+    let ranged = Some(fedelity_record::Ranged { value: 0.831, low: 0.792, high: 0.865 });
+    let scores = |samples: u64| Scores {
+        samples,
+        accuracy: ranged,
+        balanced_accuracy: Some(0.8125),
+        macro_f1: Some(0.75),
+        auc: ranged,
+        sensitivity: ranged,
+        specificity: ranged,
+        f1: ranged,
+        ..Scores::default()
+    };
+    let client = |client: u64| ClientReport {
+        client,
+        samples: 1_000 + client,
+        global: Some(scores(120)),
+        global_in: Some(0.9),
+        own: Some(LocalScores { round: 2, scores: scores(120), accuracy_in: Some(0.9) }),
+        ..ClientReport::default()
+    };
+    let made = Made { methods: 1, seeds: 1, rounds: 2, classes: 2 };
+    for (tested_on, columns) in [(TestedOn::Own, 11), (TestedOn::Common, 12)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut header = header(made, "fedavg", 1);
+        header.client_names = ["charity", "a-hospital-with-a-very-long-name", "st-mary"].map(String::from).to_vec();
+        header.clients = 3;
+        let path = run(&dir.path().join("runs/a"), made, &header, 0);
+        let report = ClientsReport {
+            stamp: header.stamp.clone(),
+            round: 2,
+            tested_on,
+            positive: Some(1),
+            common: Some(scores(300)),
+            clients: (0..3).map(client).collect(),
+        };
+        std::fs::write(path.join("clients.json"), serde_json::to_string(&report).unwrap()).unwrap();
+        let text = std::fs::read_to_string(path.join("rounds.jsonl")).unwrap();
+        let mut lines: Vec<String> = text.lines().map(String::from).collect();
+        let mut last: serde_json::Value = serde_json::from_str(lines.last().unwrap()).unwrap();
+        last["scores"] = serde_json::to_value(scores(360)).unwrap();
+        *lines.last_mut().unwrap() = last.to_string();
+        std::fs::write(path.join("rounds.jsonl"), lines.join("\n") + "\n").unwrap();
+        let address = write(dir.path(), &page(&dir.path().join("runs")));
+        browser.look(1300, false);
+        browser.open(&address);
+        browser.value("fedelity.drawAll()");
+        let rows = browser.value(
+            "[...document.querySelectorAll('.clients tr')].map((row) => [...row.children].map((one) => one.textContent))",
+        );
+        let all = rows.as_array().unwrap();
+        assert_eq!((all.len(), all[0].as_array().unwrap().len()), (8, columns), "{rows}");
+        // All test samples come first; balanced accuracy and macro-F1 are there.
+        let first: Vec<&str> = all[1].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+        assert_eq!(first[..4], ["all test samples", "3003", "global, round 2", "360"]);
+        assert_eq!(first[columns - 7..columns - 4], ["83.1 (79.2\u{a0}to\u{a0}86.5)", "81.2", "0.750"]);
+        // Contents have it, and it does not touch what follows.
+        let link = browser.value("document.querySelector('#contents a[href=\"#client-table\"]')?.textContent");
+        assert_eq!(link, "Clients at the end");
+        let (above, table, below) =
+            (edges(browser, "#cards"), edges(browser, "#client-table"), edges(browser, "#reproduce"));
+        assert!(table[1] - above[3] >= 10.0 && below[1] - table[3] >= 10.0, "{above:?} {table:?} {below:?}");
+        for width in [360, 400, 500, 640, 780, 900, 1000, 1100, 1200, 1240, 1300, 1400, 1600, 2000] {
+            browser.look(width, false);
+            browser.until(&format!("innerWidth === {width}"));
+            browser.value("fedelity.drawAll()");
+            assert_eq!(cut(browser, 1), serde_json::json!([0, []]), "{width}");
+            let wide = browser.value("document.documentElement.scrollWidth");
+            assert!(wide.as_u64().unwrap() <= u64::from(width), "{width}: {wide}");
+            if let Some(folder) = std::env::var_os("FEDELITY_SCREENSHOTS").map(PathBuf::from) {
+                browser.picture(&folder.join(format!("clients-{columns}-{width}.png")));
+            }
+        }
     }
 }
 
@@ -374,6 +457,15 @@ fn every_size_fits(browser: &mut Browser) {
         assert_eq!(said, "Outside their own distribution");
         let bands = "document.querySelector('#card-accuracy .note').hidden";
         assert_eq!(browser.value(bands), made.methods <= 6 || made.seeds == 1, "{case}");
+        // Hiding methods brings bands and single seeds, as the page says.
+        if made.methods > 6 && made.seeds > 1 {
+            assert_eq!(browser.value("fedelity.seeds('accuracy').length"), 0);
+            let click = "[...document.querySelectorAll('#methods button[aria-pressed]')].slice(6).forEach((one) => one.click())";
+            browser.value(click);
+            assert_eq!(browser.value("fedelity.seeds('accuracy').length"), 6 * made.seeds);
+            assert_eq!(browser.value(bands), true);
+            browser.value(click);
+        }
         browser.value("dispatchEvent(new Event('afterprint'))");
         assert_eq!(
             browser.value("document.querySelectorAll('#card-confusion figure').length"),

@@ -497,6 +497,83 @@ fn curves_show_single_seeds() {
 }
 
 #[test]
+fn the_page_says_what_lines_are_drawn() {
+    let said = |methods: usize, seeds: u64| {
+        let dir = tempfile::tempdir().unwrap();
+        study(dir.path(), Made { methods, seeds, rounds: 2, classes: 2 });
+        let report = ReportPage::new(&load(dir.path()), None).unwrap();
+        let html = report.html();
+        let note = html.split("<p class=note>In the figures, ").nth(1).map(|rest| rest.split("</p>").next().unwrap());
+        let captions = report.captions(|figure| figure.id.clone());
+        let caption = captions.lines().nth(1).unwrap().split(". ").nth(1).unwrap();
+        (note.unwrap_or_default().to_string(), caption.to_string())
+    };
+    let bands = "bands one standard deviation";
+    let thin = "thin lines that end in a dot are single seeds";
+    let few = (
+        format!("lines are means over seeds, {bands}; {thin}."),
+        format!("Lines are means over 2 seeds, {bands}; {thin}"),
+    );
+    assert_eq!(said(6, 2), few);
+    let many = (
+        format!(
+            "lines are means over seeds. If at most 6 methods are shown, there is more: {bands}; {thin}. Hide some methods to \
+             see it."
+        ),
+        "Lines are means over 2 seeds, without bands".to_string(),
+    );
+    assert_eq!(said(7, 2), many);
+    // Very many seeds have a band, and no lines.
+    let crowd = (format!("lines are means over seeds, {bands}."), format!("Lines are means over 21 seeds, {bands}"));
+    assert_eq!(said(1, 21), crowd);
+    assert_eq!(said(2, 1), (String::new(), "Lines are single runs".to_string()));
+}
+
+#[test]
+fn captions_are_true_of_their_figure() {
+    let dir = tempfile::tempdir().unwrap();
+    study(dir.path(), Made { methods: 2, seeds: 2, rounds: 3, classes: 4 });
+    let report = ReportPage::new(&load(dir.path()), None).unwrap();
+    let captions = report.captions(|figure| figure.id.clone());
+    let of = |id: &str| {
+        let found = captions.split("\n\n").find_map(|part| part.strip_prefix(id)?.strip_prefix('\n'));
+        found.unwrap_or_else(|| panic!("no {id} in {captions}"))
+    };
+    for (id, start) in [
+        ("accuracy", "Accuracy of the global model on the test set after each round. Lines are means over 2 seeds"),
+        ("loss", "Cross-entropy loss of the global model on the test set after each round."),
+        ("forgetting", "Forgetting of the global model: how far"),
+        ("class-cosine", "Cosine between the global model's class accuracies"),
+        ("holdings", "Training samples by client and class (dirichlet, alpha 0.1, 20 clients)."),
+        (
+            "classes-fedcad",
+            "Accuracy of the global model on the test set by class and round: fedcad, mean over 2 seeds.",
+        ),
+        (
+            "confusion-before-fedavg",
+            "Confusion matrix of the global model that client 3 received in round 3 (fedavg, seed 1)",
+        ),
+        (
+            "confusion-after-fedavg",
+            "Confusion matrix of client 3's own model after its training in round 3 (fedavg, seed 1)",
+        ),
+        ("confusion-global-fedcad", "Confusion matrix of the global model after round 3 (fedcad, seed 1)"),
+        ("forgot-fedavg", "Share of each class's test samples that clients predicted correctly before"),
+        ("gradient-diversity", "Gradient diversity: how much"),
+        ("term-kd", "The term 'kd' of the mean loss"),
+    ] {
+        assert!(of(id).starts_with(start), "{id}: {}", of(id));
+    }
+    assert!(!of("forgetting").contains("osine") && !of("confusion-global-fedavg").contains("client 3"));
+    // Every figure has a text of its own.
+    let mut texts: Vec<&String> = report.cards.iter().flat_map(|card| &card.figures).map(|one| &one.text).collect();
+    let all = texts.len();
+    texts.sort_unstable();
+    texts.dedup();
+    assert!(texts.len() == all && texts.iter().all(|text| text.ends_with('.')), "{texts:#?}");
+}
+
+#[test]
 fn every_figure_becomes_pdf_svg_and_png() {
     let dir = tempfile::tempdir().unwrap();
     study(dir.path(), Made { methods: 2, seeds: 2, rounds: 3, classes: 4 });
