@@ -42,7 +42,8 @@ pub(crate) fn model() -> Read {
         let logits = saved.logits(&Split { inputs, labels: vec![0], keys: None }, 1);
         assert_eq!(logits.len(), classes.len());
         let (mean, std) = (&saved.card.mean[..], &saved.card.std[..]);
-        let _ = fedelity_pytorch::source(&PyTorchModel { architecture: &arch, numbers, classes, mean, std });
+        let columns = saved.card.table.as_ref().map_or(&[][..], |table| &table.columns);
+        let _ = fedelity_pytorch::source(&PyTorchModel { architecture: &arch, numbers, classes, mean, std, columns });
         let (layout, params, metadata) = (saved.model.layout(), &saved.params[..], &[][..]);
         let _ = fedelity_onnx::encode(&OnnxModel { architecture: &arch, layout, params, numbers, metadata });
         Ok(())

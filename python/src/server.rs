@@ -119,7 +119,7 @@ impl Server {
 
     /// What a client of the open round is sent.
     fn message<'py>(&self, py: Python<'py>, client: usize) -> PyResult<Bound<'py, PyBytes>> {
-        match self.with(py, |server| server.message(client)) {
+        match self.with(py, |mut server| server.message(client)) {
             Some(bytes) => Ok(PyBytes::new(py, &bytes)),
             None => Err(Error::new_err(format!("client {client} is not one of the open round's: see open()"))),
         }
