@@ -61,7 +61,7 @@ pub(super) fn confusion(study: &Results) -> Option<FigureCard> {
                 figures.push(matrix((id, title, whose), method, study, counts));
             };
             push("before", format!("the global model that {client} received in round {round}"), &focus.before);
-            push("after", format!("{client}'s own model after its training in round {round}"), &focus.after);
+            push("after", format!("the model of {client} after its training in round {round}"), &focus.after);
         }
         let last = group.counted().into_iter().find_map(|run| {
             run.rounds.iter().rev().find_map(|round| Some((run.header.seed, round.round, round.confusion.as_ref()?)))

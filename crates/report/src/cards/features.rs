@@ -48,8 +48,10 @@ pub(super) fn features(
         let global = format!("{label}: global model");
         figures.push(Some(figure("tsne-global", global, "the global model", &found.global)));
         let (client, round) = (run.header.client(found.client as u64), found.round);
-        let (title, whose) =
-            (format!("{label}: {client} after round {round}"), format!("{client}'s model of round {round}"));
+        let (title, whose) = (
+            format!("{label}: {client} after round {round}"),
+            format!("the model of {client} after its training in round {round}"),
+        );
         figures.push(Some(figure("tsne-local", title, &whose, &found.local)));
     }
     let text = "t-SNE of the features of test samples (the inputs of the last layer), coloured by class.";

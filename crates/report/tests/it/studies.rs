@@ -555,7 +555,7 @@ fn captions_are_true_of_their_figure() {
         ),
         (
             "confusion-after-fedavg",
-            "Confusion matrix of client 3's own model after its training in round 3 (fedavg, seed 1)",
+            "Confusion matrix of the model of client 3 after its training in round 3 (fedavg, seed 1)",
         ),
         ("confusion-global-fedcad", "Confusion matrix of the global model after round 3 (fedcad, seed 1)"),
         ("forgot-fedavg", "Share of each class's test samples that clients predicted correctly before"),
