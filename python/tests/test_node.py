@@ -14,7 +14,7 @@ pytest.importorskip("flwr", reason="needs flwr")
 from cryptography import x509
 from flwr.app import Message, MessageType, Metadata
 
-from fedelity.flower.messages import bytes_of, with_bytes
+from fedelity.flower.messages import MODEL, bytes_of, with_bytes
 from fedelity.node.answers import Answers, Refusal
 from fedelity.node.audit import Audit
 from fedelity.node.command import main
@@ -198,14 +198,16 @@ def test_sites_with_folders_of_images_train_under_the_agreement(tmp_path):
         state = State(tmp_path / f"state-{name}")
         return Answers(fedelity.Site(file), state, Audit(tmp_path / f"audit-{name}.jsonl"))
 
-    def question(number):
+    def come(content, kind=MessageType.TRAIN):
         """A message as it is when it has come from a server."""
         metadata = Metadata(
             run_id=1, message_id="", src_node_id=1, dst_node_id=2, reply_to_message_id="", group_id="", created_at=0.0, ttl=60.0,
-            message_type=MessageType.TRAIN,
+            message_type=kind,
         )
-        content = with_bytes("message", server.message(number), agreement=server.agreement)
         return Message(content=content, metadata=metadata)
+
+    def question(number):
+        return come(with_bytes("message", server.message(number), agreement=server.agreement))
 
     def asked(answers, number):
         """The bytes of the answer."""
@@ -222,6 +224,16 @@ def test_sites_with_folders_of_images_train_under_the_agreement(tmp_path):
     logged = [json.loads(line) for line in (tmp_path / "audit-b.jsonl").read_text().splitlines()]
     assert [entry["event"] for entry in logged] == ["received", "sent"] * 3
     assert "dog" not in (tmp_path / "audit-b.jsonl").read_text()
+
+    # The last model is kept if it is one.
+    sites[1].to(come(with_bytes("model", (tmp_path / "run/model.safetensors").read_bytes()), MODEL))
+    kept = tmp_path / "state-b/model.safetensors"
+    last = json.loads((tmp_path / "audit-b.jsonl").read_text().splitlines()[-1])
+    assert last["decision"] == "kept" and sum(last["arrays"].values()) == sum(map(np.size, server.weights().values()))
+    with pytest.raises(Refusal, match="cannot be read as a model"):
+        sites[1].to(come(with_bytes("model", b"this is not a model"), MODEL))
+    assert kept.read_bytes() == (tmp_path / "run/model.safetensors").read_bytes()
+    assert not (tmp_path / "state-b/new.safetensors").exists()
 
     # A class that nobody knows: the operator sees which, the server does not.
     server = fedelity.Server({**config, "seeds": [7]})

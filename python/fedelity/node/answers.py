@@ -4,6 +4,7 @@ import hashlib
 import os
 
 import fedelity
+from fedelity._fedelity import weights
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
 from ..flower.messages import MODEL, REFUSED, bytes_of, settings_of, with_bytes
@@ -77,7 +78,11 @@ class Answers:
         except (fedelity.Error, ValueError) as error:
             raise Refusal(str(error), None, task, **facts, **received) from None
         # What the client remembers is safe before the server can have accepted the upload.
-        self._state.write(_memory(digest), client.memory())
+        try:
+            self._state.write(_memory(digest), client.memory())
+        except OSError as error:
+            reason = "the site cannot save what it must remember; its operator sees why in the node's output"
+            raise Refusal(reason, f"state: {error}", task, **facts, **received) from None
         self._audit.note("sent", upload, **_origin(message), **facts, **sent, decision="sent")
         return with_bytes("upload", upload), f"trained round {sent['round']}"
 
@@ -96,8 +101,19 @@ class Answers:
             file = bytes_of(message, "model")
         except ValueError as error:
             raise Refusal(str(error)) from None
-        path = self._state.write("model.safetensors", file)
-        self._audit.note("received", file, **_origin(message), decision="kept")
+        # It is read before it replaces the one before it.
+        try:
+            new = self._state.write("new.safetensors", file)
+            arrays = {name: array.size for name, array in weights(new).items()}
+            path = self._state.write("model.safetensors", file)
+        except fedelity.Error as error:
+            raise Refusal("what was sent as the last model cannot be read as a model", str(error), file) from None
+        except OSError as error:
+            reason = "the site cannot save the last model; its operator sees why in the node's output"
+            raise Refusal(reason, f"state: {error}", file) from None
+        finally:
+            self._state.remove("new.safetensors")
+        self._audit.note("received", file, **_origin(message), arrays=arrays, decision="kept")
         return RecordDict(), f"the last model is {path}"
 
 
