@@ -162,7 +162,7 @@ fn four_processes_that_are_killed_and_stopped_run_everything_once() {
 fn a_process_that_wakes_up_after_its_run_was_taken_over_stops_writing() {
     let place = Place::new();
     write_table(&place);
-    place.write("s.toml", &SWEEP.replace("seeds = [1, 2, 3]", "seeds = [1]").replace("rounds = 5", "rounds = 10"));
+    place.write("s.toml", &SWEEP.replace("seeds = [1, 2, 3]", "seeds = [1]").replace("rounds = 5", "rounds = 100"));
     assert_eq!(place.call(&["sweep", "s.toml", "-o", "whole", "-q"]).code, 0);
     let mut first = start(&place, "first", &["sweep", "s.toml", "-o", "out", "--jobs", "3", "--takeover", "1"]);
     let rounds = || {
