@@ -74,7 +74,11 @@ def test_refusals_say_why(small):
         server.accept(chosen[0], upload)
     assert server.missing() == chosen[1:]
     stranger = next(number for number in range(5) if number not in chosen)
-    outside = fedelity.Client(server.agreement, stranger, config=small).train(server.message(chosen[0]))
+    outsider, message = fedelity.Client(server.agreement, stranger, config=small), server.message(chosen[0])
+    with pytest.raises(fedelity.Refused, match="must give each client its own"):
+        outsider.train(message)
+    # With another client's number, it would train.
+    outside = outsider.train(message[:36] + struct.pack("<Q", stranger) + message[44:])
     with pytest.raises(fedelity.Refused, match="must wait until the server sends it a message"):
         server.accept(stranger, outside)
     with pytest.raises(fedelity.Error, match="not one of the open round's"):
@@ -91,9 +95,9 @@ def test_refusals_say_why(small):
 
 def weights_of(message, count):
     """A message of the server with as many weights as these, whatever its model has."""
-    found = struct.unpack("<Q", message[60:68])[0]
-    assert len(message) == 68 + 4 * found + 8
-    return message[:60] + struct.pack("<Q", count) + message[68 : 68 + 4 * count] + message[-8:]
+    found = struct.unpack("<Q", message[68:76])[0]
+    assert len(message) == 76 + 4 * found + 8
+    return message[:68] + struct.pack("<Q", count) + message[76 : 76 + 4 * count] + message[-8:]
 
 
 def test_a_message_of_another_shape_is_refused(small):

@@ -239,7 +239,7 @@ impl Client {
         }
         (memory.pending, memory.pending_round) = (done.memory, Some(broadcast.round));
         self.memory = memory;
-        Ok(seal(&self.digest, &[Some(done.teacher_passes as usize)], &done.upload.to_bytes()))
+        Ok(seal(&self.digest, &[Some(self.id), Some(done.teacher_passes as usize)], &done.upload.to_bytes()))
     }
 
     /// Remembers nothing, as before its first round.

@@ -46,7 +46,7 @@ impl Client {
 
     /// What an upload of this client contains.
     pub fn sent(&self, message: &[u8]) -> Result<Contents, ExchangeError> {
-        let (_, body) = unseal::<1>(self.digest(), message)?;
+        let (_, body) = unseal::<2>(self.digest(), message)?;
         let upload = Upload::from_bytes(body)?;
         Ok(Contents::new(upload.round, upload.params.len(), &upload.extra))
     }

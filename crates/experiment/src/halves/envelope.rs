@@ -96,9 +96,7 @@ fn remedy(rejection: &Rejection) -> &'static str {
     match rejection {
         Rejection::Stranger { .. } => "the client must wait until the server sends it a message",
         Rejection::Twice { .. } => "the first one counts, and the client must not send another",
-        Rejection::Round { .. } => {
-            "it is not of the open round, and the client must answer the server's newest message"
-        }
+        Rejection::Round { .. } => "it is too late for it, and the client must answer the server's newest message",
         Rejection::NotFinite { .. } | Rejection::Variance { .. } | Rejection::Enormous { .. } => {
             "look for broken samples at the client, or lower the learning rate at the server"
         }

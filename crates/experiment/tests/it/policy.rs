@@ -11,7 +11,7 @@ use crate::bits::{server, write_table};
 const STUDY: &str = "rounds = 3\n[data]\nname = \"csv\"\ntrain = \"small.csv\"\n[partition]\nclients = 2\nkind = \"iid\"\n\
                      [clients]\nper-round = 2\nepochs = 1\nbatch = 20\n[model]\nname = \"mlp\"\n";
 /// Magic, digest and one number.
-const FRAME: usize = 44;
+const FRAME: usize = 52;
 
 struct Federation {
     server: Server,
