@@ -187,7 +187,7 @@ pub(crate) fn fit_samples(card: &Card, path: &Path, data: &NewData) -> Result<(S
             card.classes.len(),
             dataset.name,
             dataset.classes.len(),
-            card.classes.len() - 1,
+            card.classes.len().saturating_sub(1),
         )),
     }
 }

@@ -19,7 +19,7 @@ mod trial;
 
 pub use number_or::NumberOr;
 pub use registry::{Built, Entry, Hyper, Identity, MethodMaker, Registry, build, entries, find};
-pub use server::{Adaptive, Clip, Composed, Noise, NoiseAt, Rule, ServerOptimizer, refusal};
+pub use server::{Adaptive, Clip, Composed, Noise, NoiseAt, Rule, ServerOptimizer, refusal, unprotected};
 
 macro_rules! methods {
     ($($module:ident::$method:ident),* $(,)?) => {

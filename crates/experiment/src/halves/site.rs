@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use fedelity_data::{DataSource, Part};
 use fedelity_keys::{KeyError, keys, read};
-use fedelity_methods::{Clip, NoiseAt, entries, find, refusal};
+use fedelity_methods::{Clip, NoiseAt, entries, find, unprotected};
 use fedelity_nn::Model;
 use serde::Serialize;
 
@@ -158,11 +158,10 @@ impl Site {
             return Err(self.refuse("fewest-samples", message));
         }
         // What is sent beside the weights is neither limited nor hidden, and tells what they would have been.
-        if let Some(reason) = protection.norm.and_then(|_| refusal(client.method(), client.model(), NoiseAt::Client)) {
-            return Err(match protection.deviation {
-                Some(_) => self.refuse("noise", reason),
-                None => self.refuse("largest-update", reason.replace("without noise", "without a limit")),
-            });
+        let (key, missing) =
+            if protection.deviation.is_some() { ("noise", "noise") } else { ("largest-update", "a limit") };
+        if let Some(reason) = protection.norm.and_then(|_| unprotected(client.method(), client.model(), missing)) {
+            return Err(self.refuse(key, reason));
         }
         self.weigh(client.model(), &client.method().sends(client.model()))?;
         Ok(client)

@@ -75,17 +75,7 @@ macro_rules! vectors {
                 unsafe { _mm256_set1_ps(x) }
             }
 
-            #[inline(always)]
-            fn relu(self, a: __m256) -> __m256 {
-                let zero = self.splat(0.0);
-                self.select(self.less(a, zero), zero, a)
-            }
-
-            #[inline(always)]
-            fn masked(self, a: __m256, b: __m256) -> __m256 {
-                let zero = self.splat(0.0);
-                self.select(self.less(zero, b), a, zero)
-            }
+            relu_by_masks!();
         }
 
         impl Simd for $type {

@@ -4,6 +4,23 @@
 //! give the same bits. A kernel is a value that implements [`Kernel`]; [`Isa::run`] calls it inside a function compiled
 //! for the chosen instruction set.
 
+/// [`Arithmetic::relu`] and [`Arithmetic::masked`] with the masks of [`Simd`].
+macro_rules! relu_by_masks {
+    () => {
+        #[inline(always)]
+        fn relu(self, a: Self::Vector) -> Self::Vector {
+            let zero = self.splat(0.0);
+            self.select(self.less(a, zero), zero, a)
+        }
+
+        #[inline(always)]
+        fn masked(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
+            let zero = self.splat(0.0);
+            self.select(self.less(zero, b), a, zero)
+        }
+    };
+}
+
 #[macro_use]
 mod pair;
 #[cfg(target_arch = "x86_64")]

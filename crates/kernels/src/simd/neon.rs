@@ -54,17 +54,7 @@ impl Arithmetic for Neon {
         unsafe { [vdupq_n_f32(x); 2] }
     }
 
-    #[inline(always)]
-    fn relu(self, a: Two) -> Two {
-        let zero = self.splat(0.0);
-        self.select(self.less(a, zero), zero, a)
-    }
-
-    #[inline(always)]
-    fn masked(self, a: Two, b: Two) -> Two {
-        let zero = self.splat(0.0);
-        self.select(self.less(zero, b), a, zero)
-    }
+    relu_by_masks!();
 }
 
 impl Simd for Neon {

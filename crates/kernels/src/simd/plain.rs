@@ -48,17 +48,7 @@ impl Arithmetic for Plain {
         }
     }
 
-    #[inline(always)]
-    fn relu(self, a: Lanes) -> Lanes {
-        let zero = self.splat(0.0);
-        self.select(self.less(a, zero), zero, a)
-    }
-
-    #[inline(always)]
-    fn masked(self, a: Lanes, b: Lanes) -> Lanes {
-        let zero = self.splat(0.0);
-        self.select(self.less(zero, b), a, zero)
-    }
+    relu_by_masks!();
 }
 
 impl Simd for Plain {

@@ -21,7 +21,7 @@ use fedelity_fl::{
 use fedelity_nn::{Model, Params};
 
 pub use clip::Clip;
-pub use noise::{Noise, NoiseAt, refusal};
+pub use noise::{Noise, NoiseAt, refusal, unprotected};
 pub use optimizer::{Adaptive, ServerOptimizer};
 pub use rule::Rule;
 

@@ -55,7 +55,26 @@ pub(super) fn strip(upload: &mut Upload) {
 
 /// Why noise cannot hide the clients of a method on a model, if it cannot.
 pub fn refusal(method: &dyn Method, model: &Model, at: NoiseAt) -> Option<String> {
-    let (name, sends, needs, layout) = (method.name(), method.sends(model), method.needs(), model.layout());
+    if let Some(reason) = other_arrays(method, model, "noise") {
+        return Some(reason);
+    }
+    let (name, needs) = (method.name(), method.needs());
+    if at == NoiseAt::Server && (needs.each_upload || needs.update_norms) {
+        return Some(format!(
+            "the method '{name}' uses single uploads on the server, not only their mean, which alone has noise; set \
+             privacy.at = \"client\", so that uploads have it themselves"
+        ));
+    }
+    statistics(model, "noise")
+}
+
+/// What would leave a client beside the weights, without what protects those.
+pub fn unprotected(method: &dyn Method, model: &Model, protection: &str) -> Option<String> {
+    other_arrays(method, model, protection).or_else(|| statistics(model, protection))
+}
+
+fn other_arrays(method: &dyn Method, model: &Model, protection: &str) -> Option<String> {
+    let (name, sends, needs) = (method.name(), method.sends(model), method.needs());
     if !sends.is_empty() || needs.label_counts_leave_client {
         let mut names: Vec<&str> = sends.iter().map(|extra| &*extra.name).collect();
         if names.is_empty() {
@@ -64,20 +83,19 @@ pub fn refusal(method: &dyn Method, model: &Model, at: NoiseAt) -> Option<String
         let names = names.join(", ");
         let instead = "choose a method that sends only weights, such as fedavg";
         return Some(format!(
-            "the method '{name}' also sends {names}, which would leave clients without noise; {instead}"
+            "the method '{name}' also sends {names}, which would leave clients without {protection}; {instead}"
         ));
     }
-    if at == NoiseAt::Server && (needs.each_upload || needs.update_norms) {
-        return Some(format!(
-            "the method '{name}' uses single uploads on the server, not only their mean, which alone has noise; set \
-             privacy.at = \"client\", so that uploads have it themselves"
-        ));
-    }
+    None
+}
+
+fn statistics(model: &Model, protection: &str) -> Option<String> {
+    let layout = model.layout();
     (layout.trainable_len() < layout.len()).then(|| {
         let statistics = layout.len() - layout.trainable_len();
         let model = model.name();
         format!(
-            "the {statistics} running statistics of the model '{model}' would leave clients without noise; use a model \
+            "the {statistics} running statistics of the model '{model}' would leave clients without {protection}; use a model \
              without batch normalisation, such as one whose name ends in -gn"
         )
     })
