@@ -67,7 +67,7 @@ pub(crate) struct RunCommand {
     resume: Option<PathBuf>,
 
     /// New folder for the results [default: runs/<date-time>-<name>].
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
     /// Read the partition from a file written by `fedelity partition -o`.

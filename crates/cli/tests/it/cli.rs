@@ -295,7 +295,7 @@ fn the_resolved_config_repeats_the_run_bit_for_bit() {
     let place = Place::new();
     let sets = ["--set", "optimizer.lr=0.037", "--set", "seed=7", "--output", "a"];
     assert_eq!(place.tiny(&sets).code, 0);
-    let answer = place.call(&["run", "a/config.toml", "--output", "b"]);
+    let answer = place.call(&["run", "a/config.toml", "-o", "b"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
     for name in ["model.safetensors", "config.toml", "partition.json"] {
         assert_eq!(
