@@ -137,10 +137,13 @@ def nodes() -> None:
         )
         check(done.returncode == 0, f"predict with the model at {name}: {done.stderr}")
         lines = audit(name)
-        sent = [line for line in lines if line["event"] == "sent"]
+        messages = [line for line in lines if line["event"] in ("received", "sent")]
+        check(all(len(str(line["sha256"])) == 64 and "bytes" in line and line["decision"] for line in messages), f"{messages}")
+        asked = [line["event"] for line in messages if line["kind"] == "query"]
+        check(asked == ["received", "sent"], f"questions and answers: {messages}")
+        sent = [line for line in messages if line["event"] == "sent" and line["kind"] == "train"]
         check([line["round"] for line in sent] == [1, 2, 3], f"{sent}")
         check(all(set(line["arrays"]) == {"weights", "control-change"} for line in sent), f"{sent[0]}")  # type: ignore[arg-type]
-        check(all(len(str(line["sha256"])) == 64 for line in sent), f"{sent[0]}")
     print(f"  one line of {len(lines)}: {json.dumps(sent[-1])}")
     for one in running:
         check(one.stop() == 0, f"{one.name} leaves in order: {one.text()[-500:]}")
@@ -228,11 +231,13 @@ def node_policy() -> None:
     check(reason in text, text[-3000:])
     lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()[1:]]
     check(all(reason in json.dumps(line["incidents"]) for line in lines), f"{lines[0]['incidents']}")
-    refused = [line for line in audit("north") if line.get("decision") == "refused"]
+    refused = [line for line in audit("north") if line["event"] == "received" and line["decision"] == "refused"]
     check(len(refused) == 3 and all(reason in str(line["reason"]) for line in refused), f"{refused}")
     check([line["round"] for line in refused] == [1, 2, 3], f"{refused}")
     check(all(line["sha256"] and line["agreement"] and line["arrays"] for line in refused), f"{refused}")
-    check(not any(line["event"] == "sent" for line in audit("north")), "nothing has left")
+    left = [line for line in audit("north") if line["event"] == "sent" and line["kind"] == "train"]
+    check(len(left) == 3 and all(reason in line["reason"] and "arrays" not in line for line in left), f"only the reason has left: {left}")
+    check(all(line["bytes"] == len(line["reason"]) and len(line["sha256"]) == 64 for line in left), f"{left}")
     print(f"  {json.dumps(refused[0])}")
     check(all(one.stop() == 0 for one in running), "the nodes leave in order")
     link.kill()
