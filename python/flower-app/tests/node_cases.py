@@ -88,6 +88,11 @@ def audit(name: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def of_round(name: str, round_: int) -> list[object]:
+    """What the log of a site has of a round."""
+    return [line["event"] for line in audit(name) if line.get("round") == round_]
+
+
 def policy(name: str, text: str) -> None:
     """Adds a key to the policy of a site."""
     file = WORK / "fed" / "sites" / name / "site.toml"
@@ -182,15 +187,29 @@ def node_killed_training() -> None:
     """A node is killed while it trains and started again: it trains the round again, answers it, and the weights are the same."""
     file, folder, link, running, run = started("node-killed-training", rounds=3, epochs=2_000)
 
-    def training() -> bool:
-        return [line["event"] for line in audit("north") if line.get("round") == 2] == ["received"]
-
-    until(training, 60, "the node trains round 2")
+    until(lambda: of_round("north", 2) == ["received"], 60, "the node trains round 2")
     running[1].process.send_signal(signal.SIGKILL)
     running[1].process.wait()
     running[1].start()
     undisturbed(file, folder, run, 3)
     check("answering what was not answered before" in running[1].text(), running[1].text())
+    link.kill()
+
+
+@case
+def node_leaves() -> None:
+    """A node is told to stop while it trains: it leaves at once and in order, sends nothing of the round, and when it is back the
+    weights are the same."""
+    file, folder, link, running, run = started("node-leaves", rounds=3, epochs=2_000)
+    until(lambda: of_round("north", 2) == ["received"], 60, "the node trains round 2")
+    since = time.monotonic()
+    check(running[1].stop() == 0, f"the node leaves in order: {running[1].text()[-500:]}")
+    print(f"  left after {time.monotonic() - since:.1f} s", flush=True)
+    check(of_round("north", 2) == ["received"] and audit("north")[-1]["event"] == "left", f"{audit('north')[-2:]}")
+    check("leaving the server" in running[1].text(), running[1].text()[-500:])
+    running[1].start()
+    undisturbed(file, folder, run, 3)
+    check(of_round("north", 2) == ["received", "received", "sent"], f"{audit('north')}")
     link.kill()
 
 
