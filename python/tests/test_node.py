@@ -4,6 +4,7 @@ import hashlib
 import json
 import struct
 import zlib
+from types import SimpleNamespace
 
 import fedelity
 import numpy as np
@@ -15,6 +16,7 @@ from cryptography import x509
 from flwr.app import ConfigRecord, Message, MessageType, Metadata, RecordDict
 from flwr.common.serde import recorddict_to_proto
 
+from fedelity.flower import server as app
 from fedelity.flower.messages import MODEL, REFUSED, bytes_of, with_bytes
 from fedelity.node.answers import Answers, Refusal
 from fedelity.node.audit import Audit
@@ -103,6 +105,14 @@ def test_check_reads_data_without_an_agreement(tmp_path, monkeypatch, capsys):
     site.write_text('server = "fl.example.org:8000"\nclient = 0\n[data]\nname = "folder"\npath = "images"\n')
     status, shown = command(monkeypatch, capsys, "check", "--site", str(site))
     assert status == 0 and "3 samples: 2 cat, 1 dog" in shown
+
+
+def test_flowers_app_has_no_methods_in_python(tmp_path):
+    (tmp_path / "study.toml").write_text('[method]\nname = "mine-alone"\n')
+    seconds = {"join-timeout": 1, "round-timeout": 1, "poll": 0.1}
+    context = SimpleNamespace(run_id=1, run_config={**seconds, "config": str(tmp_path / "study.toml"), "output": str(tmp_path / "run")})
+    with pytest.raises(fedelity.ConfigError, match='"mine-alone".*Flower\'s app and sites have the built-in ones only'):
+        app.main(None, context)
 
 
 def test_keys_are_private_and_never_overwritten(tmp_path):
