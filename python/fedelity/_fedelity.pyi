@@ -25,6 +25,7 @@ __all__ = [
     "partition",
     "methods",
     "run_folders",
+    "round_numbers",
     "table",
     "picture",
     "weights",
@@ -71,6 +72,7 @@ def resume(
     data: Data | None,
 ) -> Path: ...
 def run_folders(path: _Path) -> list[Path]: ...
+def round_numbers() -> list[str]: ...
 def table(path: _Path) -> str: ...
 def picture(path: _Path) -> str: ...
 def weights(target: _Path) -> dict[str, _Array]: ...
@@ -84,10 +86,17 @@ def methods() -> str: ...
 @final
 class Server:
     def __new__(
-        cls, config: _Config | None = None, *, output: _Path | None = None, threads: int | None = None
+        cls,
+        config: _Config | None = None,
+        *,
+        data: Data | None = None,
+        output: _Path | None = None,
+        threads: int | None = None,
     ) -> Server: ...
     @staticmethod
-    def restore(config: _Config | None, saved: bytes, *, threads: int | None = None) -> Server: ...
+    def restore(
+        config: _Config | None, saved: bytes, *, data: Data | None = None, threads: int | None = None
+    ) -> Server: ...
     @property
     def agreement(self) -> str: ...
     @property
@@ -136,7 +145,7 @@ class Client:
         client: int,
         *,
         config: _Config | Study | None = None,
-        data: _Config | None = None,
+        data: _Config | Data | None = None,
         x: npt.NDArray[Any] | None = None,
         y: npt.NDArray[Any] | None = None,
     ) -> Client: ...
@@ -153,7 +162,7 @@ class Client:
 
 @final
 class Study:
-    def __new__(cls, config: _Config | None = None) -> Study: ...
+    def __new__(cls, config: _Config | None = None, *, data: Data | None = None) -> Study: ...
     @property
     def clients(self) -> int: ...
 

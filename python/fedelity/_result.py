@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,8 +64,12 @@ class Run:
         return self.path / "model.safetensors"
 
     def curve(self, field: str = "accuracy") -> Curve:
-        """A number of each round by its name in the record; parts have dots, such as ``local.accuracy``. NaN where it was not
-        measured."""
+        """A number of each round by its name in the record; parts have dots, such as ``local.accuracy.mean``. NaN where it was
+        not measured."""
+        _check(field, [self])
+        return self._numbers(field)
+
+    def _numbers(self, field: str) -> Curve:
         return np.array([_number(record, field) for record in self.records], dtype=np.float64)
 
     def weights(self) -> dict[str, npt.NDArray[np.float32]]:
@@ -96,7 +101,8 @@ class Result:
     def curve(self, field: str = "accuracy", method: str | None = None) -> Curve:
         """A number of each round for every run, ``[run, round]``; only those of one method if it is named. NaN where it was not
         measured, or the run has no such round."""
-        curves = [run.curve(field) for run in self.runs if method in (None, run.method)]
+        _check(field, self.runs)
+        curves = [run._numbers(field) for run in self.runs if method in (None, run.method)]
         if not curves:
             known = ", ".join(dict.fromkeys(run.method for run in self.runs))
             raise ValueError(f"no run of the method {method!r}: there are runs of {known}")
@@ -121,10 +127,34 @@ class Result:
         return _fedelity.picture(self.path)
 
 
+def _check(field: str, runs: Sequence[Run]) -> None:
+    """Refuses what is not the name of a number that the records of these runs can have."""
+    known = _fedelity.round_numbers()
+    if field not in known:
+        # Terms of the loss and layers, whose names depend on the run.
+        own = {name for run in runs for record in run.records for name, value in _flat(record).items() if _is_number(value)}
+        known += sorted(own.difference(known))
+    if field in known:
+        return
+    near = difflib.get_close_matches(field, known, n=1)
+    guess = f"; did you mean {near[0]!r}?" if near else "."
+    raise ValueError(f"no number {field!r} in the record of a round{guess} There are {', '.join(known)}; lists are in records")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _number(record: dict[str, Any], field: str) -> float:
     found: Any = record
-    for part in field.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
+    rest = field
+    while isinstance(found, dict):
+        # Names of layers have dots.
+        part = rest if rest in found else rest.partition(".")[0]
+        found, rest = found.get(part), rest[len(part) + 1 :]
+    if isinstance(found, list) and found:
+        # A value with its interval.
+        found = found[0]
     return float(found) if isinstance(found, (int, float)) else float("nan")
 
 

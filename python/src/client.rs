@@ -9,11 +9,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::config::{document, shared, study};
+use crate::dataset::is_arrays;
 use crate::entry::registry;
 use crate::error::{raised, raised_by, refused, refused_by};
 use crate::method::MethodClass;
 use crate::samples::split_of;
 use crate::study::Study;
+use crate::whole::client_number;
 
 /// A client of a federation: messages are bytes, and what carries them is up to the caller.
 #[pyclass(frozen, module = "fedelity")]
@@ -35,14 +37,14 @@ impl Client {
 
 #[pymethods]
 impl Client {
-    /// A client with its number, and one of three kinds of data: `config`, the study of which it takes its part, or a `Study`
-    /// that is loaded; `data`, a site's own `[data]`; or arrays `x` and `y`.
+    /// A client with its number, and one of three kinds of data: `config`, the study of which it takes its part, with `data` if
+    /// its samples are in memory, or a `Study` that is loaded; `data` alone, a site's own `[data]`; or arrays `x` and `y`.
     #[new]
     #[pyo3(signature = (agreement, client, *, config=None, data=None, x=None, y=None))]
     fn new(
         py: Python<'_>,
         agreement: &str,
-        client: usize,
+        client: &Bound<'_, PyAny>,
         config: Option<&Bound<'_, PyAny>>,
         data: Option<&Bound<'_, PyAny>>,
         x: Option<&Bound<'_, PyAny>>,
@@ -50,13 +52,21 @@ impl Client {
     ) -> PyResult<Self> {
         let (mut agreement, (registry, methods)) = (Agreement::from_json(agreement).map_err(raised)?, registry(py)?);
         agreement.know(&registry);
+        // A number that the agreement does not have is the library's to refuse; others are no numbers of clients.
+        let client = client.extract::<usize>().or_else(|_| client_number(client, agreement.clients))?;
         let made = match (config, data, x, y) {
-            (Some(config), None, None, None) => {
-                let study = match config.cast::<Study>() {
-                    Ok(study) => Arc::clone(&study.get().0),
-                    Err(_) => Arc::new(study(py, Some(config))?.0),
+            (Some(config), data, None, None) => {
+                let study = match (config.cast::<Study>(), data) {
+                    (Ok(study), None) => Arc::clone(&study.get().0),
+                    (Ok(_), Some(_)) => return Err(PyTypeError::new_err("data: the study that is given has its data")),
+                    (Err(_), data) => Arc::new(study(py, Some(config), data)?.0),
                 };
                 py.detach(|| experiment::Client::of_partition(&study, &agreement, client))
+            }
+            (None, Some(data), None, None) if is_arrays(data)? => {
+                let message = "data: give the study, too, of which the client takes its part (config=...), or the client's own \
+                               samples as x=... and y=...";
+                return Err(PyTypeError::new_err(message));
             }
             (None, Some(data), None, None) => {
                 let (document, resources) = (document(Some(&whole(data)?))?, shared()?);
@@ -67,7 +77,7 @@ impl Client {
                 py.detach(|| experiment::Client::of_samples(&agreement, client, split, &resources))
             }
             _ => {
-                let message = "a client's data are given once: config=..., data=..., or x=... with y=...";
+                let message = "a client's data are given once: config=..., data=..., or x=... with y=...; data in memory with config=...";
                 return Err(PyTypeError::new_err(message));
             }
         };

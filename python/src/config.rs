@@ -138,12 +138,16 @@ pub(crate) fn shared() -> PyResult<Resources> {
     resources().map_err(|error| Error::new_err(format!("{error:#}")))
 }
 
-/// Loads everything that a configuration names, and warns of what the user may not expect. Returns the methods in Python that
+/// Loads everything that a configuration names, with samples in memory if there are any, and warns of what the user may not expect. Returns the methods in Python that
 /// it may name, too.
-pub(crate) fn study(py: Python<'_>, config: Option<&Bound<'_, PyAny>>) -> PyResult<(Study, Vec<&'static MethodClass>)> {
-    let ((registry, methods), resources) = (registry(py)?, shared()?);
-    let mut document = document(config)?;
+pub(crate) fn study(
+    py: Python<'_>,
+    config: Option<&Bound<'_, PyAny>>,
+    data: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Study, Vec<&'static MethodClass>)> {
+    let ((registry, methods), mut document) = (registry(py)?, document(config)?);
     document.know(&registry);
+    let resources = crate::dataset::resources(&mut document, data)?;
     let study = py.detach(|| Study::load_with(&document, &resources));
     let study = study.map_err(|error| raised_by(py, error, &methods))?;
     let skipped = study.pool.skipped.note();

@@ -32,9 +32,13 @@ pub(crate) fn given(data: &Bound<'_, PyAny>) -> PyResult<Resources> {
     Ok(shared()?.with_data(dataset(data)?))
 }
 
+/// Whether this is `fedelity.Data`.
+pub(crate) fn is_arrays(data: &Bound<'_, PyAny>) -> PyResult<bool> {
+    data.is_instance(&data.py().import("fedelity._data")?.getattr("Data")?)
+}
+
 fn dataset(data: &Bound<'_, PyAny>) -> PyResult<Dataset> {
-    let class = data.py().import("fedelity._data")?.getattr("Data")?;
-    if !data.is_instance(&class)? {
+    if !is_arrays(data)? {
         let found = data.get_type().name()?;
         return Err(PyTypeError::new_err(format!("data: expected fedelity.Data, found {found}")));
     }

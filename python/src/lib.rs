@@ -17,6 +17,7 @@ mod site;
 mod study;
 mod trained;
 mod views;
+mod whole;
 
 use std::ffi::OsString;
 use std::thread;
@@ -48,6 +49,7 @@ fn _fedelity(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(trained::partition, module)?)?;
     module.add_function(wrap_pyfunction!(trained::methods, module)?)?;
     module.add_function(wrap_pyfunction!(show::run_folders, module)?)?;
+    module.add_function(wrap_pyfunction!(show::round_numbers, module)?)?;
     module.add_function(wrap_pyfunction!(show::table, module)?)?;
     module.add_function(wrap_pyfunction!(show::picture, module)?)?;
     module.add_function(wrap_pyfunction!(show::weights, module)?)?;

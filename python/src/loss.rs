@@ -14,6 +14,7 @@ use crate::config::{shared, table};
 use crate::error::ConfigError;
 use crate::samples::labels;
 use crate::views::payload;
+use crate::whole::whole;
 
 /// The loss of a method with its hyper-parameters, for logits of a width.
 #[pyclass(frozen, module = "fedelity")]
@@ -59,9 +60,9 @@ impl AloneLoss {
         teacher_features: Vec<Bound<'py, PyAny>>,
         head: Option<HeadArrays<'py>>,
         teacher_heads: Vec<HeadArrays<'py>>,
-        seed: u64,
+        seed: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let y = class_numbers(labels, "labels", self.classes)?;
+        let (y, seed) = (class_numbers(labels, "labels", self.classes)?, whole(seed, "seed", 0, u64::MAX)?);
         let n = y.len();
         let logits = Matrix::of(logits, "logits", n, self.classes)?;
         let features = features.map(|found| Matrix::of(found, "features", n, self.features)).transpose()?;
@@ -196,10 +197,14 @@ fn class_numbers(found: &Bound<'_, PyAny>, name: &str, classes: usize) -> PyResu
 }
 
 fn sizes(found: &Bound<'_, PyAny>, classes: usize) -> PyResult<Vec<usize>> {
-    let counts: Vec<usize> = found
+    let counts: Vec<Bound<'_, PyAny>> = found
         .call_method0("tolist")
         .and_then(|list| list.extract())
         .map_err(|_| PyTypeError::new_err("counts: expected an array with the number of samples of each class"))?;
+    let count = |(class, count): (usize, &Bound<'_, PyAny>)| {
+        whole(count, &format!("counts[{class}]"), 0, u32::MAX.into()).map(|count| count as usize)
+    };
+    let counts: Vec<usize> = counts.iter().enumerate().map(count).collect::<PyResult<_>>()?;
     if counts.len() != classes {
         let n = counts.len();
         return Err(PyValueError::new_err(format!(

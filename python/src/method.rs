@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::views::{ClientView, ModelView, ServerView, StepView, UploadView, dict, flat, logits, payload};
+use crate::whole::whole;
 
 /// Most terms that one hook returns: together they fit into a loss.
 const MOST_TERMS: usize = 4;
@@ -137,8 +138,9 @@ impl PythonMethod {
             let found = object.call_method1(hook, (ModelView::of(py, model)?,))?;
             let items = found.call_method0("items")?;
             let extra = |item: PyResult<Bound<'_, PyAny>>| {
-                let (name, len): (String, usize) = item?.extract()?;
-                Ok(Extra::sometimes(name, len))
+                let (name, len): (String, Bound<'_, PyAny>) = item?.extract()?;
+                let len = whole(&len, &format!("the length of '{name}'"), 0, u32::MAX.into())?;
+                Ok(Extra::sometimes(name, len as usize))
             };
             items.try_iter()?.map(extra).collect()
         })

@@ -10,7 +10,7 @@ use fedelity_experiment::{
     Checkpoints, Document, ExperimentError, FrontError, Observer, Outcome, Resources, Run, StopSign, Study,
 };
 use fedelity_record::{Notice, RoundRecord, RunFolder};
-use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use serde::Serialize;
 
@@ -19,12 +19,13 @@ use crate::dataset::{given, resources};
 use crate::entry::registry;
 use crate::error::{Error, raised, raised_by};
 use crate::method::MethodClass;
+use crate::whole::whole;
 
 /// How often Python is asked whether somebody wants to interrupt it.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Most threads that can be asked for.
-const MOST_THREADS: usize = 1024;
+const MOST_THREADS: u64 = 1024;
 
 /// The stack of the main thread of a program in Linux.
 pub(crate) const STACK: usize = 8 << 20;
@@ -64,7 +65,7 @@ struct Session {
     resources: Resources,
     /// Methods in Python.
     methods: Vec<&'static MethodClass>,
-    threads: Option<usize>,
+    threads: usize,
     checkpoints: bool,
 }
 
@@ -75,7 +76,7 @@ pub(crate) fn run(
     py: Python<'_>,
     config: Option<&Bound<'_, PyAny>>,
     output: Option<PathBuf>,
-    threads: Option<usize>,
+    threads: Option<&Bound<'_, PyAny>>,
     checkpoints: bool,
     progress: Option<&Bound<'_, PyAny>>,
     data: Option<&Bound<'_, PyAny>>,
@@ -84,7 +85,7 @@ pub(crate) fn run(
     let mut document = document(config)?;
     document.know(&registry);
     let resources = resources(&mut document, data)?;
-    let session = Session { resources, methods, threads, checkpoints };
+    let session = Session { resources, methods, threads: threads_of(threads)?, checkpoints };
     execute(py, Task::New { document, output }, session, progress)
 }
 
@@ -94,8 +95,8 @@ pub(crate) fn run(
 pub(crate) fn resume(
     py: Python<'_>,
     folder: PathBuf,
-    rounds: Option<u32>,
-    threads: Option<usize>,
+    rounds: Option<&Bound<'_, PyAny>>,
+    threads: Option<&Bound<'_, PyAny>>,
     progress: Option<&Bound<'_, PyAny>>,
     data: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<PathBuf> {
@@ -103,7 +104,8 @@ pub(crate) fn resume(
     let (folder, config) = found.map_err(|error| Error::new_err(format!("{error:#}")))?;
     let mut document = Document::read(&config).map_err(raised)?;
     if let Some(rounds) = rounds {
-        document.put(&["rounds"], toml::Value::Integer(rounds.into()), "rounds").map_err(raised)?;
+        let rounds = whole(rounds, "rounds", 1, u32::MAX.into())?;
+        document.put(&["rounds"], toml::Value::Integer(rounds as i64), "rounds").map_err(raised)?;
     }
     place_data(&mut document, None).map_err(raised)?;
     let (registry, methods) = registry(py)?;
@@ -113,13 +115,12 @@ pub(crate) fn resume(
         Some(data) => given(data)?,
         None => shared()?,
     };
-    let session = Session { resources, methods, threads, checkpoints: true };
+    let session = Session { resources, methods, threads: threads_of(threads)?, checkpoints: true };
     execute(py, Task::Resumed { document, folder }, session, progress)
 }
 
 fn execute(py: Python<'_>, task: Task, session: Session, progress: Option<&Bound<'_, PyAny>>) -> PyResult<PathBuf> {
     let Session { resources, methods, threads, checkpoints } = session;
-    let threads = threads_of(threads)?;
     let (sign, (told, mut events)) = (StopSign::default(), channel());
     let viewer = Viewer { told: told.clone(), sign: sign.clone(), checkpoints, noticed: Vec::new() };
     let work = move || {
@@ -142,12 +143,9 @@ fn execute(py: Python<'_>, task: Task, session: Session, progress: Option<&Bound
 }
 
 /// The number of threads that was asked for, or one for each core.
-pub(crate) fn threads_of(threads: Option<usize>) -> PyResult<usize> {
+pub(crate) fn threads_of(threads: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
     match threads {
-        Some(0 | 1_025..) => {
-            Err(PyValueError::new_err(format!("threads: expected a whole number from 1 to {MOST_THREADS}")))
-        }
-        Some(threads) => Ok(threads),
+        Some(threads) => whole(threads, "threads", 1, MOST_THREADS).map(|threads| threads as usize),
         None => Ok(thread::available_parallelism().map_or(1, usize::from)),
     }
 }

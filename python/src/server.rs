@@ -15,6 +15,7 @@ use crate::error::{Error, raised_by, refused, refused_by};
 use crate::evaluation::Evaluation;
 use crate::method::MethodClass;
 use crate::run::threads_of;
+use crate::whole::client_number;
 
 /// A server of a federation: messages are bytes, and what carries them is up to the caller.
 #[pyclass(frozen, module = "fedelity")]
@@ -32,21 +33,27 @@ impl Server {
     fn raised(&self, py: Python<'_>, error: ExperimentError) -> PyErr {
         raised_by(py, error, &self.methods)
     }
+
+    /// The number of one of its clients.
+    fn client(&self, number: &Bound<'_, PyAny>) -> PyResult<usize> {
+        client_number(number, self.clients(number.py()))
+    }
 }
 
 #[pymethods]
 impl Server {
-    /// A server before its first round. With a folder as `output`, it records its rounds there, and goes on from what the
-    /// folder has of this federation.
+    /// A server before its first round. `data` are samples in memory, instead of `[data]`. With a folder as `output`, it records
+    /// its rounds there, and goes on from what the folder has of this federation.
     #[new]
-    #[pyo3(signature = (config=None, *, output=None, threads=None))]
+    #[pyo3(signature = (config=None, *, data=None, output=None, threads=None))]
     fn new(
         py: Python<'_>,
         config: Option<&Bound<'_, PyAny>>,
+        data: Option<&Bound<'_, PyAny>>,
         output: Option<PathBuf>,
-        threads: Option<usize>,
+        threads: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let ((study, methods), threads) = (study(py, config)?, threads_of(threads)?);
+        let ((study, methods), threads) = (study(py, config, data)?, threads_of(threads)?);
         let made = py.detach(|| match output {
             Some(folder) => experiment::Server::in_folder(study, threads, &folder),
             None => experiment::Server::new(study, threads),
@@ -55,16 +62,17 @@ impl Server {
         Ok(Self { server: Mutex::new(server), methods })
     }
 
-    /// A server as it was when it was saved, with the same configuration.
+    /// A server as it was when it was saved, with the same configuration and data.
     #[staticmethod]
-    #[pyo3(signature = (config, saved, *, threads=None))]
+    #[pyo3(signature = (config, saved, *, data=None, threads=None))]
     fn restore(
         py: Python<'_>,
         config: Option<&Bound<'_, PyAny>>,
         saved: &[u8],
-        threads: Option<usize>,
+        data: Option<&Bound<'_, PyAny>>,
+        threads: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let ((study, methods), threads) = (study(py, config)?, threads_of(threads)?);
+        let ((study, methods), threads) = (study(py, config, data)?, threads_of(threads)?);
         let made = py.detach(|| experiment::Server::restore(study, threads, saved));
         let server = made.map_err(|error| refused_by(py, error, &methods))?;
         Ok(Self { server: Mutex::new(server), methods })
@@ -118,7 +126,8 @@ impl Server {
     }
 
     /// What a client of the open round is sent.
-    fn message<'py>(&self, py: Python<'py>, client: usize) -> PyResult<Bound<'py, PyBytes>> {
+    fn message<'py>(&self, py: Python<'py>, client: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let client = self.client(client)?;
         match self.with(py, |mut server| server.message(client)) {
             Some(bytes) => Ok(PyBytes::new(py, &bytes)),
             None => Err(Error::new_err(format!("client {client} is not one of the open round's: see open()"))),
@@ -126,14 +135,17 @@ impl Server {
     }
 
     /// Takes in what a client sent; raises `Refused`, with the reason, if it cannot be used.
-    fn accept(&self, py: Python<'_>, client: usize, upload: &[u8]) -> PyResult<()> {
+    fn accept(&self, py: Python<'_>, client: &Bound<'_, PyAny>, upload: &[u8]) -> PyResult<()> {
+        let client = self.client(client)?;
         self.with(py, |mut server| server.accept(client, upload)).map_err(refused)
     }
 
     /// Notes that a client of the open round will send nothing: it cannot be reached or, with a reason, it has failed.
     #[pyo3(signature = (client, reason=None))]
-    fn absent(&self, py: Python<'_>, client: usize, reason: Option<&str>) {
+    fn absent(&self, py: Python<'_>, client: &Bound<'_, PyAny>, reason: Option<&str>) -> PyResult<()> {
+        let client = self.client(client)?;
         self.with(py, |mut server| server.absent(client, reason));
+        Ok(())
     }
 
     /// The clients of the open round that may still send their uploads.

@@ -51,6 +51,12 @@ pub(crate) fn picture(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     })
 }
 
+/// The names of the numbers that the record of a round can have, whether or not a run measures them.
+#[pyfunction]
+pub(crate) fn round_numbers() -> Vec<String> {
+    fedelity_record::round_numbers()
+}
+
 /// The weights of a trained model by the names of their tensors.
 #[pyfunction]
 pub(crate) fn weights(py: Python<'_>, target: PathBuf) -> PyResult<Bound<'_, PyDict>> {

@@ -14,9 +14,9 @@ pub(crate) struct Study(pub(crate) Arc<experiment::Study>);
 #[pymethods]
 impl Study {
     #[new]
-    #[pyo3(signature = (config=None))]
-    fn new(py: Python<'_>, config: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        Ok(Self(Arc::new(study(py, config)?.0)))
+    #[pyo3(signature = (config=None, *, data=None))]
+    fn new(py: Python<'_>, config: Option<&Bound<'_, PyAny>>, data: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        Ok(Self(Arc::new(study(py, config, data)?.0)))
     }
 
     /// The number of clients.

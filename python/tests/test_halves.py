@@ -217,6 +217,75 @@ def test_arrays_are_checked(small):
         fedelity.Client(server.agreement, 0)
 
 
+@pytest.mark.parametrize("method", ["fedavg", "scaffold"])
+def test_arrays_give_the_weights_of_a_run(method):
+    """The server has arrays; a client takes its part of them, or has samples of its own."""
+    rng = np.random.default_rng(3)
+    y, site = rng.integers(0, 3, 200), rng.integers(0, 4, 200)
+    x = (rng.normal(2 * y[:, None], 1.0, (200, 5)) * [1, 10, 100, 1, 1]).astype(np.float32)
+    data = fedelity.Data(x[:150], y[:150], client=site[:150], x_test=x[150:], y_test=y[150:], classes=["a", "b", "c"])
+    config = {"rounds": 3, "model": {"name": "mlp"}, "clients": {"per-round": 3}, "method": {"name": method}}
+    expected = hashes(fedelity.run(config, "run", data=data))
+    server = fedelity.Server(config, data=data, output="fed")
+    assert server.clients == 4 and server.names == ["0", "1", "2", "3"]
+
+    def own(number):
+        of = site[:150] == number
+        return {"x": x[:150][of], "y": y[:150][of]}
+
+    kinds = [{"config": fedelity.Study(config, data=data)}, {"config": config, "data": data}, own(2), own(3)]
+    made = {number: fedelity.Client(server.agreement, number, **given) for number, given in enumerate(kinds)}
+    for digest in expected:
+        exchange(server, made.__getitem__)
+        assert server.hash == digest
+        assert fedelity.Server.restore(config, server.save(), data=data).hash == digest
+    assert server.finish() == "finished" and server.evaluate().samples == 50
+    # Its folder is one of any run; it goes on with the same data only.
+    assert hashes(fedelity.Result("fed")) == expected
+    with pytest.raises(fedelity.DataError, match="has to give them again: in Python, with data="):
+        fedelity.Server({**config, "data": {"name": "arrays"}})
+    for given, text in [
+        ({"data": data}, "give the study, too, .* or the client's own samples as x=... and y=..."),
+        ({**kinds[0], "data": data}, "the study that is given has its data"),
+        ({"config": config, "data": {"name": "csv"}}, "expected fedelity.Data, found dict"),
+    ]:
+        with pytest.raises(TypeError, match=text):
+            fedelity.Client(server.agreement, 0, **given)
+
+
+def test_numbers_of_clients_are_checked(small):
+    server = fedelity.Server(small)
+    server.open()
+
+    def client(number):
+        return fedelity.Client(server.agreement, number, config=small)
+
+    for ask in (server.message, lambda number: server.accept(number, b""), server.absent, client):
+        for number in (-1, -(2**70), 2**70):
+            with pytest.raises(ValueError, match=f"client = {number}: expected a whole number from 0 to 4"):
+                ask(number)
+        for number, kind in ((1.0, "float"), ("1", "str"), (None, "NoneType")):
+            with pytest.raises(TypeError, match=f"client: expected a whole number from 0 to 4, found {kind}"):
+                ask(number)
+    assert len(server.missing()) == 3 and client(np.int64(4)).id == 4
+
+
+def test_a_site_has_no_methods_in_python(tmp_path):
+    (tmp_path / "table.csv").write_text("a,outcome\n" + "".join(f"{i},{i % 2}\n" for i in range(40)))
+    data = {"name": "csv", "train": str(tmp_path / "table.csv"), "label": "outcome"}
+    (tmp_path / "site.toml").write_text(
+        'server = "fl.example.org:8000"\nclient = 0\n[data]\nname = "csv"\ntrain = "table.csv"\nlabel = "outcome"\n'
+    )
+    site, config = fedelity.Site(tmp_path / "site.toml"), {"data": data, "partition": {"clients": 2}, "model": {"name": "logistic"}}
+    assert site.client(fedelity.Server(config).agreement, bytes(32)).samples == 40
+    # Registered in this process, and still not at a site.
+    server = fedelity.Server({**config, "method": {"name": "my-ntd"}})
+    text = "the server asks for the method 'my-ntd'.*sites run built-in methods only.*the server's study must name one of fedavg, "
+    for ask in (lambda: site.client(server.agreement, bytes(32)), lambda: site.report(server.agreement)):
+        with pytest.raises(fedelity.Refused, match=text):
+            ask()
+
+
 def test_a_method_in_python_that_fails_is_named(small, monkeypatch):
     @fedelity.register
     class Broken(fedelity.Method):
@@ -256,7 +325,7 @@ def test_a_method_in_python_that_fails_is_named(small, monkeypatch):
     images = np.zeros((4, 28, 28), np.uint8)
     assert fedelity.Client(server.agreement, 0, x=images, y=np.arange(4)).samples == 4
     monkeypatch.delitem(fedelity._method._registered, "broken-half")
-    with pytest.raises(fedelity.ConfigError, match="broken-half.*has called fedelity.register with it"):
+    with pytest.raises(fedelity.ConfigError, match="broken-half.*has called fedelity.register with it; Flower's app and sites have the built-in ones only"):
         fedelity.Client(server.agreement, 0, x=images, y=np.arange(4))
 
 

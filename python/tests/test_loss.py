@@ -235,6 +235,10 @@ def test_mistakes_are_named():
         (("fedgen", z, y), {**GENERATOR, "alpha": 0.0}, ValueError, "the model's head"),
         (("moon", z, y, [z, z]), {"features": z}, ValueError, "were not given: teacher_features"),
         (("moon", z, y), {"teacher_features": [z, z]}, TypeError, "give features="),
+        (("fedavg", z, y), {"seed": -1}, ValueError, "seed = -1: expected a whole number from 0 to 18446744073709551615"),
+        (("fedavg", z, y), {"seed": 2**64}, ValueError, "seed = 18446744073709551616: expected"),
+        (("fedelity", z, y, z), {"counts": np.array([3, -1, 0])}, ValueError, r"counts\[1\] = -1: expected a whole number from 0"),
+        (("fedelity", z, y, z), {"counts": np.array([3.0, 1, 0])}, TypeError, r"counts\[0\]: .* found float"),
     ]:
         with pytest.raises(error, match=text):
             fedelity.loss(*arguments, **options)

@@ -226,6 +226,9 @@ def test_mistakes_in_hooks_are_shown(small):
 
     with pytest.raises(fedelity.MethodError, match="its hook sends raised AttributeError"):
         fedelity.run({**small, "method": {"name": "undeclared"}}, "u")
+    Undeclared.sends = lambda self, model: {"x": -1}
+    with pytest.raises(fedelity.MethodError, match="ValueError: the length of 'x' = -1: expected a whole number from 0 to"):
+        fedelity.run({**small, "method": {"name": "undeclared"}}, "v")
     with pytest.warns(UserWarning, match="training diverged"):
         assert "diverged" in json.dumps(run("nan").runs[0].summary["status"])
 

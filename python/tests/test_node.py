@@ -4,6 +4,7 @@ import hashlib
 import json
 import struct
 import zlib
+from types import SimpleNamespace
 
 import fedelity
 import numpy as np
@@ -12,9 +13,11 @@ import pytest
 pytest.importorskip("flwr", reason="needs flwr")
 
 from cryptography import x509
-from flwr.app import Message, MessageType, Metadata
+from flwr.app import ConfigRecord, Message, MessageType, Metadata, RecordDict
+from flwr.common.serde import recorddict_to_proto
 
-from fedelity.flower.messages import MODEL, bytes_of, with_bytes
+from fedelity.flower import server as app
+from fedelity.flower.messages import MODEL, REFUSED, bytes_of, with_bytes
 from fedelity.node.answers import Answers, Refusal
 from fedelity.node.audit import Audit
 from fedelity.node.command import main
@@ -102,6 +105,14 @@ def test_check_reads_data_without_an_agreement(tmp_path, monkeypatch, capsys):
     site.write_text('server = "fl.example.org:8000"\nclient = 0\n[data]\nname = "folder"\npath = "images"\n')
     status, shown = command(monkeypatch, capsys, "check", "--site", str(site))
     assert status == 0 and "3 samples: 2 cat, 1 dog" in shown
+
+
+def test_flowers_app_has_no_methods_in_python(tmp_path):
+    (tmp_path / "study.toml").write_text('[method]\nname = "mine-alone"\n')
+    seconds = {"join-timeout": 1, "round-timeout": 1, "poll": 0.1}
+    context = SimpleNamespace(run_id=1, run_config={**seconds, "config": str(tmp_path / "study.toml"), "output": str(tmp_path / "run")})
+    with pytest.raises(fedelity.ConfigError, match='"mine-alone".*Flower\'s app and sites have the built-in ones only'):
+        app.main(None, context)
 
 
 def test_keys_are_private_and_never_overwritten(tmp_path):
@@ -228,10 +239,17 @@ def test_sites_with_folders_of_images_train_under_the_agreement(tmp_path):
     # The last model is kept if it is one.
     sites[1].to(come(with_bytes("model", (tmp_path / "run/model.safetensors").read_bytes()), MODEL))
     kept = tmp_path / "state-b/model.safetensors"
-    last = json.loads((tmp_path / "audit-b.jsonl").read_text().splitlines()[-1])
-    assert last["decision"] == "kept" and sum(last["arrays"].values()) == sum(map(np.size, server.weights().values()))
-    with pytest.raises(Refusal, match="cannot be read as a model"):
+    def last_of(count):
+        """The last lines of the log: each says what came or went, and what was decided."""
+        return [json.loads(line) for line in (tmp_path / "audit-b.jsonl").read_text().splitlines()[-count:]]
+
+    kept_line, thanks = last_of(2)
+    assert kept_line["decision"] == "kept" and sum(kept_line["arrays"].values()) == sum(map(np.size, server.weights().values()))
+    assert (thanks["event"], thanks["bytes"], thanks["sha256"]) == ("sent", 0, hashlib.sha256(b"").hexdigest())
+    with pytest.raises(Refusal, match="cannot be read as a model") as refused:
         sites[1].to(come(with_bytes("model", b"this is not a model"), MODEL))
+    sites[1].refuse(come(with_bytes("model", b"this is not a model"), MODEL), refused.value)
+    assert last_of(2)[0]["sha256"] == hashlib.sha256(b"this is not a model").hexdigest()
     assert kept.read_bytes() == (tmp_path / "run/model.safetensors").read_bytes()
     assert not (tmp_path / "state-b/new.safetensors").exists()
 
@@ -242,11 +260,42 @@ def test_sites_with_folders_of_images_train_under_the_agreement(tmp_path):
     with pytest.raises(Refusal, match="its operator sees why") as refused:
         asked(sites[1], 1)
     assert "fox" not in str(refused.value) and "the class 'fox' is not part of the federation" in refused.value.detail
-    # The log says what was refused.
-    sites[1].refuse(question(1), refused.value)
-    last = json.loads((tmp_path / "audit-b.jsonl").read_text().splitlines()[-1])
+    # The log says what was refused, and what was answered.
+    reply = sites[1].refuse(question(1), refused.value)
+    last, answer = last_of(2)
     assert (last["event"], last["decision"], last["round"]) == ("received", "refused", 1)
     assert set(last["arrays"]) == {"weights"} and last["bytes"] == len(server.message(1))
     assert last["sha256"] == hashlib.sha256(server.message(1)).hexdigest()
     assert last["agreement"] == hashlib.sha256(server.agreement.encode()).hexdigest()
-    assert "fox" not in (tmp_path / "audit-b.jsonl").read_text()
+    assert (answer["event"], answer["decision"], answer["round"]) == ("sent", "refused", 1) and "arrays" not in answer
+    assert answer["reason"] == reply.error.reason and answer["sha256"] == hashlib.sha256(reply.error.reason.encode()).hexdigest()
+
+    # Questions, and what is no question of a server.
+    asking = RecordDict({"server": ConfigRecord({"fedelity": fedelity.__version__})})
+    answer, _ = sites[1].to(come(asking, MessageType.QUERY))
+    told = come(RecordDict({"refusal": ConfigRecord({"reason": "two nodes"})}), REFUSED)
+    sites[1].to(told)
+    received, sent, noted, _ = last_of(4)
+    assert (received["kind"], received["decision"], noted["decision"]) == ("query", "answered", "noted")
+    for line, content in [(received, asking), (sent, answer), (noted, told.content)]:
+        data = recorddict_to_proto(content).SerializeToString(deterministic=True)
+        assert data and (line["bytes"], line["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+    for strange in [come(asking, "train.other"), come(asking), come(RecordDict(), MODEL)]:
+        with pytest.raises(Refusal) as refused:
+            sites[1].to(strange)
+        sites[1].refuse(strange, refused.value)
+        assert [line["decision"] for line in last_of(2)] == ["refused", "refused"]
+
+    # A message that was accepted, but cannot be trained on, has come once: its size is right, and its weights are none.
+    (tmp_path / "all/train/b/fox/000.png").unlink()
+    (tmp_path / "all/train/b/fox").rmdir()
+    message = server.message(1)
+    broken = come(with_bytes("message", message[:76] + b"\xff" * (len(message) - 84) + message[-8:], agreement=server.agreement))
+    with pytest.raises(Refusal) as refused:
+        sites[1].to(broken)
+    sites[1].refuse(broken, refused.value)
+    lines = last_of(1000)
+    assert [(line["event"], line["decision"]) for line in lines[-2:]] == [("received", "accepted"), ("sent", "refused")]
+    assert all(len(line["sha256"]) == 64 and line["bytes"] >= 0 and line["decision"] and line["time"] for line in lines)
+    assert [line["event"] for line in lines] == ["received", "sent"] * (len(lines) // 2)
+    assert "fox" not in json.dumps(lines)

@@ -72,6 +72,18 @@ def test_several_methods_and_seeds(small):
     assert result.curve("accuracy").shape == (4, 3) and result.curve("loss", "fedprox").shape == (2, 3)
     with pytest.raises(ValueError, match="no run of the method 'fedpox': there are runs of fedavg, fedprox"):
         result.curve("loss", "fedpox")
+    for wrong, said in [
+        ("acuracy", "no number 'acuracy' in the record of a round; did you mean 'accuracy'[?] There are .*forgetting"),
+        ("class-accuracy", "lists are in records"),
+        ("seconds", "did you mean 'seconds.train'"),
+    ]:
+        for curve in (result.curve, result.runs[0].curve):
+            with pytest.raises(ValueError, match=said):
+                curve(wrong)
+    # What this run did not measure, what only one method has, and a value with its interval.
+    assert np.isnan(result.curve("local.accuracy.mean")).all() and np.isnan(result.curve("validation.loss")).all()
+    assert np.isnan(result.curve("train-terms.proximal")).tolist() == [[True] * 3] * 2 + [[False] * 3] * 2
+    assert (result.curve("scores.accuracy") == result.curve("accuracy")).all()
     assert result.runs[2].config["method"] == {"name": "fedprox", "mu": 0.1}
     table = repr(result)
     assert "fedprox" in table and "final %" in table
@@ -84,6 +96,19 @@ def test_resuming_prolongs(small):
     fedelity.run(small, "part")
     part = fedelity.resume("part", rounds=4)
     assert part.runs[0].records[-1]["weights"] == whole.runs[0].records[-1]["weights"]
+
+
+def test_whole_numbers_are_checked(small):
+    fedelity.run(small, "part")
+    for number in (-1, 0, 2**70):
+        with pytest.raises(ValueError, match=f"rounds = {number}: expected a whole number from 1 to 4294967295"):
+            fedelity.resume("part", rounds=number)
+        for act in (fedelity.run, fedelity.Server, lambda config, threads: fedelity.resume("part", threads=threads)):
+            with pytest.raises(ValueError, match=f"threads = {number}: expected a whole number from 1 to 1024"):
+                act(small, threads=number)
+    with pytest.raises(TypeError, match="threads: expected a whole number from 1 to 1024, found float"):
+        fedelity.run(small, threads=1.5)
+    assert fedelity.run(small, threads=np.int8(1)).curve().shape == (1, 3)
 
 
 def test_to_pandas(small):

@@ -10,6 +10,7 @@ An error reply has the reason as text.
 """
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MessageType, RecordDict
+from flwr.common.serde import recorddict_to_proto
 from flwr.serverapp import Grid
 
 REFUSED = f"{MessageType.QUERY}.refused"
@@ -37,6 +38,13 @@ def bytes_of(message: Message, name: str) -> bytes:
     if "bytes" not in records or name not in records["bytes"]:
         raise ValueError(f"the message has no '{name}': it is not from this version of Fedelity")
     return records["bytes"][name].data
+
+
+def carried(content: RecordDict) -> bytes:
+    """What a message carries: Fedelity's bytes if it has some, and otherwise its settings in Flower's form."""
+    if "bytes" in content.array_records:
+        return b"".join(array.data for array in content.array_records["bytes"].values())
+    return bytes(recorddict_to_proto(content).SerializeToString(deterministic=True))
 
 
 def settings_of(message: Message, name: str) -> dict[str, object]:

@@ -7,7 +7,7 @@ import fedelity
 from fedelity._fedelity import weights
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
-from ..flower.messages import MODEL, REFUSED, bytes_of, settings_of, with_bytes
+from ..flower.messages import MODEL, REFUSED, bytes_of, carried, failure, settings_of, with_bytes
 from .audit import Audit
 from .state import State
 
@@ -16,15 +16,15 @@ class Refusal(Exception):
     """What the server asks for is not done. The reason is sent and recorded; `detail` is for the operator of the site alone,
     because it may have names and values of the data."""
 
-    def __init__(self, reason: str, detail: str | None = None, data: bytes | None = None, **facts: object) -> None:
+    def __init__(self, reason: str, detail: str | None = None, accepted: bool = False, **facts: object) -> None:
         super().__init__(reason)
         self.detail = detail or reason
-        #: What was refused, and what is known of it, for the audit log.
-        self.data, self.facts = data, facts
+        #: Whether the log has the message already, and what is known of it.
+        self.accepted, self.facts = accepted, facts
 
 
 class Answers:
-    """The answers of one site."""
+    """The answers of one site. What comes and what is answered are in the log before an answer is returned."""
 
     def __init__(self, site: fedelity.Site, state: State, audit: Audit) -> None:
         self._site, self._state, self._audit = site, state, audit
@@ -45,46 +45,59 @@ class Answers:
             case kind:
                 raise Refusal(f"a message of type '{kind}': this node trains, keeps the last model, and says who it is")
 
-    def refuse(self, message: Message, refusal: Refusal) -> None:
-        """Records a refusal."""
-        facts = {**_origin(message), **refusal.facts}
-        self._audit.note("received", refusal.data, **facts, decision="refused", reason=str(refusal))
+    def refuse(self, message: Message, refusal: Refusal) -> Message:
+        """The reply that says why something is not done."""
+        reply, facts = failure(refusal, message), refusal.facts
+        if not refusal.accepted:
+            self._received(message, "refused", **facts, reason=str(refusal))
+        facts = {name: fact for name, fact in facts.items() if name != "arrays"}
+        reason = str(reply.error.reason)
+        self._audit.note("sent", reason.encode(), **_origin(message), **facts, decision="refused", reason=reason)
+        return reply
+
+    def _received(self, message: Message, decision: str, **facts: object) -> None:
+        data = carried(message.content) if message.has_content() else b""
+        self._audit.note("received", data, **_origin(message), **facts, decision=decision)
+
+    def _sent(self, message: Message, content: RecordDict, **facts: object) -> RecordDict:
+        self._audit.note("sent", carried(content), **_origin(message), **facts, decision="sent")
+        return content
 
     def _who(self, message: Message) -> tuple[RecordDict, str]:
         node = {"client": self._site.client_number, "fedelity": fedelity.__version__, "keeps-model": True}
-        self._audit.note("received", **_origin(message), decision="answered", answer=node)
-        return RecordDict({"node": ConfigRecord(node)}), "said who this is"
+        self._received(message, "answered")
+        return self._sent(message, RecordDict({"node": ConfigRecord(node)}), answer=node), "said who this is"
 
     def _unused(self, message: Message) -> tuple[RecordDict, str]:
         reason = str(settings_of(message, "refusal").get("reason", ""))
-        self._audit.note("received", **_origin(message), decision="noted", reason=reason)
-        return RecordDict(), f"the server does not use this node: {reason}"
+        self._received(message, "noted", reason=reason)
+        return self._sent(message, RecordDict()), f"the server does not use this node: {reason}"
 
     def _train(self, message: Message) -> tuple[RecordDict, str]:
         agreement = str(settings_of(message, "round").get("agreement", ""))
         digest = hashlib.sha256(agreement.encode()).hexdigest()
         facts: dict[str, object] = {"agreement": digest}
-        task, received = None, {}
+        accepted = False
         try:
             task = bytes_of(message, "message")
-            received = self._site.received(agreement, task)
+            facts |= self._site.received(agreement, task)
             client = self._client_for(agreement, digest)
-            self._audit.note("received", task, **_origin(message), **facts, **received, decision="accepted")
+            self._received(message, "accepted", **facts)
+            accepted = True
             upload = client.train(task)
             sent = client.sent(upload)
         except fedelity.DataError as error:
             reason = "the data of this site cannot be used under the agreement; its operator sees why in the node's output"
-            raise Refusal(reason, str(error), task, **facts, **received) from None
+            raise Refusal(reason, str(error), accepted, **facts) from None
         except (fedelity.Error, ValueError) as error:
-            raise Refusal(str(error), None, task, **facts, **received) from None
+            raise Refusal(str(error), None, accepted, **facts) from None
         # What the client remembers is safe before the server can have accepted the upload.
         try:
             self._state.write(_memory(digest), client.memory())
         except OSError as error:
             reason = "the site cannot save what it must remember; its operator sees why in the node's output"
-            raise Refusal(reason, f"state: {error}", task, **facts, **received) from None
-        self._audit.note("sent", upload, **_origin(message), **facts, **sent, decision="sent")
-        return with_bytes("upload", upload), f"trained round {sent['round']}"
+            raise Refusal(reason, f"state: {error}", accepted, **facts) from None
+        return self._sent(message, with_bytes("upload", upload), **{**facts, **sent}), f"trained round {sent['round']}"
 
     def _client_for(self, agreement: str, digest: str) -> fedelity.Client:
         if self._client is None or self._agreement != agreement:
@@ -107,14 +120,14 @@ class Answers:
             arrays = {name: array.size for name, array in weights(new).items()}
             path = self._state.write("model.safetensors", file)
         except fedelity.Error as error:
-            raise Refusal("what was sent as the last model cannot be read as a model", str(error), file) from None
+            raise Refusal("what was sent as the last model cannot be read as a model", str(error)) from None
         except OSError as error:
             reason = "the site cannot save the last model; its operator sees why in the node's output"
-            raise Refusal(reason, f"state: {error}", file) from None
+            raise Refusal(reason, f"state: {error}") from None
         finally:
             self._state.remove("new.safetensors")
-        self._audit.note("received", file, **_origin(message), arrays=arrays, decision="kept")
-        return RecordDict(), f"the last model is {path}"
+        self._received(message, "kept", arrays=arrays)
+        return self._sent(message, RecordDict()), f"the last model is {path}"
 
 
 def _origin(message: Message) -> dict[str, str]:

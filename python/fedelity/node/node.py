@@ -10,7 +10,6 @@ from pathlib import Path
 import fedelity
 from flwr.app import Message, RecordDict
 
-from ..flower.messages import failure
 from .answers import Answers, Refusal
 from .audit import Audit
 from .errors import ConnectionLost, KeyRefused, NodeError
@@ -128,9 +127,9 @@ class RunningNode:
         try:
             answer, done = self._in_background(message)
         except Refusal as refusal:
-            self._answers.refuse(message, refusal)
+            reply = self._answers.refuse(message, refusal)
             self._say(f"refused: {refusal.detail}")
-            return failure(refusal, message)
+            return reply
         self._say(done)
         return Message(answer, reply_to=message)
 

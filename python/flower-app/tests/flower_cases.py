@@ -7,6 +7,7 @@ import time
 from federation import (
     METHODS,
     WORK,
+    Program,
     case,
     check,
     compare,
@@ -81,13 +82,14 @@ def deployed_methods() -> None:
 
 @case
 def tls() -> None:
-    """TLS and node keys: two registered nodes train, and one that is not registered is refused."""
+    """TLS and node keys: registered nodes train, and one that is not registered is refused, until it is."""
 
     def openssl(*words: str) -> None:
         subprocess.run(["openssl", *words], cwd=WORK, check=True, capture_output=True)
 
     ca = ["-subj", "/CN=test CA", "-addext", "basicConstraints=critical,CA:TRUE"]
-    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", "ca.key", "-out", "ca.crt", *ca)
+    for name in ("ca", "other"):
+        openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", f"{name}.key", "-out", f"{name}.crt", *ca)
     openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost")
     (WORK / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
     sign = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"]
@@ -96,22 +98,41 @@ def tls() -> None:
         subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", f"key{number}"], cwd=WORK, check=True)
     certificates = ("--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.pem", "--ssl-keyfile", "server.key")
     link = superlink(*certificates, "--enable-supernode-auth")
-    for number in (0, 1):
-        register = [tool("flwr"), "supernode", "register", f"key{number}.pub", "tls"]
-        done = subprocess.run(register, cwd=WORK, capture_output=True, text=True)
+    for url, authority in (("http://127.0.0.1:8000/health", "ca.crt"), ("https://127.0.0.1:8000/health", "other.crt")):
+        done = subprocess.run(["curl", "-sf", "--cacert", authority, url], cwd=WORK, capture_output=True)
+        check(done.returncode != 0, f"{url} answers with {authority}")
+
+    def register(key: int) -> None:
+        done = subprocess.run([tool("flwr"), "supernode", "register", f"key{key}.pub", "tls"], cwd=WORK, capture_output=True, text=True)
         check(done.returncode == 0, f"register: {done.stdout}{done.stderr}")
-    nodes = [
-        supernode(number, security=("--root-certificates", "ca.crt", "--auth-supernode-private-key", f"key{number}"))
-        for number in range(3)
-    ]
+
+    def keyed(number: int, key: int, name: str = "") -> Program:
+        return supernode(number, name=name, security=("--root-certificates", "ca.crt", "--auth-supernode-private-key", f"key{key}"))
+
+    def activated() -> int:
+        return link.text().count('/activate-node HTTP/1.1" 200')
+
+    register(0)
+    register(1)
+    # The stranger says that it is a client that the federation waits for.
+    stranger = keyed(1, 2, "stranger")
+    keyed(0, 0)
     file, folder = study("tls-fedavg", 2, "fedavg"), WORK / "tls-fedavg"
-    text = finish(flwr_run("run", "tls", config=str(file), output=str(folder), poll=0.1), 180)
-    check("fedelity: finished, 2 rounds" in text, text[-3000:])
+    run = flwr_run("run", "tls", config=str(file), output=str(folder), poll=0.1)
+    until(lambda: stranger.process.poll() is not None, 90, "the unregistered node ends")
+    until(lambda: "fedelity: client 0 is here" in run.text(), 90, "the registered node is here")
+    check(stranger.process.returncode != 0, "the unregistered node must fail")
+    check("Failed to activate SuperNode" in stranger.text(), f"the unregistered node: {stranger.text()[-2000:]}")
+    check("client 1 is here" not in run.text() and activated() == 1, f"the unregistered node got in: {run.text()[-2000:]}")
+    print(f"  the unregistered node ended with status {stranger.process.returncode}: Failed to activate SuperNode", flush=True)
+    keyed(1, 1)
+    text = finish(run, 180)
+    check("fedelity: finished, 2 rounds" in text and activated() == 2, text[-3000:])
     compare(file, folder)
-    until(lambda: nodes[2].process.poll() is not None, 60, "the unregistered node ends")
-    check(nodes[2].process.returncode != 0, "the unregistered node must fail")
-    said = [line for line in nodes[2].text().splitlines() if line.strip()]
-    print(f"  the unregistered node ended with status {nodes[2].process.returncode}: {said[-1].strip()[:200]}")
+    # It was its key alone.
+    register(2)
+    stranger.start()
+    until(lambda: activated() == 3, 60, "the node is let in once its key is registered")
     link.kill()
 
 
@@ -217,8 +238,17 @@ def one_number() -> None:
     for line in text.splitlines():
         if "refused:" in line:
             print(f"  {line.strip()}")
-    told = [node.name for node in nodes if "the server does not use this node" in node.text()]
-    print(f"  told: {told}")
+    check(text.count("fedelity: refused:") == 2, text[-3000:])
+
+    def told(node: Program) -> bool:
+        return "the server does not use this node" in node.text()
+
+    first, twin, seventh = nodes
+    until(lambda: told(seventh) and (told(first) or told(twin)), 30, "the refused nodes are told")
+    check(told(first) != told(twin), "one of the two with the same number is used, and only the other is told")
+    check("two nodes must not have one number" in (first if told(first) else twin).text(), "the second node is told why")
+    check("has clients 0 to 1: start the node with another number" in seventh.text(), "number 7 is told why")
+    print(f"  told: {[node.name for node in nodes if told(node)]}")
     link.kill()
 
 

@@ -88,6 +88,11 @@ def audit(name: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def of_round(name: str, round_: int) -> list[object]:
+    """What the log of a site has of a round."""
+    return [line["event"] for line in audit(name) if line.get("round") == round_]
+
+
 def policy(name: str, text: str) -> None:
     """Adds a key to the policy of a site."""
     file = WORK / "fed" / "sites" / name / "site.toml"
@@ -137,10 +142,13 @@ def nodes() -> None:
         )
         check(done.returncode == 0, f"predict with the model at {name}: {done.stderr}")
         lines = audit(name)
-        sent = [line for line in lines if line["event"] == "sent"]
+        messages = [line for line in lines if line["event"] in ("received", "sent")]
+        check(all(len(str(line["sha256"])) == 64 and "bytes" in line and line["decision"] for line in messages), f"{messages}")
+        asked = [line["event"] for line in messages if line["kind"] == "query"]
+        check(asked == ["received", "sent"], f"questions and answers: {messages}")
+        sent = [line for line in messages if line["event"] == "sent" and line["kind"] == "train"]
         check([line["round"] for line in sent] == [1, 2, 3], f"{sent}")
         check(all(set(line["arrays"]) == {"weights", "control-change"} for line in sent), f"{sent[0]}")  # type: ignore[arg-type]
-        check(all(len(str(line["sha256"])) == 64 for line in sent), f"{sent[0]}")
     print(f"  one line of {len(lines)}: {json.dumps(sent[-1])}")
     for one in running:
         check(one.stop() == 0, f"{one.name} leaves in order: {one.text()[-500:]}")
@@ -179,15 +187,29 @@ def node_killed_training() -> None:
     """A node is killed while it trains and started again: it trains the round again, answers it, and the weights are the same."""
     file, folder, link, running, run = started("node-killed-training", rounds=3, epochs=2_000)
 
-    def training() -> bool:
-        return [line["event"] for line in audit("north") if line.get("round") == 2] == ["received"]
-
-    until(training, 60, "the node trains round 2")
+    until(lambda: of_round("north", 2) == ["received"], 60, "the node trains round 2")
     running[1].process.send_signal(signal.SIGKILL)
     running[1].process.wait()
     running[1].start()
     undisturbed(file, folder, run, 3)
     check("answering what was not answered before" in running[1].text(), running[1].text())
+    link.kill()
+
+
+@case
+def node_leaves() -> None:
+    """A node is told to stop while it trains: it leaves at once and in order, sends nothing of the round, and when it is back the
+    weights are the same."""
+    file, folder, link, running, run = started("node-leaves", rounds=3, epochs=2_000)
+    until(lambda: of_round("north", 2) == ["received"], 60, "the node trains round 2")
+    since = time.monotonic()
+    check(running[1].stop() == 0, f"the node leaves in order: {running[1].text()[-500:]}")
+    print(f"  left after {time.monotonic() - since:.1f} s", flush=True)
+    check(of_round("north", 2) == ["received"] and audit("north")[-1]["event"] == "left", f"{audit('north')[-2:]}")
+    check("leaving the server" in running[1].text(), running[1].text()[-500:])
+    running[1].start()
+    undisturbed(file, folder, run, 3)
+    check(of_round("north", 2) == ["received", "received", "sent"], f"{audit('north')}")
     link.kill()
 
 
@@ -228,11 +250,13 @@ def node_policy() -> None:
     check(reason in text, text[-3000:])
     lines = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()[1:]]
     check(all(reason in json.dumps(line["incidents"]) for line in lines), f"{lines[0]['incidents']}")
-    refused = [line for line in audit("north") if line.get("decision") == "refused"]
+    refused = [line for line in audit("north") if line["event"] == "received" and line["decision"] == "refused"]
     check(len(refused) == 3 and all(reason in str(line["reason"]) for line in refused), f"{refused}")
     check([line["round"] for line in refused] == [1, 2, 3], f"{refused}")
     check(all(line["sha256"] and line["agreement"] and line["arrays"] for line in refused), f"{refused}")
-    check(not any(line["event"] == "sent" for line in audit("north")), "nothing has left")
+    left = [line for line in audit("north") if line["event"] == "sent" and line["kind"] == "train"]
+    check(len(left) == 3 and all(reason in line["reason"] and "arrays" not in line for line in left), f"only the reason has left: {left}")
+    check(all(line["bytes"] == len(line["reason"]) and len(line["sha256"]) == 64 for line in left), f"{left}")
     print(f"  {json.dumps(refused[0])}")
     check(all(one.stop() == 0 for one in running), "the nodes leave in order")
     link.kill()

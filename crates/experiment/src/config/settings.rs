@@ -345,7 +345,8 @@ fn method(at: &str, table: &Table, origins: &mut Origins<'_>) -> Result<MethodCh
     };
     let Some(entry) = methods.find(name) else {
         let guess = nearest(name, &names).map_or(".".to_string(), |name| format!("; did you mean '{name}'?"));
-        let python = "A method written in Python is known only to a program that has called fedelity.register with it";
+        let python = "A method written in Python is known only to a program that has called fedelity.register with it; \
+                      Flower's app and sites have the built-in ones only";
         let message = format!("{full} = \"{name}\": expected one of {}{guess} {python}", names.join(", "));
         return Err(KeyError::new(full, message));
     };

@@ -90,6 +90,11 @@ impl Agreement {
         Sha256::digest(self.to_json()).into()
     }
 
+    /// The name of its method, whether or not it is known here.
+    pub(super) fn method(&self) -> String {
+        settings_of(&self.config)["method"]["name"].as_str().unwrap_or_default().to_string()
+    }
+
     /// The settings and the one method that they name.
     pub(super) fn settings(&self) -> Result<(Settings, MethodChoice)> {
         self.settings_with(&[])

@@ -76,12 +76,16 @@ fn measured(policy: &PolicyKeys) -> Result<(), KeyError> {
     let mut methods = policy.methods.iter().flatten();
     match methods.find(|name| find(name).is_none()) {
         Some(name) => {
-            let known: Vec<&str> = entries().iter().map(|entry| entry.id).collect();
-            let message = format!("methods: '{name}' is not a method; expected some of {}", known.join(", "));
+            let message = format!("methods: '{name}' is not a method; expected some of {}", known().join(", "));
             Err(KeyError::new("methods", message))
         }
         None => Ok(()),
     }
+}
+
+/// The methods that sites can run.
+fn known() -> Vec<&'static str> {
+    entries().iter().map(|entry| entry.id).collect()
 }
 
 /// A site that has read its file.
@@ -210,6 +214,15 @@ impl Site {
     /// Whether the policy allows what the agreement asks for, and the settings that satisfy both.
     fn allow(&self, agreement: &Agreement) -> Result<(Settings, MethodChoice, Protection)> {
         let policy = &self.keys.policy;
+        let name = agreement.method();
+        if find(&name).is_none() {
+            let message = format!(
+                "the server asks for the method '{name}', which this Fedelity does not have: sites run built-in methods only, never \
+                 code of the server, such as a method in Python; the server's study must name one of {}",
+                known().join(", ")
+            );
+            return Err(ExperimentError::Policy(message));
+        }
         let (asked, method) = agreement.settings()?;
         if let Some(methods) = &policy.methods
             && !methods.iter().any(|allowed| allowed == method.name)
