@@ -290,6 +290,16 @@ def test_sites_with_folders_of_images_train_under_the_agreement(tmp_path):
     (tmp_path / "all/train/b/fox/000.png").unlink()
     (tmp_path / "all/train/b/fox").rmdir()
     message = server.message(1)
+
+    # What cannot be saved is refused, whether or not the site has trained, and can be asked for again.
+    for name in ["agreement.json", f"memory-{hashlib.sha256(server.agreement.encode()).hexdigest()[:16]}.bin"]:
+        (tmp_path / f"state-b/{name}.part").mkdir()
+        with pytest.raises(Refusal, match="cannot save what it must remember") as refused:
+            sites[1].to(question(1))
+        assert "state: " in refused.value.detail
+        sites[1].refuse(question(1), refused.value)
+        (tmp_path / f"state-b/{name}.part").rmdir()
+
     broken = come(with_bytes("message", message[:76] + b"\xff" * (len(message) - 84) + message[-8:], agreement=server.agreement))
     with pytest.raises(Refusal) as refused:
         sites[1].to(broken)

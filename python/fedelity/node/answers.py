@@ -86,14 +86,13 @@ class Answers:
             accepted = True
             upload = client.train(task)
             sent = client.sent(upload)
+            # What the client remembers is safe before the server can have accepted the upload.
+            self._state.write(_memory(digest), client.memory())
         except fedelity.DataError as error:
             reason = "the data of this site cannot be used under the agreement; its operator sees why in the node's output"
             raise Refusal(reason, str(error), accepted, **facts) from None
         except (fedelity.Error, ValueError) as error:
             raise Refusal(str(error), None, accepted, **facts) from None
-        # What the client remembers is safe before the server can have accepted the upload.
-        try:
-            self._state.write(_memory(digest), client.memory())
         except OSError as error:
             reason = "the site cannot save what it must remember; its operator sees why in the node's output"
             raise Refusal(reason, f"state: {error}", accepted, **facts) from None
@@ -105,8 +104,8 @@ class Answers:
             saved = self._state.read(_memory(digest))
             if saved is not None:
                 client.remember(saved)
-            self._client, self._agreement = client, agreement
             self._state.write("agreement.json", agreement.encode())
+            self._client, self._agreement = client, agreement
         return self._client
 
     def _keep(self, message: Message) -> tuple[RecordDict, str]:

@@ -310,9 +310,12 @@ impl Server {
     }
 
     /// Notes that a client of the open round will send nothing: it cannot be reached, has dropped out after its message was
-    /// made or, with a reason, has failed.
+    /// made or, with a reason, has failed. Of others, there is nothing to note.
     pub fn absent(&mut self, client: usize, reason: Option<&str>) {
-        let Some(open) = self.open.as_mut().filter(|open| !open.arrived.contains_key(&client)) else { return };
+        let Some(open) = self.open.as_mut() else { return };
+        if open.arrived.contains_key(&client) || !open.round.clients().contains(&client) {
+            return;
+        }
         let why = match reason {
             None if open.told.contains(&client) => (IncidentKind::DroppedDuring, String::new()),
             None => (IncidentKind::DroppedBefore, String::new()),

@@ -358,6 +358,8 @@ fn what_is_lost_is_recorded_and_a_folder_belongs_to_one_federation() {
     // Two are lost, which is too many; then one fails and one sends something else first.
     server.open().unwrap();
     server.absent(0, None);
+    // Nobody of this round.
+    server.absent(9, Some("no disk space"));
     assert_eq!(server.missing(), [1, 2, 3]);
     assert_eq!(exchange(&mut server, &mut clients, &[0, 1]), RoundEnd::Repeated { arrived: 2, needed: 3 });
     assert_eq!(server.open().unwrap(), [0, 1, 2, 3]);
