@@ -24,7 +24,10 @@ pub(crate) struct Overrides {
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 
-    /// Skip images and rows that cannot be used, and count them, instead of stopping at the first one.
+    /// Leave out images and rows that cannot be read, and say how many, instead of ending with an error at the first.
+    ///
+    /// These are damaged images, rows with a missing or misspelt value, and the like. The record counts them. It is the same
+    /// as data.skip-bad = true.
     #[arg(long)]
     pub(crate) skip_bad: bool,
 }

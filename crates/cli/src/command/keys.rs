@@ -1,5 +1,7 @@
 //! `fedelity keys`.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 use fedelity_experiment::Config;
 use fedelity_keys::{Key, Keys, Schema, ValueType, nearest};
@@ -62,9 +64,13 @@ impl KeysCommand {
         let mut all = Vec::new();
         list("", Config::SCHEMA, &mut all);
         if let Some(wanted) = &self.key {
-            let below = format!("{wanted}.");
+            let is_known = all.iter().any(|placed| is_within(&placed.path, wanted));
+            let wanted = &match ending_in(wanted, all.iter().map(|placed| placed.path.as_str()))[..] {
+                [key] if !is_known => key.to_string(),
+                _ => wanted.clone(),
+            };
             let paths: Vec<String> = all.iter().map(|placed| placed.path.clone()).collect();
-            all.retain(|placed| placed.path == *wanted || placed.path.starts_with(&below));
+            all.retain(|placed| is_within(&placed.path, wanted));
             if all.is_empty() {
                 bail!("{}", unknown(wanted, &paths));
             }
@@ -91,11 +97,20 @@ pub(super) fn unknown_key(wanted: &str) -> Option<String> {
     (!known).then(|| unknown(wanted, &paths))
 }
 
+/// The keys in sections that end like this, each once.
+pub(super) fn ending_in<'a>(end: &str, paths: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let found: BTreeSet<&str> =
+        paths.filter(|path| path.rsplit_once('.').is_some_and(|(_, last)| last == end)).collect();
+    found.into_iter().collect()
+}
+
 /// The message about a key that does not exist.
 fn unknown(wanted: &str, paths: &[String]) -> String {
+    let owners = |key: &str| -> Vec<&str> {
+        registry::entries().iter().filter(|entry| entry.schema.key(key).is_some()).map(|entry| entry.id).collect()
+    };
     if let Some(key) = wanted.strip_prefix("method.") {
-        let owners: Vec<&str> =
-            registry::entries().iter().filter(|entry| entry.schema.key(key).is_some()).map(|entry| entry.id).collect();
+        let owners = owners(key);
         return match owners[..] {
             [] => format!("there is no key '{wanted}'; fedelity methods NAME explains the keys of a method"),
             [first, ..] => {
@@ -106,7 +121,13 @@ fn unknown(wanted: &str, paths: &[String]) -> String {
     let tables = Config::SCHEMA.keys.iter().filter(|key| matches!(key.value, ValueType::Table(_)));
     let sections: Vec<&str> = tables.map(|key| key.name).collect();
     let known: Vec<&str> = paths.iter().map(String::as_str).chain(sections.iter().copied()).collect();
+    let ends = ending_in(wanted, paths.iter().map(String::as_str));
     let hint = match nearest(wanted, &known) {
+        _ if !ends.is_empty() => format!("did you mean {}?", ends.join(" or ")),
+        _ if !owners(wanted).is_empty() => {
+            let owners = owners(wanted);
+            format!("method.{wanted} is a key of {}: fedelity methods {} explains it", owners.join(", "), owners[0])
+        }
         Some(key) => format!("did you mean '{key}'?"),
         None => {
             let keys: Vec<&str> = known.iter().copied().filter(|key| !key.contains('.')).collect();

@@ -175,7 +175,7 @@ fn unfinished_and_collapsed_runs_are_marked_and_do_not_count() {
         "collapsed in round 6: client 7: drift 211, median of the round 2.00; accuracy fell from 74.0 % to \
                       28.0 % after client 7 was out of line in round 6"
     );
-    let all = Include { unfinished: true, collapsed: true };
+    let all = Include { unfinished: true, collapsed: true, unlearnt: true };
     let included = Comparison::new(&study, &Options { include: all, ..Options::default() }).unwrap();
     assert_eq!((of(&included, 1).2, of(&included, 2).2), (3, 3));
     assert!(found.rows.iter().all(|row| row.rank.is_some()));
@@ -191,12 +191,12 @@ fn unfinished_and_collapsed_runs_are_marked_and_do_not_count() {
     }
     assert!(render(&found, TableSyntax::Latex, &[]).contains("3$\\dagger$ &"));
     assert!(html.contains(">2*</td>") && html.contains(">3†</td>") && html.contains("What was noticed"));
-    assert!(html.contains("optimizer.clip") && found.advice().unwrap().contains("optimizer.clip"));
+    assert!(html.contains("optimizer.clip") && found.advice()[0].contains("optimizer.clip"));
     let json: serde_json::Value = serde_json::from_str(&render(&found, TableSyntax::Json, &[])).unwrap();
     assert_eq!((&json["rows"][1]["unfinished"], &json["rows"][2]["collapsed"]), (&1.into(), &1.into()));
     let csv = render(&found, TableSyntax::Csv, &[]);
     let marks: Vec<&str> = csv.lines().skip(1).map(|line| line.rsplit_once("fedavg,").unwrap().1).collect();
-    assert_eq!(marks, [",,,", "2,,,", ",3,,"], "{csv}");
+    assert_eq!(marks, [",,,,", "2,,,,", ",3,,,"], "{csv}");
 }
 
 /// The folder of a sweep with `[tune]`: FedAvg has another learning rate than FedCAD, and its partition another name.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use fedelity_record::{
-    Incident, IncidentKind, Leaves, Measure, Notice, PrivacySpent, ProtectionRecord, RoundNotice, Status,
+    Incident, IncidentKind, Leaves, Measure, Notice, PrivacySpent, ProtectionRecord, RoundNotice, Status, Unlearnt,
 };
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ fn every_field_of_the_records_is_documented() {
         Notice::Outlier { client: 1, measure: Measure::Drift, value: 1.0, median: 1.0 },
         Notice::Chance { accuracy: 0.1, best: 0.5, chance: 0.1 },
         Notice::OneClass { class: 1, share: 1.0 },
-        Notice::Unlearnt { accuracy: 0.1, chance: 0.1, evaluations: 10 },
+        Notice::Unlearnt(Unlearnt { accuracy: 0.1, chance: 0.1, evaluations: 10 }),
         Notice::Fall { accuracy: 0.1, best: 0.5, client: 1, since: 1 },
     ];
     let all = |values: Vec<Value>| values.iter().flat_map(fields).collect::<BTreeSet<_>>();
