@@ -11,8 +11,8 @@ pub const REMEDY: &str = "Clipping gradients often prevents this (--set optimize
                           does a lower optimizer.lr.";
 
 /// What to do about a model that has learnt nothing.
-pub const UNLEARNT_REMEDY: &str = "A model that has learnt nothing may need more rounds or another optimizer.lr: try a lower \
-                                   one first.";
+pub const UNLEARNT_REMEDY: &str = "A model that has learnt nothing may need more rounds or another optimizer.lr: a lower \
+                                   one if its loss jumps about, a higher one if it hardly moves.";
 
 /// Why a run is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

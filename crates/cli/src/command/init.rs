@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use fedelity_data::{DataSource, FolderLayout, Shape, TableFormat, quoted};
+use fedelity_data::{ColumnGuess, DataSource, FolderLayout, Shape, TableFormat, quoted};
 use fedelity_experiment::{Config, Document, Settings};
 use fedelity_keys::{Key, Keys, ValueType, inline};
 use fedelity_methods::registry;
@@ -117,22 +117,21 @@ fn guessed(document: &Document, settings: &Settings, printer: &Printer) -> Vec<(
         }
         DataSource::Named(_) | DataSource::Arrays(_) => return Vec::new(),
     };
-    if document.gives("data.label") {
-        return Vec::new();
-    }
-    match table.guess_label(format) {
-        Ok(Some(found)) if found.column == table.label => Vec::new(),
-        Ok(Some(found)) => vec![("label", found.column, found.reason.to_string())],
-        Ok(None) => {
-            printer.warn("no column looks like a label: set data.label in the file, or --set data.label=COLUMN");
-            Vec::new()
-        }
+    let found = match table.guess(format) {
+        Ok(found) => found,
         // The data may come later.
         Err(error) => {
-            printer.warn(format_args!("{error}; data.label is not known"));
-            Vec::new()
+            printer.warn(format_args!("{error}; nothing is known of the columns"));
+            return Vec::new();
         }
+    };
+    if found.label.is_none() && !document.gives("data.label") {
+        printer.warn("no column looks like a label: set data.label in the file, or --set data.label=COLUMN");
     }
+    let sure = |label: &ColumnGuess| label.column != table.label;
+    let guesses = [("label", found.label.filter(sure)), ("key", found.key)];
+    let guess = |(key, guess): (&'static str, Option<ColumnGuess>)| Some((key, guess?));
+    guesses.into_iter().filter_map(guess).map(|(key, found)| (key, found.column, found.reason.to_string())).collect()
 }
 
 /// A small model that reads the data, if the default model does not.

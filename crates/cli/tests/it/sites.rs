@@ -119,6 +119,8 @@ fn each_site_is_measured() {
         assert_eq!(round["scores"][key], found["scores"][key], "{key}");
     }
     let said = done(&place, &["evaluate", "a"]).out;
+    let row = said.lines().filter(|line| line.starts_with("charity ")).collect::<Vec<_>>();
+    assert_eq!((row.len(), row.concat().matches(" to ").count()), (2, 5), "every measure has an interval: {said}");
     for text in ["to find      'ill'", "AUC          0.", "sensitivity  ", "macro-F1", "charity ", "95 % intervals"] {
         assert!(said.contains(text), "{text}: {said}");
     }

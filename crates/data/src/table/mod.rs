@@ -20,7 +20,7 @@ use crate::partition::hold_out;
 use crate::skipped::Skipped;
 pub use files::TableFiles;
 pub use form::{Column, ColumnKind, TableForm};
-pub use guess::LabelGuess;
+pub use guess::{ColumnGuess, TableGuess};
 pub use texts::texts;
 pub use unlabelled::{UnlabelledRows, unlabelled};
 

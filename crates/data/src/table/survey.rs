@@ -72,6 +72,12 @@ impl Contents {
         !self.nested && 20 * self.empty <= self.rows() && self.values.as_ref().filter(few).is_some_and(named)
     }
 
+    /// Whether the column may say where rows come from: names or numbers that many rows share, in every row.
+    pub(super) fn may_be_site(&self) -> bool {
+        let several = |values: &BTreeSet<String>| values.len() > 1 && 2 * values.len() <= self.rows();
+        !self.nested && self.empty == 0 && self.values.as_ref().is_some_and(several)
+    }
+
     fn rows(&self) -> usize {
         self.numbers + self.texts + self.empty
     }

@@ -108,7 +108,8 @@ fn describe(printer: &Printer, dataset: &Dataset, source: &DataSource, fingerpri
 fn values(column: &Column, constant: bool) -> String {
     const SHOWN: usize = 8;
     match &column.kind {
-        ColumnKind::Number { mean, .. } if constant => format!("number, always {mean}: it carries nothing"),
+        // It was read in single precision.
+        ColumnKind::Number { mean, .. } if constant => format!("number, always {}: it carries nothing", *mean as f32),
         ColumnKind::Number { mean, std } => format!("number, mean {mean:.4}, sd {std:.4}"),
         ColumnKind::Categories(names) => {
             let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");

@@ -61,7 +61,10 @@ fn every_field_of_the_records_is_documented() {
     let check = |heading: &str, found: BTreeSet<String>| {
         assert_eq!(listed(&page, heading), found, "docs/record.md, {heading}: left is the page, right the record");
     };
-    check("## The header", with(header, &["client-names", "positive", "validation-samples", "attackers", "federated"]));
+    check(
+        "## The header",
+        with(header, &["client-names", "data-gaps", "positive", "validation-samples", "attackers", "federated"]),
+    );
     check("### `local-evaluation`", fields(&header["local-evaluation"]));
     assert_eq!(header["leaves"]["counts-and-loss"], true);
     check("### `leaves`", fields(&json!(Leaves { clip: Some(1.0), noise: Some(1.0), ..Leaves::default() })));
@@ -77,7 +80,7 @@ fn every_field_of_the_records_is_documented() {
     check("### `notices`", notice);
     let incident = Incident { client: 1, kind: IncidentKind::Refused, reason: "why".to_string(), repeat: 1 };
     check("### `incidents`", fields(&json!(incident)));
-    check("## The summary", with(&summary, &["best-model", "incidents", "privacy"]));
+    check("## The summary", with(&summary, &["best-model", "incidents", "unlearnt", "privacy"]));
     check("### `status`", status);
     check("### `best`", fields(&summary["best"]));
     check("## Who holds what", fields(&parse(&text("holdings.json"))));
