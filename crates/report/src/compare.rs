@@ -114,6 +114,9 @@ pub struct ToTarget {
     pub of: usize,
 }
 
+/// Most keys that a note suggests to mix.
+const MIXABLE: usize = 5;
+
 /// The default baseline.
 pub const BASELINE: &str = "fedavg";
 
@@ -182,8 +185,9 @@ impl Comparison {
         if self.rows.len() > 1 && !self.has_rivals() {
             let print = |key: &&String| !key.ends_with(".fingerprint");
             let keys: BTreeSet<&String> = self.settings.iter().flat_map(|one| one.keys.keys()).filter(print).collect();
-            let keys: Vec<&str> = keys.into_iter().map(String::as_str).collect();
-            let which = if keys.is_empty() { String::new() } else { format!(": here {}", keys.join(", ")) };
+            let some: Vec<&str> = keys.iter().take(MIXABLE).map(|key| key.as_str()).collect();
+            let more = if keys.len() > MIXABLE { ", ..." } else { "" };
+            let which = if keys.is_empty() { String::new() } else { format!(": here {}{more}", some.join(", ")) };
             notes.push(format!(
                 "Each setting has one method, so it is compared with nothing. fedelity compare --mix KEY compares runs that \
                  differ in KEY{which}."

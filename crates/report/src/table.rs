@@ -205,11 +205,11 @@ impl TableColumn {
         }
     }
 
-    /// Whether it has something to say about these rows: a single method is compared with nothing, only noise has an
+    /// Whether it has something to say about these rows: a method alone in its setting is compared with nothing, only noise has an
     /// epsilon, and only tuned methods have a choice.
     pub(crate) fn tells(self, comparison: &Comparison) -> bool {
         match self {
-            Self::Difference | Self::Interval | Self::P | Self::PHolm | Self::Rank => comparison.rows.len() > 1,
+            Self::Difference | Self::Interval | Self::P | Self::PHolm | Self::Rank => comparison.has_rivals(),
             Self::Epsilon => comparison.has_epsilon(),
             Self::Chosen => comparison.has_chosen(),
             _ => true,

@@ -623,7 +623,7 @@ fn every_key_is_explained_by_the_program() {
     let alpha = place.call(&["keys", "alpha"]);
     assert_eq!((alpha.code, &alpha.out), (0, &place.call(&["keys", "partition.alpha"]).out), "{}", alpha.err);
     place.refuses(&["keys", "lr"], &["did you mean 'optimizer.lr' or 'server.lr'?"]);
-    place.refuses(&["keys", "alfa"], &["did you mean 'partition.alpha'?"]);
+    place.refuses(&["keys", "alpa"], &["did you mean 'partition.alpha'?"]);
     place.refuses(&["keys", "mu"], &["method.mu is a key of fedprox", "fedelity methods fedprox explains it"]);
     place.refuses(&["check", "--set", "alpha=1"], &["--set: unknown key 'alpha', did you mean 'partition.alpha'?"]);
     let lines = place.call(&["keys", "--json"]).out;

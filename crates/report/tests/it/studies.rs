@@ -270,6 +270,49 @@ fn what_the_data_lack_is_said_with_every_number() {
     assert!(render(&found, TableSyntax::Markdown, &[]).contains(gap));
 }
 
+/// Two data sets with as many classes, and one with fewer: each figure has the classes of its own runs.
+#[test]
+fn classes_of_one_data_set_are_not_those_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let few = Made { classes: 2, ..MADE };
+    for (made, data, class) in [(MADE, "pets", "cat"), (MADE, "cars", "van"), (few, "coins", "head")] {
+        let classes = (0..made.classes).map(|number| format!("{class} {number}")).collect();
+        let prints = (data.repeat(16), format!("p-{data}"));
+        let header = Header {
+            dataset: data.to_string(),
+            classes,
+            dataset_fingerprint: prints.0,
+            partition_fingerprint: prints.1,
+            ..header(made, "fedavg", 1)
+        };
+        run(&dir.path().join(data), made, &header, 0);
+    }
+    let page = ReportPage::new(&load(dir.path()), None).unwrap();
+    let mut seen = 0;
+    for figure in page.cards.iter().flat_map(|card| &card.figures) {
+        let (names, own): (Vec<&String>, usize) = match &figure.drawing {
+            Drawing::Heat { method: Some(method), rows, columns, .. } => {
+                (rows.iter().chain(columns).filter(|name| !name.parse::<u64>().is_ok()).collect(), *method)
+            }
+            Drawing::Classes { classes, series, .. } => {
+                let marked: Vec<usize> =
+                    (0..3).filter(|&method| series[method].iter().any(|round| !round.is_empty())).collect();
+                assert_eq!((marked.len(), series[marked[0]].len() as u64), (1, MADE.rounds), "{}", figure.id);
+                (classes.iter().collect(), marked[0])
+            }
+            _ => continue,
+        };
+        // Folders are in the order of their names.
+        let class = ["van", "head", "cat"][own];
+        let strange = names
+            .iter()
+            .find(|name| ["van", "head", "cat"].iter().any(|other| *other != class && name.starts_with(other)));
+        assert_eq!(strange, None, "{}: {}", figure.id, figure.title);
+        seen += 1;
+    }
+    assert!(seen >= 9, "{seen}");
+}
+
 #[test]
 fn one_method_in_each_setting_is_compared_with_nothing() {
     let dir = tempfile::tempdir().unwrap();
