@@ -84,7 +84,7 @@
     if (!Number.isFinite(span)) return [low, high].map((end) => (Number.isFinite(end) ? end : undefined));
     const [bottom, top] = span > 0 ? [seen.min, seen.max] : [seen.min - margin, seen.max + margin];
     const raw = (top - bottom) / 5, power = 10 ** Math.floor(Math.log10(raw));
-    const step = power * [1, 2, 3, 5, 10].find((factor) => raw / power < factor * 1.5);
+    const step = power * [1, 2, 5, 10].find((factor) => raw / power < factor * 1.5);
     const round = (value) => Number(value.toPrecision(12));
     return [
       seen.min - margin < low ? low : Math.max(low, round(Math.floor(bottom / step) * step)),

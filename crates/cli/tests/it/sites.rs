@@ -292,6 +292,10 @@ fn images_by_site() {
         "rounds = 3\n[data]\nname = \"folder\"\npath = \"photos\"\nlayout = \"key/class\"\ncolour = \"grey\"\n[partition]\nkind \
          = \"natural\"\n[model]\nname = \"logistic\"\n",
     );
+    place.refuses(
+        &["check", "exp.toml", "--set", "model.name=simple-cnn"],
+        &["layer 4 (conv)", "'fedelity models --input 1x8x8 --classes 3' shows which models fit"],
+    );
     done(&place, &["run", "exp.toml", "--output", "a"]);
     let recorded = json(&place.read("a/clients.json"));
     assert_eq!((recorded["tested-on"].as_str(), recorded.get("positive")), (Some("own"), None));

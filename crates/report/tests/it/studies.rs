@@ -292,7 +292,7 @@ fn classes_of_one_data_set_are_not_those_of_another() {
     for figure in page.cards.iter().flat_map(|card| &card.figures) {
         let (names, own): (Vec<&String>, usize) = match &figure.drawing {
             Drawing::Heat { method: Some(method), rows, columns, .. } => {
-                (rows.iter().chain(columns).filter(|name| !name.parse::<u64>().is_ok()).collect(), *method)
+                (rows.iter().chain(columns).filter(|name| name.parse::<u64>().is_err()).collect(), *method)
             }
             Drawing::Classes { classes, series, .. } => {
                 let marked: Vec<usize> =
