@@ -115,6 +115,12 @@ impl Status {
 }
 
 impl Summary {
+    /// That a run which is over never learnt anything, unless one of these notices has said so.
+    pub fn learnt_nothing(&self, noticed: &[Notice]) -> Option<String> {
+        let is_said = noticed.iter().any(|notice| notice.unlearnt().is_some());
+        self.unlearnt.filter(|_| self.status.is_complete() && !is_said).map(|found| found.describe())
+    }
+
     /// Adds a finished round. Call it for each round in order; the status is set at the end, unless the round ended it.
     pub fn add(&mut self, round: &RoundRecord) {
         self.rounds = round.round;

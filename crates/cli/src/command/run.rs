@@ -337,11 +337,9 @@ impl Observer for RunViewer<'_> {
             let text = format!("{}, seed {}: {reason}{advice}", run.label, run.seed);
             self.progress.pause(|| self.printer.error(&text));
         }
-        let is_said = self.noticed.iter().any(|notice| notice.unlearnt().is_some());
-        let complete = outcome.summary.status.is_complete();
-        if let Some(unlearnt) = outcome.summary.unlearnt.filter(|_| complete && !is_said) {
+        if let Some(what) = outcome.summary.learnt_nothing(&self.noticed) {
             let advice = self.advice(run, UNLEARNT_REMEDY);
-            let text = format!("{}, seed {}: {}{advice}", run.label, run.seed, unlearnt.describe());
+            let text = format!("{}, seed {}: {what}{advice}", run.label, run.seed);
             self.progress.pause(|| self.printer.warn(&text));
         }
         if !outcome.summary.incidents.is_none() {
