@@ -354,7 +354,8 @@ fn a_run_that_learnt_nothing_says_so() {
     assert_eq!((&part["unlearnt"]["evaluations"], &part["collapse"]), (&3.into(), &Value::Null), "{part}");
     let page = place.call(&["report", "part", "-o", "page.html"]);
     assert_eq!(page.code, 0, "{}", page.err);
-    assert!(String::from_utf8(place.read("page.html")).unwrap().contains(&said(3)));
+    let page = String::from_utf8(place.read("page.html")).unwrap();
+    assert!(page.contains(&said(3)) && page.contains("Save the configuration below, and run it with"));
 }
 
 /// SCAFFOLD on very skewed clients: a client runs away and takes the global model with it. Results have the same bits on
