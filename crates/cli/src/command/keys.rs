@@ -138,7 +138,8 @@ fn unknown(wanted: &str, paths: &[String]) -> String {
     };
     let ends = ending(wanted);
     let lasts: Vec<&str> = paths.iter().filter_map(|path| Some(path.rsplit_once('.')?.1)).collect();
-    let hint = match nearest(wanted, &[&sections[..], &outside].concat()).or_else(|| nearest(wanted, &known)) {
+    let short = if wanted.contains('.') { Vec::new() } else { [&sections[..], &outside].concat() };
+    let hint = match nearest(wanted, &short).or_else(|| nearest(wanted, &known)) {
         Some(key) if !key.contains('.') => format!("did you mean '{key}'?"),
         _ if !ends.is_empty() => format!("did you mean {}?", ends.join(" or ")),
         _ if !owners(wanted).is_empty() => {
