@@ -240,6 +240,9 @@ impl Observer for Viewer {
     }
 
     fn end(&mut self, run: &Run<'_>, outcome: &Outcome) {
+        if let Some(what) = outcome.summary.learnt_nothing(&self.noticed) {
+            self.tell(Event::Note(format!("{}, seed {}: {what}", run.label, run.seed)));
+        }
         if let Some(reason) = &outcome.divergence {
             self.tell(Event::Note(format!("{}, seed {}: {reason}", run.label, run.seed)));
         }

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use fedelity_data::catalogue::{self, CatalogueEntry};
-use fedelity_data::{DataSource, NamedSource, SetName};
+use fedelity_data::{DataSource, NamedSource, SetName, quoted};
 use fedelity_experiment::{Document, ExperimentError, Settings, is_model_file};
 use fedelity_keys::nearest;
+use fedelity_record::names;
 
 use crate::latest::find as find_latest;
 use crate::printer::Printer;
@@ -24,7 +25,10 @@ pub(crate) struct Overrides {
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 
-    /// Skip images and rows that cannot be used, and count them, instead of stopping at the first one.
+    /// Leave out images and rows that cannot be read, and say how many, instead of ending with an error at the first.
+    ///
+    /// These are damaged images, rows with a missing or misspelt value, and the like. The record counts them. It is the same
+    /// as data.skip-bad = true.
     #[arg(long)]
     pub(crate) skip_bad: bool,
 }
@@ -34,7 +38,7 @@ impl Overrides {
     pub(crate) fn document(&self, file: Option<&Path>) -> Result<Document> {
         let mut document = match file {
             None => Document::default(),
-            Some(file) => Document::read(&find_latest(file)?)?,
+            Some(file) => Document::read(&configuration(file)?)?,
         };
         for assignment in &self.set {
             document.set(assignment)?;
@@ -81,6 +85,20 @@ impl Overrides {
         document.put(&["model", key], model.into(), "--model")?;
         Ok(Some(document))
     }
+}
+
+/// The path of a configuration. A folder is none, but a run folder has one.
+fn configuration(file: &Path) -> Result<PathBuf> {
+    let found = find_latest(file)?;
+    if found.is_dir() {
+        let inside = found.join(names::CONFIG);
+        let hint = match inside.is_file() {
+            true => format!("; its configuration is {}", quoted(&inside)),
+            false => String::new(),
+        };
+        bail!("{}: a folder, not a configuration{hint}", found.display());
+    }
+    Ok(found)
 }
 
 /// Sets the data folder from an option or the environment.

@@ -275,13 +275,16 @@ pub struct Dataset {
     pub table: Option<TableForm>,
 }
 
+/// How the name ends of data that are tested on some of their training samples.
+const HELD_OUT: &str = "-held-out";
+
 impl Dataset {
     /// The same training samples, some of which stand in for the test samples. Its name says so.
     pub fn tested_on(&self, held_out: &[bool]) -> Self {
         let test = self.train.part(held_out, true);
         let (classes, train, normalisation) = (self.classes.clone(), self.train.clone(), self.normalisation.clone());
         Self {
-            name: format!("{}-held-out", self.name),
+            name: format!("{}{HELD_OUT}", self.name),
             classes,
             shape: self.shape,
             train,
@@ -298,13 +301,22 @@ impl Dataset {
     /// What a user may not expect: parts of a set whose size is known, classes without samples, and columns of a table.
     pub fn remarks(&self) -> Vec<String> {
         let table = self.table.iter().flat_map(|form| &form.notes).cloned();
-        self.incomplete().into_iter().chain(self.absent()).chain(table).collect()
+        self.gaps().into_iter().chain(table).collect()
+    }
+
+    /// What the samples lack: some of an official set, or all of a class. Results depend on it.
+    pub fn gaps(&self) -> Vec<String> {
+        self.incomplete().into_iter().chain(self.absent()).collect()
     }
 
     /// The parts that do not have the number of samples of the official set, in words, if any.
     pub(crate) fn incomplete(&self) -> Vec<String> {
-        let Some(entry) = SetName::from_name(&self.name).map(SetName::entry) else { return Vec::new() };
-        let parts = [("training", &self.train, entry.train), ("test", &self.test, entry.test)];
+        let held_out = self.name.strip_suffix(HELD_OUT);
+        let name = held_out.unwrap_or(&self.name);
+        let Some(entry) = SetName::from_name(name).map(SetName::entry) else { return Vec::new() };
+        // Training samples that stand in for the test samples have no official number.
+        let test = entry.test.filter(|_| held_out.is_none());
+        let parts = [("training", &self.train, entry.train), ("test", &self.test, test)];
         let other = |(what, split, official): (&str, &Split, Option<usize>)| {
             let official = official.filter(|&official| official != split.len())?;
             let (found, name, official) = (grouped(split.len()), entry.title, grouped(official));

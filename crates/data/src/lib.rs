@@ -48,4 +48,4 @@ pub use partition::{Kind, Partition, partition};
 pub use request::Request;
 pub use skipped::Skipped;
 pub use source::{DataSource, NamedSource};
-pub use table::{Column, ColumnKind, TableFiles, TableForm, TableSource};
+pub use table::{Column, ColumnGuess, ColumnKind, TableFiles, TableForm, TableFormat, TableGuess, TableSource};

@@ -29,7 +29,7 @@ mod travel;
 mod verify;
 
 pub use assemble::text::TextReader;
-pub use assemble::{Pool, Study, model_file, table_form};
+pub use assemble::{Pool, Study, model_file, own_architecture, table_form};
 pub use checkpoint::Checkpoints;
 pub use config::{
     BestRound, Change, ClientChoice, ClientKeys, Config, DataKeys, Document, EvaluationKeys, MethodChoice, ModelKeys,

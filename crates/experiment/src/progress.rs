@@ -163,6 +163,9 @@ impl RunProgress {
 
     /// Writes what a run leaves behind, if it is recorded.
     pub(crate) fn end(&mut self, run: &Run<'_>, note: &mut dyn FnMut(&str)) -> Result<Outcome> {
+        if self.summary.status.is_complete() {
+            self.summary.unlearnt = self.simulation.unlearnt();
+        }
         if let Some(RunRecord { folder, place, file, writer, claim }) = self.record.take() {
             still_ours(claim.as_deref())?;
             file.finish()?;

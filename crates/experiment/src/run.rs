@@ -375,13 +375,15 @@ impl Run<'_> {
         let file = match header {
             // What describes the first part of the run stays.
             Some(header) => {
-                let header = Header { rounds: study.settings.config.rounds as u64, ..header };
+                let guessing = header.guessing.or(simulation.experiment().guessing());
+                let header = Header { rounds: study.settings.config.rounds as u64, guessing, ..header };
                 folder.resume_rounds(&header, rounds.len())?
             }
             None => {
                 let attackers = simulation.attackers().into_iter().map(|client| client as u64).collect();
                 let local_evaluation = Some(simulation.local_evaluation());
-                let header = Header { local_evaluation, attackers, ..self.header() };
+                let guessing = simulation.experiment().guessing();
+                let header = Header { local_evaluation, attackers, guessing, ..self.header() };
                 folder.start_rounds(&header)?
             }
         };
@@ -413,6 +415,7 @@ impl Run<'_> {
             method_settings: self.method.keys.iter().map(|(key, value)| (key.clone(), as_json(value))).collect(),
             dataset: pool.dataset.name.clone(),
             dataset_fingerprint: pool.fingerprint.clone(),
+            data_gaps: pool.dataset.gaps(),
             partition: pool.partition.spec.clone(),
             model: card.model.clone(),
             parameters: model.layout().trainable_len() as u64,

@@ -26,6 +26,8 @@ pub struct Needs {
     pub label_counts_leave_client: bool,
     /// The method was published with a projection head before the classifier.
     pub projection: bool,
+    /// It acts on the features before the classifier: with a model that trains no layer before it, it is FedAvg.
+    pub trained_features: bool,
     /// The fewest classes with which it is not FedAvg; 0 if any number will do.
     pub classes: usize,
     /// Forward passes per training step beyond the student's own, without the teacher cache.

@@ -86,7 +86,8 @@ impl Schema {
                 let place = if at.is_empty() { "here".to_string() } else { format!("in [{at}]") };
                 let mut names: Vec<&str> = self.selectors.iter().map(|selector| selector.name).collect();
                 names.extend(allowed.iter().map(|key| key.name));
-                return Err(KeyError::new(&full, unknown(&full, &name, &names, &place)));
+                let below: Vec<String> = self.below(&name).iter().map(|key| path(at, key)).collect();
+                return Err(KeyError::new(&full, unknown(&full, &name, &names, &below, &place)));
             };
             let others: Vec<&str> = selector.words_with(&name);
             let selector = path(at, selector.name);
@@ -272,12 +273,15 @@ fn no_such_word(full: &str, word: &str, words: &[&str]) -> KeyError {
     KeyError::new(full, format!("{full} = \"{word}\": expected one of {}{guess}", words.join(", ")))
 }
 
-/// The message about an unknown key, with the nearest allowed key and all allowed keys.
-pub fn unknown(full: &str, given: &str, allowed: &[&str], place: &str) -> String {
-    let guess = nearest(given, allowed).map_or(String::new(), |name| {
-        let prefix = full.strip_suffix(given).unwrap_or("");
-        format!(", did you mean '{prefix}{name}'?")
-    });
+/// The message about an unknown key, with the nearest allowed key and all allowed keys. `below` are keys of this name in
+/// sections.
+pub fn unknown(full: &str, given: &str, allowed: &[&str], below: &[String], place: &str) -> String {
+    let prefix = full.strip_suffix(given).unwrap_or("");
+    let guess = match (nearest(given, allowed), below) {
+        (Some(name), _) => format!(", did you mean '{prefix}{name}'?"),
+        (None, [_, ..]) => format!(", did you mean '{}'?", below.join("' or '")),
+        (None, []) => String::new(),
+    };
     let list = if allowed.is_empty() { "none".to_string() } else { allowed.join(", ") };
     format!("unknown key '{full}'{guess} (allowed {place}: {list})")
 }

@@ -92,6 +92,22 @@ pub struct Schema {
     pub selectors: &'static [Selector],
 }
 
+impl Schema {
+    /// The keys with this name in its sections.
+    pub(crate) fn below(&self, name: &str) -> Vec<String> {
+        let has = |schema: &Schema| {
+            let of_variants = schema.selectors.iter().flat_map(|one| one.variants).flat_map(|variant| variant.keys);
+            schema.selectors.iter().any(|one| one.name == name)
+                || schema.keys.iter().chain(of_variants).any(|key| key.name == name)
+        };
+        let place = |key: &Key| match key.value {
+            ValueType::Table(inner) if has(inner) => Some(format!("{}.{name}", key.name)),
+            _ => None,
+        };
+        self.keys.iter().filter_map(place).collect()
+    }
+}
+
 /// A key whose value decides which other keys exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Selector {

@@ -10,6 +10,9 @@
 //! The paper puts a two-layer projection head with 256 outputs before the classifier (model key `projection`); features
 //! are its outputs. Without it they are the classifier's inputs, as in FedNTD's code.
 //!
+//! If no layer before the classifier is trained, as in logistic regression, the features are the same for all weights, the
+//! term is constant, and MOON is FedAvg.
+//!
 //! Deviation: a client that has not trained before has no contrastive term. The authors' code has none in the first
 //! round either; after it, random networks stand in for the missing local weights, which is meaningless.
 
@@ -40,7 +43,7 @@ pub struct Moon {
 
 impl Method for Moon {
     fn needs(&self) -> Needs {
-        Needs { client_memory: true, projection: true, extra_passes: 2, ..Needs::default() }
+        Needs { client_memory: true, projection: true, trained_features: true, extra_passes: 2, ..Needs::default() }
     }
 
     fn teachers(&self, local: &Local<'_>) -> Result<Vec<Teacher>> {

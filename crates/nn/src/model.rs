@@ -112,6 +112,13 @@ impl Model {
         tensors[tensors.len() - 2].offset..self.layout().len()
     }
 
+    /// Whether any layer before the head is trained.
+    #[must_use]
+    pub fn trains_features(&self) -> bool {
+        let head = self.head().start;
+        self.layout().trainable().first().is_some_and(|range| range.start < head)
+    }
+
     /// The engine that runs it.
     #[must_use]
     pub fn engine(&self) -> &dyn Engine {

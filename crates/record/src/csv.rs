@@ -13,22 +13,30 @@ const MOST_CELLS: usize = 50_000_000;
 
 /// One row per round, one column per number. Cells of unmeasured numbers are empty.
 pub fn rounds_csv(rounds: &[RoundRecord]) -> Result<Vec<u8>, csv::Error> {
-    let classes = rounds.iter().filter_map(|round| Some(round.class_accuracy.as_ref()?.len())).max().unwrap_or(0);
-    let terms: BTreeSet<&String> = rounds.iter().flat_map(|round| round.train_terms.keys()).collect();
-    let layers: BTreeSet<&String> = rounds.iter().flat_map(|round| round.alignment.keys()).collect();
+    runs_csv(&[], &[(Vec::new(), rounds)])
+}
+
+/// The rounds of several runs below each other. The first columns, which have these names, tell the runs apart: each run
+/// comes with its cells for them.
+pub fn runs_csv(first: &[&str], runs: &[(Vec<String>, &[RoundRecord])]) -> Result<Vec<u8>, csv::Error> {
+    let rounds = || runs.iter().flat_map(|(_, rounds)| rounds.iter());
+    let classes = rounds().filter_map(|round| Some(round.class_accuracy.as_ref()?.len())).max().unwrap_or(0);
+    let terms: BTreeSet<&String> = rounds().flat_map(|round| round.train_terms.keys()).collect();
+    let layers: BTreeSet<&String> = rounds().flat_map(|round| round.alignment.keys()).collect();
     let mut out = Writer::from_writer(Vec::new());
-    let mut names: Vec<String> = vec!["round".to_string()];
+    let mut names: Vec<String> = first.iter().copied().chain(["round"]).map(String::from).collect();
     names.extend(FIXED.iter().map(|(name, _)| name.to_string()));
     names.extend(terms.iter().map(|name| format!("train-{name}")));
     names.extend(layers.iter().map(|layer| format!("alignment-{layer}")));
     names.extend(layers.iter().map(|layer| format!("local-alignment-{layer}")));
     names.extend((0..classes).map(|class| format!("class-accuracy-{class}")));
-    if names.len().saturating_mul(rounds.len()) > MOST_CELLS {
-        let table = format!("a table of {} rounds and {} columns", rounds.len(), names.len());
+    let rows = rounds().count();
+    if names.len().saturating_mul(rows) > MOST_CELLS {
+        let table = format!("a table of {rows} rounds and {} columns", names.len());
         return Err(io::Error::other(format!("{table} has more than {MOST_CELLS} cells")).into());
     }
     out.write_record(names)?;
-    for round in rounds {
+    for (own, round) in runs.iter().flat_map(|(own, rounds)| rounds.iter().map(move |round| (own, round))) {
         let fixed = FIXED.iter().map(|(_, of)| of(round));
         let of_terms = terms.iter().map(|name| round.train_terms.get(*name).copied());
         let of_layers = layers.iter().map(|layer| round.alignment.get(*layer).copied());
@@ -36,7 +44,7 @@ pub fn rounds_csv(rounds: &[RoundRecord]) -> Result<Vec<u8>, csv::Error> {
         let of_classes = (0..classes).map(|class| round.class_accuracy.as_ref().and_then(|all| *all.get(class)?));
         let values = fixed.chain(of_terms).chain(of_layers).chain(of_local).chain(of_classes);
         let cells = values.map(|value| value.map_or(String::new(), |value| value.to_string()));
-        out.write_record([round.round.to_string()].into_iter().chain(cells))?;
+        out.write_record(own.iter().cloned().chain([round.round.to_string()]).chain(cells))?;
     }
     out.into_inner().map_err(|error| error.into_error().into())
 }
@@ -99,6 +107,25 @@ mod tests {
         assert_eq!((at(1, "round"), at(1, "accuracy"), at(1, "bytes-up"), at(1, "train-ce")), ("1", "", "7", "0.5"));
         assert_eq!((at(2, "accuracy"), at(2, "class-accuracy-0")), ("0.30000000000000004", "0.25"));
         assert_eq!((at(2, "class-accuracy-1"), at(2, "alignment-conv1"), at(1, "alignment-conv1")), ("", "0.75", ""));
+    }
+
+    #[test]
+    fn several_runs_share_the_columns_of_all() {
+        let with = |term: &str, round| RoundRecord {
+            round,
+            train_terms: [(term.to_string(), 0.5)].into(),
+            ..Default::default()
+        };
+        let (a, b) = ([with("ce", 1), with("ce", 2)], [with("kd", 1)]);
+        let own = |name: &str| vec![name.to_string()];
+        let text = String::from_utf8(runs_csv(&["run"], &[(own("x,y"), &a), (own("z"), &b)]).unwrap()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("run,round,accuracy,") && lines[0].contains(",train-ce,train-kd"), "{text}");
+        assert!(
+            lines[1].starts_with("\"x,y\",1,") && lines[2].starts_with("\"x,y\",2,") && lines[3].starts_with("z,1,"),
+            "{text}"
+        );
+        assert!(lines[1].ends_with(",0.5,") && lines[3].ends_with(",,0.5"), "{text}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::guessing::Guessing;
 use crate::incident::is_zero;
 use crate::local::LocalEvaluation;
 use crate::notice::client_name;
@@ -42,6 +43,9 @@ pub struct Header {
     pub dataset: String,
     /// The fingerprint of the data, as hex. Empty if it was not computed.
     pub dataset_fingerprint: String,
+    /// What the data lack: some samples of an official set, or all of a class. Absent if nothing is known to be missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub data_gaps: Vec<String>,
     /// A description of the partition.
     pub partition: String,
     pub model: String,
@@ -62,6 +66,9 @@ pub struct Header {
     /// The positive class, if there are two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub positive: Option<u64>,
+    /// What guessing gives on the test samples. Older records lack it, and so do test samples of one class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guessing: Option<Guessing>,
     /// Samples of the validation part; 0 if there is none.
     #[serde(skip_serializing_if = "is_zero")]
     pub validation_samples: u64,

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::guessing::Unlearnt;
+
 /// Something in a round that needs attention. `docs/notices.md` has the rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "kebab-case")]
@@ -29,13 +31,7 @@ pub enum Notice {
         share: f64,
     },
     /// The global model has never been better than guessing.
-    Unlearnt {
-        accuracy: f64,
-        /// The accuracy of always guessing the most frequent class.
-        chance: f64,
-        /// How often it was tested.
-        evaluations: u64,
-    },
+    Unlearnt(Unlearnt),
     /// The accuracy lost more than half of its lead over guessing after a client was out of line.
     Fall {
         accuracy: f64,
@@ -62,8 +58,16 @@ impl Notice {
     /// Whether the global model collapsed, rather than one client.
     pub fn is_collapse(&self) -> bool {
         match self {
-            Self::Outlier { .. } => false,
-            Self::Chance { .. } | Self::OneClass { .. } | Self::Unlearnt { .. } | Self::Fall { .. } => true,
+            Self::Outlier { .. } | Self::Unlearnt(_) => false,
+            Self::Chance { .. } | Self::OneClass { .. } | Self::Fall { .. } => true,
+        }
+    }
+
+    /// That the global model has learnt nothing, if it says so.
+    pub fn unlearnt(&self) -> Option<Unlearnt> {
+        match self {
+            Self::Unlearnt(found) => Some(*found),
+            Self::Outlier { .. } | Self::Chance { .. } | Self::OneClass { .. } | Self::Fall { .. } => None,
         }
     }
 
@@ -95,11 +99,7 @@ impl Notice {
                 let name = name.map_or_else(|| class.to_string(), |name| format!("'{name}'"));
                 format!("class {name} is predicted for {} of the test samples", percent(share))
             }
-            Self::Unlearnt { accuracy, chance, evaluations } => format!(
-                "nothing has been learnt in {evaluations} evaluations: accuracy {}; guessing gives {}",
-                percent(accuracy),
-                percent(chance)
-            ),
+            Self::Unlearnt(found) => format!("nothing has been learnt {}", found.details()),
             Self::Fall { accuracy, best, client, since } => format!(
                 "accuracy fell from {} to {} after {} was out of line in round {since}",
                 percent(best),
@@ -153,7 +153,7 @@ mod tests {
             (Notice::OneClass { class: 1, share: 0.975 }, "class 'dog' is predicted for 97.5 % of the test samples"),
             (Notice::OneClass { class: 9, share: 1.0 }, "class 9 is predicted for 100.0 % of the test samples"),
             (
-                Notice::Unlearnt { accuracy: 0.1, chance: 0.1, evaluations: 12 },
+                Notice::Unlearnt(Unlearnt { accuracy: 0.1, chance: 0.1, evaluations: 12 }),
                 "nothing has been learnt in 12 evaluations: accuracy 10.0 %; guessing gives 10.0 %",
             ),
             (
@@ -162,7 +162,7 @@ mod tests {
             ),
         ] {
             assert_eq!(notice.describe(&classes, &[]), said);
-            assert_eq!(notice.is_collapse(), notice != outlier);
+            assert_eq!(notice.is_collapse(), notice != outlier && notice.unlearnt().is_none());
             let noticed = RoundNotice { round: 30, notice };
             let text = serde_json::to_string(&noticed).unwrap();
             assert_eq!(serde_json::from_str::<RoundNotice>(&text).unwrap(), noticed, "{text}");

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::guessing::Unlearnt;
 use crate::header::Stamp;
 use crate::incident::IncidentCounts;
 use crate::notice::{Notice, RoundNotice};
@@ -42,6 +43,9 @@ pub struct Summary {
     /// The round since which the global model is collapsed, if it is at the end.
     #[serde(default)]
     pub collapse: Option<u64>,
+    /// The global model has never been better than guessing, if the run ended so or was noticed to be so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unlearnt: Option<Unlearnt>,
     /// How many notices the rounds have.
     #[serde(default)]
     pub noticed: u64,
@@ -111,6 +115,12 @@ impl Status {
 }
 
 impl Summary {
+    /// That a run which is over never learnt anything, unless one of these notices has said so.
+    pub fn learnt_nothing(&self, noticed: &[Notice]) -> Option<String> {
+        let is_said = noticed.iter().any(|notice| notice.unlearnt().is_some());
+        self.unlearnt.filter(|_| self.status.is_complete() && !is_said).map(|found| found.describe())
+    }
+
     /// Adds a finished round. Call it for each round in order; the status is set at the end, unless the round ended it.
     pub fn add(&mut self, round: &RoundRecord) {
         self.rounds = round.round;
@@ -140,7 +150,9 @@ impl Summary {
             self.status = Status::StoppedEarly { best, patience };
         }
         if let Some(accuracy) = round.accuracy {
-            let collapsed = round.notices.iter().any(Notice::is_collapse);
+            self.unlearnt = round.notices.iter().find_map(Notice::unlearnt);
+            // What was never any good cannot collapse.
+            let collapsed = self.unlearnt.is_none() && round.notices.iter().any(Notice::is_collapse);
             self.collapse = collapsed.then(|| self.collapse.unwrap_or(round.round));
             self.final_accuracy = Some(accuracy);
             self.final_loss = round.loss;
@@ -173,6 +185,19 @@ mod tests {
             assert_eq!(add(round, Some(0.1), fell()), Some(6));
         }
         assert_eq!((summary.noticed, summary.notices.len(), summary.notices[0].round), (36, NOTICES, 2));
+    }
+
+    #[test]
+    fn a_model_that_learnt_nothing_did_not_collapse() {
+        let mut summary = Summary::default();
+        let unlearnt = Unlearnt { accuracy: 0.1, chance: 0.1, evaluations: 10 };
+        let notices = vec![Notice::Unlearnt(unlearnt), Notice::OneClass { class: 0, share: 1.0 }];
+        summary.add(&RoundRecord { round: 10, accuracy: Some(0.1), notices, ..RoundRecord::default() });
+        assert_eq!((summary.collapse, summary.unlearnt), (None, Some(unlearnt)));
+        let text = serde_json::to_string(&summary).unwrap();
+        assert_eq!(serde_json::from_str::<Summary>(&text).unwrap(), summary);
+        summary.add(&RoundRecord { round: 11, accuracy: Some(0.4), ..RoundRecord::default() });
+        assert_eq!((summary.collapse, summary.unlearnt), (None, None));
     }
 
     #[test]

@@ -78,6 +78,20 @@
     };
   }
 
+  /* The ends of an axis at round numbers around what is seen, never outside a range. ECharts alone goes far beyond a flat curve. */
+  function ends(seen, low, high) {
+    const span = seen.max - seen.min, margin = span > 0 ? 0.04 * span : Math.max(0.01, 0.1 * Math.abs(seen.max));
+    if (!Number.isFinite(span)) return [low, high].map((end) => (Number.isFinite(end) ? end : undefined));
+    const [bottom, top] = span > 0 ? [seen.min, seen.max] : [seen.min - margin, seen.max + margin];
+    const raw = (top - bottom) / 5, power = 10 ** Math.floor(Math.log10(raw));
+    const step = power * [1, 2, 5, 10].find((factor) => raw / power < factor * 1.5);
+    const round = (value) => Number(value.toPrecision(12));
+    return [
+      seen.min - margin < low ? low : Math.max(low, round(Math.floor(bottom / step) * step)),
+      seen.max + margin > high ? high : Math.min(high, round(Math.ceil(top / step) * step)),
+    ];
+  }
+
   function lines(figure) {
     const text = axes(), shown = figure.series.filter((series) => !hidden.has(series.method));
     const scale = figure.percent ? 100 : 1;
@@ -146,8 +160,8 @@
       yAxis: {
         type: "value", name: figure.y + (figure.percent ? " (%)" : ""), nameLocation: "end", scale: true, ...text,
         nameTextStyle: { ...text.nameTextStyle, align: "left" },
-        min: (seen) => (Number.isFinite(low) && seen.min - 0.04 * (seen.max - seen.min) < low * scale ? low * scale : undefined),
-        max: (seen) => (Number.isFinite(high) && seen.max + 0.04 * (seen.max - seen.min) > high * scale ? high * scale : undefined),
+        min: (seen) => (Number.isFinite(low) ? ends(seen, low * scale, high * scale)[0] : undefined),
+        max: (seen) => (Number.isFinite(high) ? ends(seen, low * scale, high * scale)[1] : undefined),
       },
       series,
     };
@@ -593,6 +607,11 @@
       draw(chart);
       return chart.instance.getOption().series.filter((one) => one.type !== "custom" && !one.silent)
         .map((one) => ({ name: one.name, data: one.data.map((item) => (item && item.value ? item.value : item)) }));
+    },
+    heights: (id) => {
+      const chart = charts.get(id);
+      draw(chart);
+      return chart.instance.getModel().getComponent("yAxis", 0).axis.scale.getExtent();
     },
     option: (id) => {
       const chart = charts.get(id);

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::error::ReportError;
 use crate::loaded::{LeftOut, LoadedRun};
-use crate::mark::{Include, MarkKind, REMEDY, RunMark};
+use crate::mark::{Include, MarkKind, REMEDY, RunMark, UNLEARNT_REMEDY};
 use crate::results::{Group, Results};
 use crate::setting::{Setting, is_within};
 use crate::statistics::{Difference, MeanSd, differ, difference, holm, ranks};
@@ -68,7 +68,9 @@ pub struct ComparisonRow {
     pub unfinished: usize,
     /// Finished runs whose global model is collapsed.
     pub collapsed: usize,
-    /// Both, one by one.
+    /// Finished runs whose global model never was better than guessing.
+    pub unlearnt: usize,
+    /// All of them, one by one.
     pub marks: Vec<RunMark>,
     /// The accuracy in the last round.
     pub final_accuracy: Option<MeanSd>,
@@ -112,6 +114,9 @@ pub struct ToTarget {
     pub of: usize,
 }
 
+/// Most keys that a note suggests to mix.
+const MIXABLE: usize = 5;
+
 /// The default baseline.
 pub const BASELINE: &str = "fedavg";
 
@@ -144,7 +149,8 @@ impl Comparison {
             footnotes: Vec::new(),
             left_out: study.left_out.clone(),
         };
-        new.notes = new.remarks();
+        new.notes = gaps(study);
+        new.notes.extend(new.remarks());
         new.notes.extend(new.of_settings());
         new.notes.extend(seeds(study, options.include).filter(|_| !options.live));
         new.footnotes = new.of_marks(options.include);
@@ -154,6 +160,11 @@ impl Comparison {
     /// The baseline's name in papers.
     fn baseline_title(&self) -> &str {
         self.rows.iter().find(|row| row.name == self.baseline).map_or(&self.baseline, |row| &row.title)
+    }
+
+    /// Whether any method has another one in its setting.
+    pub fn has_rivals(&self) -> bool {
+        self.rows.iter().enumerate().any(|(at, row)| self.rows[..at].iter().any(|other| other.setting == row.setting))
     }
 
     /// Notes on what is compared with what.
@@ -171,6 +182,17 @@ impl Comparison {
             let note = "Differences, rounds to target and ranks compare only runs of the same setting.";
             notes.push(note.to_string());
         }
+        if self.rows.len() > 1 && !self.has_rivals() {
+            let print = |key: &&String| !key.ends_with(".fingerprint");
+            let keys: BTreeSet<&String> = self.settings.iter().flat_map(|one| one.keys.keys()).filter(print).collect();
+            let some: Vec<&str> = keys.iter().take(MIXABLE).map(|key| key.as_str()).collect();
+            let more = if keys.len() > MIXABLE { ", ..." } else { "" };
+            let which = if keys.is_empty() { String::new() } else { format!(": here {}{more}", some.join(", ")) };
+            notes.push(format!(
+                "Each setting has one method, so it is compared with nothing. fedelity compare --mix KEY compares runs that \
+                 differ in KEY{which}."
+            ));
+        }
         let of = |setting: usize| self.rows.iter().filter(move |row| row.setting == setting);
         let lacks = |setting: &usize| of(*setting).count() > 1 && of(*setting).all(|row| row.baseline.is_none());
         let without: Vec<&str> =
@@ -185,9 +207,17 @@ impl Comparison {
         notes
     }
 
-    /// Advice, if a run collapsed.
-    pub fn advice(&self) -> Option<&'static str> {
-        self.rows.iter().any(|row| row.collapsed > 0).then_some(REMEDY)
+    /// Advice, if runs collapsed or learnt nothing.
+    pub fn advice(&self) -> Vec<&'static str> {
+        let collapsed = self.rows.iter().any(|row| row.collapsed > 0).then_some(REMEDY);
+        let unlearnt = self.rows.iter().any(|row| row.unlearnt > 0).then_some(UNLEARNT_REMEDY);
+        collapsed.into_iter().chain(unlearnt).collect()
+    }
+
+    /// The kinds of marks on runs that do not count.
+    pub fn not_counted(&self, include: Include) -> Vec<MarkKind> {
+        let of = |kind: MarkKind| self.rows.iter().flat_map(|row| &row.marks).any(|mark| mark.kind == kind);
+        MarkKind::ALL.into_iter().filter(|kind| of(*kind) && !include.counts(*kind)).collect()
     }
 
     /// One line per marked run, and what marks mean.
@@ -198,13 +228,7 @@ impl Comparison {
             format!("{} {}, seed {}: {}.", mark.kind.sign(), row.full_title(), mark.seed, mark.what)
         };
         let mut notes: Vec<String> = marks.iter().map(line).collect();
-        let has = |kind: MarkKind| marks.iter().any(|(_, mark)| mark.kind == kind);
-        let kinds = [
-            (MarkKind::Unfinished, include.unfinished, "unfinished"),
-            (MarkKind::Collapsed, include.collapsed, "collapsed"),
-        ];
-        let out: Vec<&str> =
-            kinds.iter().filter(|(kind, counts, _)| has(*kind) && !counts).map(|(.., name)| *name).collect();
+        let out: Vec<&str> = self.not_counted(include).into_iter().map(MarkKind::name).collect();
         if !out.is_empty() && self.rows.len() > 1 {
             let note = "runs do not count in differences, rounds to target and ranks";
             let text = format!("{} {note}.", out.join(" and "));
@@ -242,6 +266,16 @@ impl Comparison {
         }
         notes
     }
+}
+
+/// What the data of the runs lack.
+fn gaps(study: &Results) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for header in study.runs().map(|run| &run.header) {
+        let said = header.data_gaps.iter().map(|gap| format!("{}: {gap}.", header.dataset));
+        notes.extend(said.filter(|note| !notes.contains(note)).collect::<Vec<_>>());
+    }
+    notes
 }
 
 /// The name of the groups that others are compared with: the one asked for, or FedAvg with the most usual settings, or
@@ -321,6 +355,7 @@ fn row(group: &Group, baseline: Option<&Group>, options: &Options, rank: Option<
         seeds: runs.iter().map(|run| run.header.seed).collect(),
         unfinished: count(MarkKind::Unfinished),
         collapsed: count(MarkKind::Collapsed),
+        unlearnt: count(MarkKind::Unlearnt),
         final_accuracy: over(&|run| run.summary.final_accuracy),
         best_accuracy: over(&|run| run.summary.best.map(|best| best.accuracy)),
         forgetting: over(&|run| run.summary.forgetting),

@@ -1,4 +1,4 @@
-//! Runs that stand out in tables: unfinished or collapsed.
+//! Runs that stand out in tables: unfinished, collapsed, or without anything learnt.
 
 use fedelity_record::{Notice, Status};
 use serde::Serialize;
@@ -10,6 +10,10 @@ use crate::results::Group;
 pub const REMEDY: &str = "Clipping gradients often prevents this (--set optimizer.clip=10, or less if it is set), and so \
                           does a lower optimizer.lr.";
 
+/// What to do about a model that has learnt nothing.
+pub const UNLEARNT_REMEDY: &str = "A model that has learnt nothing may need more rounds or another optimizer.lr: a lower \
+                                   one if its loss jumps about, a higher one if it hardly moves.";
+
 /// Why a run is marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -18,14 +22,36 @@ pub enum MarkKind {
     Unfinished,
     /// Its global model is collapsed at the end.
     Collapsed,
+    /// Its global model never was better than guessing.
+    Unlearnt,
 }
 
 impl MarkKind {
+    pub const ALL: [Self; 3] = [Self::Unfinished, Self::Collapsed, Self::Unlearnt];
+
     /// The sign beside a number in a table.
     pub fn sign(self) -> &'static str {
         match self {
             Self::Unfinished => "*",
             Self::Collapsed => "†",
+            Self::Unlearnt => "‡",
+        }
+    }
+
+    /// What such runs are called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unfinished => "unfinished",
+            Self::Collapsed => "collapsed",
+            Self::Unlearnt => "unlearnt",
+        }
+    }
+
+    /// What a cell says of such runs.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::Unfinished | Self::Collapsed => self.name(),
+            Self::Unlearnt => "learnt nothing",
         }
     }
 }
@@ -53,6 +79,18 @@ pub struct RunMark {
 pub struct Include {
     pub unfinished: bool,
     pub collapsed: bool,
+    pub unlearnt: bool,
+}
+
+impl Include {
+    /// Whether runs with this mark count.
+    pub fn counts(self, kind: MarkKind) -> bool {
+        match kind {
+            MarkKind::Unfinished => self.unfinished,
+            MarkKind::Collapsed => self.collapsed,
+            MarkKind::Unlearnt => self.unlearnt,
+        }
+    }
 }
 
 impl LoadedRun {
@@ -71,6 +109,9 @@ impl LoadedRun {
                 unfinished(format!("diverged in round {round}{on}"))
             }
             Status::Finished | Status::StoppedEarly { .. } => {
+                if let Some(unlearnt) = self.summary.unlearnt {
+                    return Some(RunMark { seed, kind: MarkKind::Unlearnt, what: unlearnt.describe() });
+                }
                 let round = self.summary.collapse?;
                 let what = format!("collapsed in round {round}: {}", self.collapse_in(round));
                 Some(RunMark { seed, kind: MarkKind::Collapsed, what })
@@ -111,7 +152,11 @@ impl LoadedRun {
             };
             format!("round {round}: {}{more}", notice.describe(&self.header.classes, &self.header.client_names))
         };
-        kinds.into_iter().map(line).collect()
+        // The rounds say so from the tenth evaluation on.
+        let at_the_end = || Some(format!("it {}", self.summary.unlearnt?.describe()));
+        let is_said = kinds.iter().any(|(_, notice, _)| notice.unlearnt().is_some());
+        let ended = self.summary.status.is_complete();
+        kinds.into_iter().map(line).chain(at_the_end().filter(|_| ended && !is_said)).collect()
     }
 
     /// Uploads that did not count, in one line, if there are any.
@@ -138,8 +183,7 @@ impl Group {
     pub fn compared(&self, include: Include) -> Vec<&LoadedRun> {
         let counts = |run: &&LoadedRun| match run.mark().map(|mark| mark.kind) {
             None => true,
-            Some(MarkKind::Unfinished) => include.unfinished,
-            Some(MarkKind::Collapsed) => include.collapsed,
+            Some(kind) => include.counts(kind),
         };
         self.runs.iter().filter(counts).collect()
     }

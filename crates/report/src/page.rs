@@ -15,7 +15,7 @@ use crate::embed::FeatureLayouts;
 use crate::error::ReportError;
 use crate::figure::{BANDS, Drawing, FigureCard, MethodStyle, SEED_STRENGTH, SHADES, Theme, class_colour, styles};
 use crate::loaded::{LeftOut, LoadedRun};
-use crate::mark::REMEDY;
+use crate::mark::{MarkKind, REMEDY, UNLEARNT_REMEDY};
 use crate::progress::StudyProgress;
 use crate::replication::Replication;
 use crate::reproduce::Recipe;
@@ -45,6 +45,8 @@ pub struct ReportPage {
     recipe: Recipe,
     /// What the runs noticed about themselves.
     notices: Vec<String>,
+    /// What often helps against it.
+    remedies: Vec<&'static str>,
     /// Uploads that did not count.
     incidents: Vec<String>,
     /// Tables of the clients, as HTML; empty if nothing is known about them.
@@ -136,6 +138,7 @@ impl ReportPage {
             setting: conditions(study),
             recipe: Recipe::new(study, environment(study)),
             notices: lines(study, LoadedRun::notices),
+            remedies: remedies(study),
             incidents: lines(study, |run| run.incidents().into_iter().collect()),
             clients: client_tables(study, &clients),
             left_out,
@@ -190,7 +193,7 @@ impl ReportPage {
             for notice in &self.notices {
                 let _ = write!(out, "<li>{}</li>", escape(notice));
             }
-            let _ = write!(out, "</ul><p>{}</p></details>", escape(REMEDY));
+            let _ = write!(out, "</ul><p>{}</p></details>", escape(&self.remedies.join(" ")));
         }
         if !self.incidents.is_empty() {
             out.push_str("<details><summary>Uploads that did not count</summary><ul>");
@@ -215,10 +218,13 @@ impl ReportPage {
         }
         out.push_str("</table>");
         if !commands.is_empty() {
-            let these = if files.len() == 1 { "the configuration below" } else { "the configurations below" };
+            let (these, them) = match files.len() {
+                1 => ("the configuration below", "it"),
+                _ => ("the configurations below", "them"),
+            };
             let _ = write!(
                 out,
-                "<p class=text>Save {these}, and run them with this version of Fedelity. The same data give the same \
+                "<p class=text>Save {these}, and run {them} with this version of Fedelity. The same data give the same \
                  numbers, bit for bit, on any machine and with any number of threads.</p><pre>{}</pre>",
                 escape(&commands.join("\n"))
             );
@@ -263,9 +269,18 @@ impl ReportPage {
 
 /// How many runs of a row are marked, in words.
 fn marked(row: &ComparisonRow) -> String {
-    let counts = [(row.unfinished, "unfinished"), (row.collapsed, "collapsed")];
+    let count = |kind: MarkKind| row.marks.iter().filter(|mark| mark.kind == kind).count();
+    let counts = MarkKind::ALL.map(|kind| (count(kind), kind.what()));
     let parts: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
     if parts.is_empty() { String::new() } else { format!(" <small>({})</small>", parts.join(", ")) }
+}
+
+/// What often helps against what the runs noticed.
+fn remedies(study: &Results) -> Vec<&'static str> {
+    let noticed = || study.runs().filter(|run| !run.notices().is_empty());
+    let of = [(false, REMEDY), (true, UNLEARNT_REMEDY)];
+    let fits = |unlearnt: bool| noticed().any(|run| run.summary.unlearnt.is_some() == unlearnt);
+    of.into_iter().filter(|(unlearnt, _)| fits(*unlearnt)).map(|(_, remedy)| remedy).collect()
 }
 
 /// Maximum notices on a page.

@@ -205,11 +205,11 @@ impl TableColumn {
         }
     }
 
-    /// Whether it has something to say about these rows: a single method is compared with nothing, only noise has an
+    /// Whether it has something to say about these rows: a method alone in its setting is compared with nothing, only noise has an
     /// epsilon, and only tuned methods have a choice.
     pub(crate) fn tells(self, comparison: &Comparison) -> bool {
         match self {
-            Self::Difference | Self::Interval | Self::P | Self::PHolm | Self::Rank => comparison.rows.len() > 1,
+            Self::Difference | Self::Interval | Self::P | Self::PHolm | Self::Rank => comparison.has_rivals(),
             Self::Epsilon => comparison.has_epsilon(),
             Self::Chosen => comparison.has_chosen(),
             _ => true,
@@ -311,6 +311,7 @@ pub(crate) fn latex_text(text: &str) -> String {
             '>' => out.push_str("$>$"),
             '±' => out.push_str("$\\pm$"),
             '†' => out.push_str("$\\dagger$"),
+            '‡' => out.push_str("$\\ddagger$"),
             '−' => out.push_str("$-$"),
             '…' => out.push_str("\\ldots{}"),
             c if c.is_control() => out.push(' '),
@@ -368,7 +369,7 @@ pub(crate) fn minus(cell: &str) -> String {
 
 const CSV_COLUMNS: &str = "method,seeds,final-accuracy,final-accuracy-sd,best-accuracy,best-accuracy-sd,forgetting,\
     forgetting-sd,area,area-sd,difference,difference-sd,difference-low,difference-high,p,p-holm,test,rounds-to-target,\
-    seeds-at-target,rank,bytes,seconds,setting,baseline,unfinished,collapsed,epsilon,chosen";
+    seeds-at-target,rank,bytes,seconds,setting,baseline,unfinished,collapsed,unlearnt,epsilon,chosen";
 
 fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
     let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
@@ -399,11 +400,9 @@ fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
             number(row.seconds.map(|found| found.mean)),
             comparison.settings.get(row.setting).map_or(String::new(), |setting| setting.label.clone()),
             row.baseline.clone().unwrap_or_default(),
-            marked(MarkKind::Unfinished),
-            marked(MarkKind::Collapsed),
-            number(row.epsilon),
-            row.chosen.clone().unwrap_or_default(),
         ]);
+        cells.extend(MarkKind::ALL.map(marked));
+        cells.extend([number(row.epsilon), row.chosen.clone().unwrap_or_default()]);
         out.write_record(cells)?;
     }
     let bytes = out.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
-use fedelity_data::{Dataset, ImageShape, Partition, Shape};
+use fedelity_data::{Dataset, ImageShape, Partition, Shape, label_counts};
 use fedelity_fl::{Federation, FlError};
 use fedelity_nn::InputShape;
+use fedelity_record::Guessing;
 
 use crate::{Faults, Observation};
 
@@ -57,6 +58,11 @@ impl Experiment {
             return Err(FlError::Setting { key: "partition", value, allowed });
         }
         Ok(())
+    }
+
+    /// What guessing gives on the test samples, if anything can be said.
+    pub fn guessing(&self) -> Option<Guessing> {
+        Guessing::of(&label_counts(self.data.test.labels.iter().copied(), self.federation.model.classes()))
     }
 
     fn check_shapes(&self) -> Result<(), FlError> {

@@ -1,6 +1,6 @@
 //! Notices clients that are out of line and a global model that collapses. `docs/notices.md` explains the rules.
 
-use fedelity_record::{Measure, Notice, RoundRecord};
+use fedelity_record::{Guessing, LEARNT, Learning, Measure, Notice, RoundRecord, Unlearnt};
 
 use crate::observe::Seen;
 
@@ -14,11 +14,9 @@ const MAD: f64 = 1.4826;
 const LEAST_CLIENTS: usize = 3;
 /// A smaller training loss is never out of line.
 const LEAST_LOSS: f64 = 10.0;
-/// The model has learnt something once its accuracy has come this share of the way from guessing to 1.
-const LEARNT: f64 = 0.15;
 /// This share of all predictions is nearly all.
 const NEARLY_ALL: f64 = 0.95;
-/// A model that is no better than guessing in this many evaluations has learnt nothing.
+/// A model that is no better than guessing in this many evaluations is worth a notice before the end.
 const PATIENCE: u64 = 10;
 /// The share of the lead over guessing that a collapsed model has lost.
 const LOST: f64 = 0.5;
@@ -52,19 +50,34 @@ pub(crate) struct GlobalSigns {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lookout {
     best: Option<f64>,
-    /// How often the model was tested.
-    evaluations: u64,
+    /// Whether the model was ever better than guessing; nothing if that cannot be said of the test samples.
+    learning: Option<Learning>,
     /// The first round, and its client, that was out of line since the last healthy evaluation.
     suspect: Option<(u64, u64)>,
 }
 
 impl Lookout {
-    /// What to say about a round.
-    pub(crate) fn notices(&self, round: u64, clients: &[ClientSigns], global: Option<&GlobalSigns>) -> Vec<Notice> {
+    pub(crate) fn new(guessing: Option<Guessing>) -> Self {
+        Self { learning: guessing.map(Learning::new), ..Self::default() }
+    }
+
+    /// That the model has never been better than guessing so far, if it never was.
+    pub(crate) fn unlearnt(&self) -> Option<Unlearnt> {
+        self.learning.and_then(|learning| learning.unlearnt())
+    }
+
+    /// What to say about a round, by its record, which has no notices yet.
+    pub(crate) fn notices(
+        &self,
+        record: &RoundRecord,
+        clients: &[ClientSigns],
+        global: Option<&GlobalSigns>,
+    ) -> Vec<Notice> {
         let mut notices = outliers(clients);
-        let now = notices.iter().find_map(|notice| suspect(round, notice));
+        let now = notices.iter().find_map(|notice| suspect(record.round, notice));
         if let Some(global) = global {
-            notices.extend(self.collapse(self.suspect.or(now), global));
+            let unlearnt = self.learning.and_then(|learning| learning.after(record).unlearnt());
+            notices.extend(self.collapse(self.suspect.or(now), global, unlearnt));
         }
         notices
     }
@@ -72,26 +85,22 @@ impl Lookout {
     /// Adds the record of the next round.
     pub(crate) fn recall(&mut self, record: &RoundRecord) {
         self.suspect = self.suspect.or(record.notices.iter().find_map(|notice| suspect(record.round, notice)));
+        self.learning = self.learning.map(|learning| learning.after(record));
         if let Some(accuracy) = record.accuracy {
-            self.evaluations += 1;
             self.best = Some(self.best.map_or(accuracy, |best| best.max(accuracy)));
-            if !record.notices.iter().any(Notice::is_collapse) {
+            if !record.notices.iter().any(|notice| notice.is_collapse() || notice.unlearnt().is_some()) {
                 self.suspect = None;
             }
         }
     }
 
-    fn collapse(&self, suspect: Option<(u64, u64)>, global: &GlobalSigns) -> Vec<Notice> {
-        let samples: usize = global.actual.iter().sum();
-        let Some(best) = self.best.filter(|_| samples > 0) else { return Vec::new() };
-        let share = |count: usize| count as f64 / samples as f64;
-        let chance = share(global.actual.iter().max().copied().unwrap_or(0));
-        let (accuracy, evaluations) = (global.accuracy, self.evaluations + 1);
-        // Two standard deviations of the accuracy of guessing on so many samples.
-        let guessing = chance + 2.0 * (chance * (1.0 - chance) / samples as f64).sqrt();
+    fn collapse(&self, suspect: Option<(u64, u64)>, global: &GlobalSigns, unlearnt: Option<Unlearnt>) -> Vec<Notice> {
+        let Some((best, guessing)) = self.best.zip(Guessing::of(&global.actual)) else { return Vec::new() };
+        let share = |count: usize| count as f64 / guessing.samples as f64;
+        let (accuracy, chance, guessing) = (global.accuracy, guessing.accuracy, guessing.limit());
         let mut notices = Vec::new();
-        if best.max(accuracy) <= guessing && evaluations >= PATIENCE {
-            notices.push(Notice::Unlearnt { accuracy, chance, evaluations });
+        if let Some(found) = unlearnt.filter(|found| found.evaluations >= PATIENCE) {
+            notices.push(Notice::Unlearnt(found));
         } else if best < chance + LEARNT * (1.0 - chance) {
             return notices;
         } else if accuracy <= guessing && best > guessing {
@@ -118,7 +127,7 @@ impl Lookout {
 fn suspect(round: u64, notice: &Notice) -> Option<(u64, u64)> {
     match notice {
         Notice::Outlier { client, .. } => Some((round, *client)),
-        Notice::Chance { .. } | Notice::OneClass { .. } | Notice::Unlearnt { .. } | Notice::Fall { .. } => None,
+        Notice::Chance { .. } | Notice::OneClass { .. } | Notice::Unlearnt(_) | Notice::Fall { .. } => None,
     }
 }
 
@@ -195,12 +204,13 @@ mod tests {
 
     /// Runs rounds through a lookout: drifts, and an accuracy with predictions.
     fn watch(rounds: &[(&[f64], Option<GlobalSigns>)]) -> Vec<Vec<Notice>> {
-        let mut lookout = Lookout::default();
+        let mut lookout = Lookout::new(Guessing::of(&[100; 4]));
         let mut said = Vec::new();
         for (round, (drifts, global)) in (1..).zip(rounds) {
-            let notices = lookout.notices(round, &clients(drifts), global.as_ref());
             let accuracy = global.as_ref().map(|global| global.accuracy);
-            lookout.recall(&RoundRecord { round, accuracy, notices: notices.clone(), ..RoundRecord::default() });
+            let record = RoundRecord { round, accuracy, ..RoundRecord::default() };
+            let notices = lookout.notices(&record, &clients(drifts), global.as_ref());
+            lookout.recall(&RoundRecord { notices: notices.clone(), ..record });
             said.push(notices);
         }
         said
@@ -268,11 +278,18 @@ mod tests {
         ]);
         let said = watch(&rounds);
         assert!(said[..10].iter().all(Vec::is_empty), "{said:?}");
-        let unlearnt = |accuracy, evaluations| Notice::Unlearnt { accuracy, chance: 0.25, evaluations };
+        let unlearnt = |accuracy, evaluations| Notice::Unlearnt(Unlearnt { accuracy, chance: 0.25, evaluations });
         assert_eq!(said[10], [unlearnt(0.25, 10), Notice::OneClass { class: 0, share: 1.0 }]);
         assert_eq!(said[11], [unlearnt(0.28, 11)]);
         // Once it has been better than guessing, it has begun to learn.
         assert_eq!(said[12..], [vec![], vec![]]);
+        // How a run ends does not depend on how long it was: it follows from the records alone.
+        let mut lookout = Lookout::new(Guessing::of(&[100; 4]));
+        assert_eq!(lookout.unlearnt(), None);
+        for (accuracy, evaluations) in [(0.25, Some(1)), (0.28, Some(2)), (0.33, None), (0.25, None)] {
+            lookout.recall(&RoundRecord { accuracy: Some(accuracy), ..RoundRecord::default() });
+            assert_eq!(lookout.unlearnt().map(|found| found.evaluations), evaluations);
+        }
     }
 
     #[test]
@@ -303,9 +320,10 @@ mod tests {
             actual: vec![900, 100],
         };
         let lookout = Lookout { best: Some(1.0), ..Lookout::default() };
-        assert_eq!(lookout.notices(2, &[], Some(&at(0.95, &[940, 60]))), []);
-        assert_eq!(lookout.notices(2, &[], Some(&at(0.90, &[1_000, 0]))).len(), 2);
+        let record = RoundRecord { round: 2, ..RoundRecord::default() };
+        assert_eq!(lookout.notices(&record, &[], Some(&at(0.95, &[940, 60]))), []);
+        assert_eq!(lookout.notices(&record, &[], Some(&at(0.90, &[1_000, 0]))).len(), 2);
         let empty = GlobalSigns { accuracy: 0.0, predicted: vec![0; 2], actual: vec![0; 2] };
-        assert_eq!(lookout.notices(2, &[], Some(&empty)), []);
+        assert_eq!(lookout.notices(&record, &[], Some(&empty)), []);
     }
 }

@@ -12,7 +12,8 @@ use fedelity_fl::{
 };
 use fedelity_nn::Params;
 use fedelity_record::{
-    ClientsReport, LocalEvaluation, ProtectionRecord, RoundRecord, Seconds, Spread, ValidationRecord, WeightHashes,
+    ClientsReport, LocalEvaluation, ProtectionRecord, RoundRecord, Seconds, Spread, Unlearnt, ValidationRecord,
+    WeightHashes,
 };
 
 use attempts::Gathered;
@@ -92,7 +93,7 @@ impl Simulation {
             scaling: Scaling::from(&experiment.data.normalisation),
             test: (0..experiment.data.test.len() as u32).collect(),
             forgetting: Forgetting::default(),
-            lookout: Lookout::default(),
+            lookout: Lookout::new(experiment.guessing()),
             book: ClientBook::new(&experiment, &plan),
             plan,
             diversity: Diversity::default(),
@@ -183,7 +184,6 @@ impl Simulation {
         let class_cosine = accuracies.as_ref().and_then(|now| cosine(self.classes.as_deref()?, now));
         self.classes = accuracies.or(self.classes.take());
         let global = evaluation.as_ref().and_then(|found| self.signs(found));
-        let notices = self.lookout.notices(number as u64 + 1, &signs, global.as_ref());
         let confusion = if confuses { self.confusion() } else { None };
         let after = before.as_ref().map(|_| self.layers());
         let alignment = before.zip(after).map_or(Vec::new(), |(before, after)| alignment(&before, &after));
@@ -200,7 +200,7 @@ impl Simulation {
         let weights_both_ways = 2 * 4 * broadcast.global.len() * clients.len();
         let finite = |value: &f64| value.is_finite();
         let terms = tally.terms.iter().filter(|(_, mean)| finite(mean));
-        let record = RoundRecord {
+        let mut record = RoundRecord {
             round: number as u64 + 1,
             accuracy: evaluation.as_ref().map(Evaluation::accuracy),
             loss: evaluation.as_ref().and_then(Evaluation::loss),
@@ -231,9 +231,10 @@ impl Simulation {
             incidents,
             repeats: attempt as u64,
             weights: Some(self.hashes()),
-            notices,
+            notices: Vec::new(),
             protection: clipped.map(|_| ProtectionRecord { clipped, privacy: None }),
         };
+        record.notices = self.lookout.notices(&record, &signs, global.as_ref());
         self.lookout.recall(&record);
         self.book.local.recall(&record);
         Ok(record)
@@ -245,6 +246,11 @@ impl Simulation {
         let Portrait { predictions, margins, evaluation, .. } = found;
         self.known = Some(Known { rounds: self.coordinator.rounds(), predictions, margins });
         evaluation
+    }
+
+    /// That the global model has never been better than guessing so far, if it never was.
+    pub fn unlearnt(&self) -> Option<Unlearnt> {
+        self.lookout.unlearnt()
     }
 
     /// The global model on the validation part, if there is one.

@@ -1,16 +1,17 @@
 //! `fedelity compare`.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use fedelity_experiment::{Document, Settings};
 use fedelity_report::{
-    Comparison, ComparisonRow, Include, LoadedRuns, Options, Results, TableColumn, TableSyntax, config_values,
-    is_within, render, spread,
+    Comparison, ComparisonRow, Include, LoadedRuns, MarkKind, Options, Results, TableColumn, TableSyntax,
+    config_values, is_within, render, spread,
 };
 
-use crate::command::keys::unknown_key;
+use crate::command::keys::{ending_in, unknown_key};
 use crate::command::methods::paper_name;
 use crate::latest::resolve_all;
 use crate::printer::Printer;
@@ -38,9 +39,9 @@ the same seeds, in points, with its 95 % interval. p is the p-value of that diff
 t-test with fewer than 10 seeds, otherwise Wilcoxon signed-rank test), and p (Holm) is corrected for
 the number of rows. 'area' is the mean of the accuracy curve. 'to target' is the first round that
 reaches the target accuracy: that of --target, or the baseline's final accuracy with the same seed.
-'rank' is the mean rank over seeds. Unfinished runs (*) and collapsed ones (†) do not count in
-differences, rounds to target and ranks, unless --include names them. A LaTeX table has the columns
-final, forgetting, difference and p, which fit a column of a paper, unless --columns names others.
+'rank' is the mean rank over seeds. Unfinished runs (*), collapsed ones (†) and those that learnt
+nothing (‡) do not count in differences, rounds to target and ranks, unless --include names them. A
+LaTeX table has the columns final, forgetting, difference and p, which fit a column of a paper, unless --columns names others.
 'epsilon' is there if runs have a privacy account: the largest of a row's runs, each by itself.";
 
 /// Compare methods over seeds, with statistics
@@ -92,6 +93,8 @@ enum Marked {
     Unfinished,
     /// Runs whose global model is collapsed at the end.
     Collapsed,
+    /// Runs whose global model never was better than guessing.
+    Unlearnt,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -135,6 +138,7 @@ impl Compare {
         let include = Include {
             unfinished: self.include.contains(&Marked::Unfinished),
             collapsed: self.include.contains(&Marked::Collapsed),
+            unlearnt: self.include.contains(&Marked::Unlearnt),
         };
         let options = Options { baseline: self.baseline, target: self.target, include, ..Options::default() };
         let format = match self.format {
@@ -152,10 +156,7 @@ impl Compare {
             }
             None => {
                 printer.drawn(lines(&comparison, printer, terminal::width()))?;
-                let unfinished = !include.unfinished && comparison.rows.iter().any(|row| row.unfinished > 0);
-                let collapsed = !include.collapsed && comparison.rows.iter().any(|row| row.collapsed > 0);
-                let which = [(unfinished, "unfinished"), (collapsed, "collapsed")];
-                let which: Vec<&str> = which.iter().filter(|(out, _)| *out).map(|(_, name)| *name).collect();
+                let which: Vec<&str> = comparison.not_counted(include).into_iter().map(MarkKind::name).collect();
                 if !which.is_empty() && comparison.rows.len() > 1 {
                     printer.say(format_args!("To count marked runs: --include {}", which.join(",")));
                 }
@@ -169,6 +170,7 @@ impl Compare {
 /// their defaults is the baseline. A key that does not exist is an error; one in which the runs do not differ is not, so that
 /// one command serves for several folders.
 pub(super) fn mixing(source: LoadedRuns, mix: &[String], printer: &Printer) -> Result<Results> {
+    let mix = &mix.iter().map(|name| whole_key(name, &source)).collect::<Vec<_>>();
     let defaults = config_values(&Settings::read(&Document::default())?.resolved(""));
     let in_runs = |name: &str| source.runs.iter().any(|run| run.config.keys().any(|key| is_within(key, name)));
     let strange: Vec<&String> = mix.iter().filter(|name| !in_runs(name)).collect();
@@ -181,6 +183,17 @@ pub(super) fn mixing(source: LoadedRuns, mix: &[String], printer: &Printer) -> R
         printer.warn(format_args!("--mix {}: {}", idle.name, idle.what));
     }
     Ok(study)
+}
+
+/// The key that a name means. Labels have the last part of a key, such as `alpha`, so that is enough if only one key of the
+/// runs ends so.
+fn whole_key(name: &str, source: &LoadedRuns) -> String {
+    let keys: BTreeSet<&str> = source.runs.iter().flat_map(|run| run.config.keys()).map(String::as_str).collect();
+    let is_known = keys.iter().any(|key| is_within(key, name));
+    match ending_in(name, keys.iter().copied())[..] {
+        [key] if !is_known => key.to_string(),
+        _ => name.to_string(),
+    }
 }
 
 /// The column of the curve in the table of results, and in that of costs.
@@ -264,14 +277,13 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
         costs = costs.without(COST_CURVE);
     }
     let mut lines = results.lines_within(printer, width, FORGETTING);
-    if comparison.rows.len() > 1 {
+    if comparison.has_rivals() || (comparison.rows.len() > 1 && comparison.target.is_some()) {
         lines.push(String::new());
         lines.extend(differences.lines_within(printer, width, TO_TARGET));
     }
     lines.push(String::new());
     lines.extend(costs.lines(printer));
-    let notes = comparison.notes.iter().filter(|_| comparison.rows.len() > 1);
-    for note in notes {
+    for note in &comparison.notes {
         lines.push(String::new());
         lines.extend(wrap(note, width));
     }

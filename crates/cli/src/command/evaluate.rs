@@ -21,6 +21,7 @@ use crate::status::ExitStatus;
 use crate::threads::threads;
 use crate::view::scores as view;
 use crate::view::table::{Align, Table};
+use crate::view::terminal;
 use crate::view::units::{plural, thousands};
 
 const EXAMPLES: &str = "\
@@ -348,7 +349,8 @@ fn show(printer: &Printer, saved: &Saved, data: &NewData, trained: &TrainedOn, t
     printer.drawn(table.lines(printer))?;
     if !tested.sites.is_empty() {
         printer.line("")?;
-        printer.drawn(view::by_site(&tested.sites, tested.positive.is_some()).lines(printer))?;
+        let table = view::by_site(&tested.sites, tested.positive.is_some());
+        printer.drawn(table.lines_within(printer, terminal::width(), view::FIRST_BELOW))?;
     }
     printer.line("")?;
     printer.line("Ranges in parentheses are 95 % intervals.")?;

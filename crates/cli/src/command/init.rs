@@ -1,10 +1,10 @@
 //! `fedelity init`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use fedelity_data::{DataSource, FolderLayout, Shape, quoted};
+use fedelity_data::{ColumnGuess, DataSource, FolderLayout, Shape, TableFormat, quoted};
 use fedelity_experiment::{Config, Document, Settings};
 use fedelity_keys::{Key, Keys, ValueType, inline};
 use fedelity_methods::registry;
@@ -62,6 +62,13 @@ impl InitCommand {
             Some(name) => self.overrides.data_document(name, "--data")?,
             None => self.overrides.document(None)?,
         };
+        let mut guesses = Guesses::new();
+        for (key, value, reason) in guessed(&document, &Settings::read(&document)?, printer) {
+            if !document.gives(&format!("data.{key}")) {
+                document.put(&["data", key], value.into(), "--data")?;
+                guesses.insert(format!("data.{key}"), reason);
+            }
+        }
         let first = settings(&document, printer)?;
         if let Some(model) = fitting_model(&first).filter(|_| !document.gives("model.name")) {
             document.put(&["model", "name"], model.into(), "--data")?;
@@ -70,7 +77,7 @@ impl InitCommand {
             document.put(&["partition", "kind"], "natural".into(), "--data")?;
         }
         let settings = Settings::read(&document)?;
-        let text = template(&self.file, &document, &settings.resolved("").parse()?)?;
+        let text = template(&self.file, &document, &settings.resolved("").parse()?, &guesses)?;
         if to_stdout {
             printer.raw(text.as_bytes())?;
             return Ok(ExitStatus::Done);
@@ -78,9 +85,53 @@ impl InitCommand {
         self.overwrite.write("FILE", &self.file, text.as_bytes())?;
         let file = quoted(&self.file);
         printer.say(format_args!("Wrote {file}"));
+        for (key, reason) in &guesses {
+            let value = document.table().get("data").and_then(|data| data.get(key.strip_prefix("data.")?));
+            let value = value.map_or(String::new(), inline);
+            printer.say(format_args!("{key} = {value} is a guess: {reason}"));
+        }
         printer.say(format_args!("Next: fedelity check {file}, then fedelity run {file}"));
         Ok(ExitStatus::Done)
     }
+}
+
+/// What was guessed from the data, by key, and why.
+type Guesses = BTreeMap<String, String>;
+
+/// Keys of `[data]` that the data seem to call for, each with a value and a reason.
+fn guessed(document: &Document, settings: &Settings, printer: &Printer) -> Vec<(&'static str, String, String)> {
+    let (table, format) = match &settings.config.data.source {
+        DataSource::Csv(table) => (table, TableFormat::Csv),
+        DataSource::Jsonl(table) => (table, TableFormat::Jsonl),
+        DataSource::Folder(images) => {
+            let guess = |layout: FolderLayout| {
+                let other = match layout {
+                    FolderLayout::ClassKey => FolderLayout::KeyClass,
+                    FolderLayout::Class | FolderLayout::KeyClass => FolderLayout::ClassKey,
+                };
+                let reason =
+                    format!("there are two levels of folders; the other way round, it is \"{}\"", other.name());
+                ("layout", layout.name().to_string(), reason)
+            };
+            return FolderLayout::guess(&images.path).map(guess).into_iter().collect();
+        }
+        DataSource::Named(_) | DataSource::Arrays(_) => return Vec::new(),
+    };
+    let found = match table.guess(format) {
+        Ok(found) => found,
+        // The data may come later.
+        Err(error) => {
+            printer.warn(format_args!("{error}; nothing is known of the columns"));
+            return Vec::new();
+        }
+    };
+    if found.label.is_none() && !document.gives("data.label") {
+        printer.warn("no column looks like a label: set data.label in the file, or --set data.label=COLUMN");
+    }
+    let sure = |label: &ColumnGuess| label.column != table.label;
+    let guesses = [("label", found.label.filter(sure)), ("key", found.key)];
+    let guess = |(key, guess): (&'static str, Option<ColumnGuess>)| Some((key, guess?));
+    guesses.into_iter().filter_map(guess).map(|(key, found)| (key, found.column, found.reason.to_string())).collect()
 }
 
 /// A small model that reads the data, if the default model does not.
@@ -104,9 +155,9 @@ fn has_sites(settings: &Settings) -> bool {
 }
 
 /// The whole file. `values` has every key that applies.
-fn template(file: &Path, document: &Document, values: &Table) -> Result<String> {
+fn template(file: &Path, document: &Document, values: &Table, guesses: &Guesses) -> Result<String> {
     let file = if file == Path::new("-") { Path::new("experiment.toml") } else { file };
-    let mut out = Template(String::new());
+    let mut out = Template { text: String::new(), guesses };
     out.comment(&format!(
         "A configuration of Fedelity. Every key is optional: without it, the default applies. fedelity check {0} shows \
          what would run, fedelity run {0} runs it, --set KEY=VALUE changes a key for one run.",
@@ -145,35 +196,41 @@ fn template(file: &Path, document: &Document, values: &Table) -> Result<String> 
             out.key(placed, name, section.get(name).filter(|_| !is_own && !by_sites && placed.applies(values)));
         }
     }
-    Ok(out.0)
+    Ok(out.text)
 }
 
 /// The file while it is written.
-struct Template(String);
+struct Template<'a> {
+    text: String,
+    guesses: &'a Guesses,
+}
 
-impl Template {
+impl Template<'_> {
     fn comment(&mut self, text: &str) {
         for line in wrap(text, WIDTH) {
-            self.0 += &format!("# {line}\n");
+            self.text += &format!("# {line}\n");
         }
     }
 
     fn section(&mut self, key: &Key) {
-        self.0 += "\n";
+        self.text += "\n";
         self.comment(key.about);
-        self.0 += &format!("[{}]\n", key.name);
+        self.text += &format!("[{}]\n", key.name);
     }
 
     /// A key with its value, or as a comment if it has none here.
     fn key(&mut self, placed: &Placed, name: &str, value: Option<&Value>) {
-        self.0 += "\n";
+        self.text += "\n";
         self.comment(placed.about);
         let only = placed.condition().filter(|_| value.is_none()).map(|with| format!(" Only with {with}."));
         self.comment(&format!("Expected: {}.{}", placed.expected, only.unwrap_or_default()));
+        if let Some(reason) = self.guesses.get(&placed.path) {
+            self.comment(&format!("A guess: {reason}. Change it if it is wrong."));
+        }
         match (value, placed.default) {
-            (Some(value), _) => self.0 += &format!("{name} = {}\n", inline(value)),
-            (None, Some(default)) => self.0 += &format!("# {name} = {default}\n"),
-            (None, None) => self.0 += &format!("# {name} =\n"),
+            (Some(value), _) => self.text += &format!("{name} = {}\n", inline(value)),
+            (None, Some(default)) => self.text += &format!("# {name} = {default}\n"),
+            (None, None) => self.text += &format!("# {name} =\n"),
         }
     }
 
@@ -181,9 +238,9 @@ impl Template {
         self.section(key);
         let name = section.get("name").and_then(Value::as_str).unwrap_or(registry::DEFAULT);
         let all: Vec<&str> = registry::entries().iter().map(|entry| entry.id).collect();
-        self.0 += "\n";
+        self.text += "\n";
         self.comment(&format!("One of {}.", all.join(", ")));
-        self.0 += &format!("name = \"{name}\"\n");
+        self.text += &format!("name = \"{name}\"\n");
         for key in registry::find(name).map_or(&[][..], |entry| entry.schema.keys) {
             let placed = Placed::new(key.name.to_string(), key, None);
             self.key(&placed, key.name, section.get(key.name));

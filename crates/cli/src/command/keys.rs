@@ -1,5 +1,7 @@
 //! `fedelity keys`.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 use fedelity_experiment::Config;
 use fedelity_keys::{Key, Keys, Schema, ValueType, nearest};
@@ -62,9 +64,14 @@ impl KeysCommand {
         let mut all = Vec::new();
         list("", Config::SCHEMA, &mut all);
         if let Some(wanted) = &self.key {
-            let below = format!("{wanted}.");
             let paths: Vec<String> = all.iter().map(|placed| placed.path.clone()).collect();
-            all.retain(|placed| placed.path == *wanted || placed.path.starts_with(&below));
+            let is_known = paths.iter().any(|path| is_within(path, wanted));
+            let is_near = nearest(wanted, &[sections(), outside(&paths)].concat()).is_some();
+            let wanted = &match ending_in(wanted, paths.iter().map(String::as_str))[..] {
+                [key] if !is_known && !is_near => key.to_string(),
+                _ => wanted.clone(),
+            };
+            all.retain(|placed| is_within(&placed.path, wanted));
             if all.is_empty() {
                 bail!("{}", unknown(wanted, &paths));
             }
@@ -91,11 +98,32 @@ pub(super) fn unknown_key(wanted: &str) -> Option<String> {
     (!known).then(|| unknown(wanted, &paths))
 }
 
+/// The names of the sections.
+fn sections() -> Vec<&'static str> {
+    let is_table = |key: &&Key| matches!(key.value, ValueType::Table(_));
+    Config::SCHEMA.keys.iter().filter(is_table).map(|key| key.name).collect()
+}
+
+/// The keys outside the sections.
+fn outside(paths: &[String]) -> Vec<&str> {
+    let names = sections();
+    paths.iter().map(String::as_str).filter(|path| !path.contains('.') && !names.contains(path)).collect()
+}
+
+/// The keys in sections that end like this, each once.
+pub(super) fn ending_in<'a>(end: &str, paths: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let found: BTreeSet<&str> =
+        paths.filter(|path| path.rsplit_once('.').is_some_and(|(_, last)| last == end)).collect();
+    found.into_iter().collect()
+}
+
 /// The message about a key that does not exist.
 fn unknown(wanted: &str, paths: &[String]) -> String {
+    let owners = |key: &str| -> Vec<&str> {
+        registry::entries().iter().filter(|entry| entry.schema.key(key).is_some()).map(|entry| entry.id).collect()
+    };
     if let Some(key) = wanted.strip_prefix("method.") {
-        let owners: Vec<&str> =
-            registry::entries().iter().filter(|entry| entry.schema.key(key).is_some()).map(|entry| entry.id).collect();
+        let owners = owners(key);
         return match owners[..] {
             [] => format!("there is no key '{wanted}'; fedelity methods NAME explains the keys of a method"),
             [first, ..] => {
@@ -103,15 +131,28 @@ fn unknown(wanted: &str, paths: &[String]) -> String {
             }
         };
     }
-    let tables = Config::SCHEMA.keys.iter().filter(|key| matches!(key.value, ValueType::Table(_)));
-    let sections: Vec<&str> = tables.map(|key| key.name).collect();
+    let (sections, outside) = (sections(), outside(paths));
     let known: Vec<&str> = paths.iter().map(String::as_str).chain(sections.iter().copied()).collect();
-    let hint = match nearest(wanted, &known) {
+    let ending = |end: &str| -> Vec<String> {
+        ending_in(end, paths.iter().map(String::as_str)).iter().map(|key| format!("'{key}'")).collect()
+    };
+    let ends = ending(wanted);
+    let lasts: Vec<&str> = paths.iter().filter_map(|path| Some(path.rsplit_once('.')?.1)).collect();
+    let short = if wanted.contains('.') { Vec::new() } else { [&sections[..], &outside].concat() };
+    let hint = match nearest(wanted, &short).or_else(|| nearest(wanted, &known)) {
+        Some(key) if !key.contains('.') => format!("did you mean '{key}'?"),
+        _ if !ends.is_empty() => format!("did you mean {}?", ends.join(" or ")),
+        _ if !owners(wanted).is_empty() => {
+            let owners = owners(wanted);
+            format!("method.{wanted} is a key of {}: fedelity methods {} explains it", owners.join(", "), owners[0])
+        }
         Some(key) => format!("did you mean '{key}'?"),
+        None if nearest(wanted, &lasts).is_some() => {
+            let ends = nearest(wanted, &lasts).map(ending).unwrap_or_default();
+            format!("did you mean {}?", ends.join(" or "))
+        }
         None => {
-            let keys: Vec<&str> = known.iter().copied().filter(|key| !key.contains('.')).collect();
-            let keys: Vec<&str> = keys.into_iter().filter(|key| !sections.contains(key)).collect();
-            format!("the sections are {}; the keys outside them are {}", sections.join(", "), keys.join(", "))
+            format!("the sections are {}; the keys outside them are {}", sections.join(", "), outside.join(", "))
         }
     };
     format!("there is no key '{wanted}'; {hint}")

@@ -175,6 +175,7 @@ fn as_json(printer: &Printer, entry: &Entry, trial: &Trial) -> Result<()> {
         "label-counts-leave-client": needs.label_counts_leave_client,
         "projection": needs.projection,
         "extra-passes": needs.extra_passes,
+        "trained-features": needs.trained_features,
         "least-classes": needs.classes,
         "fedavg-at-0": entry.coefficients(),
         "sends-beside-weights": travel.leaves,
@@ -253,6 +254,9 @@ pub(super) fn in_words(needs: &Needs) -> String {
         0 => {}
         1 => words.push("1 extra forward pass per step, or per round with the teacher cache".to_string()),
         n => words.push(format!("{n} extra forward passes per step, or per round with the teacher cache")),
+    }
+    if needs.trained_features {
+        words.push("a trained layer before the classifier: without one, it is FedAvg".to_string());
     }
     if needs.classes > 0 {
         words.push(format!("at least {} classes: with fewer, it is FedAvg", needs.classes));

@@ -1,14 +1,17 @@
 //! `fedelity models`.
 
+use std::path::Path;
+
 use anyhow::{Result, anyhow, bail};
 use fedelity_data::{ImageShape, SetName};
-use fedelity_experiment::{Document, Settings};
+use fedelity_experiment::{Document, Saved, Settings, is_model_file, own_architecture};
 use fedelity_keys::nearest;
-use fedelity_nn::zoo::{self, ZooModel};
+use fedelity_nn::zoo;
 use fedelity_nn::{Architecture, InputShape, ListedLayer, Model, ModelSpec};
 use serde_json::json;
 
 use crate::engine::resources;
+use crate::latest;
 use crate::overrides::find;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
@@ -22,6 +25,8 @@ Examples:
   fedelity models --data cifar10            the same for the images and classes of CIFAR-10
   fedelity models resnet18-gn --data cifar10        every layer, its output and its weights
   fedelity models mlp --input 1x1x12 --classes 2    for a table with 12 columns
+  fedelity models my.toml --data cifar10    the same for a model of your own
+  fedelity models runs/latest               the model of a run, for its own data
 
 Sizes depend on the input: channels, height and width of an image. A model that does not fit it has
 no size. Text models are shown with the default vocabulary and length of a configuration.";
@@ -30,7 +35,8 @@ no size. Text models are shown with the default vocabulary and length of a confi
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Models {
-    /// The model whose layers to list.
+    /// The model whose layers to list: a name, a model file, a run folder or a safetensors file.
+    #[arg(value_name = "MODEL")]
     name: Option<String>,
 
     /// The data set whose inputs and classes to assume.
@@ -66,10 +72,9 @@ impl Models {
     pub(crate) fn run(self, printer: &Printer) -> Result<ExitStatus> {
         let assumed = Assumed::of(&self.data, self.input.as_deref(), self.classes)?;
         if let Some(name) = &self.name {
-            let found = zoo::MODELS.iter().find(|model| model.name == name);
-            let model = found.ok_or_else(|| unknown(name))?;
-            let (arch, built) = build(model.name, self.projection, assumed)?;
-            self.explain(printer, model, &arch, &built)?;
+            let (arch, summary) = self.chosen(name, assumed)?;
+            let built = Model::compile(&arch, resources()?.engine)?;
+            self.explain(printer, &summary, &arch, &built)?;
             return Ok(ExitStatus::Done);
         }
         let mut table = Table::new(&[
@@ -113,6 +118,31 @@ impl Models {
         Ok(ExitStatus::Done)
     }
 
+    /// The layers of a model that is named, and what it is.
+    fn chosen(&self, name: &str, assumed: Assumed) -> Result<(Architecture, String)> {
+        if let Some(model) = zoo::MODELS.iter().find(|model| model.name == name) {
+            let spec = ModelSpec::new(name, self.projection);
+            return Ok((zoo::build(&spec, assumed.input_of(name), assumed.classes)?, model.summary.to_string()));
+        }
+        let path = Path::new(name);
+        if is_model_file(name) {
+            let Assumed { image, text, classes } = assumed;
+            let arch = own_architecture(path, image, text, classes, self.projection)?;
+            return Ok((arch, format!("A model of your own, from {name}.")));
+        }
+        let found = latest::find(path)?;
+        if !found.exists() {
+            return Err(unknown(name));
+        }
+        if self.projection || self.input.is_some() || self.classes.is_some() {
+            bail!(
+                "{name}: a trained model has its own input, classes and layers: leave out --input, --classes and --projection"
+            );
+        }
+        let saved = Saved::open(&found, None, None, &resources()?)?;
+        Ok((saved.card.architecture()?, format!("The trained model in {}.", saved.path.display())))
+    }
+
     fn list(&self, printer: &Printer, table: &Table, assumed: Assumed) -> Result<()> {
         for model in zoo::MODELS {
             labelled(printer, model.name, model.summary)?;
@@ -130,7 +160,7 @@ impl Models {
         wrap(&text, terminal::width().min(100)).iter().try_for_each(|line| printer.line(line))
     }
 
-    fn explain(&self, printer: &Printer, model: &ZooModel, arch: &Architecture, built: &Model) -> Result<()> {
+    fn explain(&self, printer: &Printer, summary: &str, arch: &Architecture, built: &Model) -> Result<()> {
         let layers = built.layers(arch);
         if self.json {
             let layer = |layer: &ListedLayer| {
@@ -143,8 +173,8 @@ impl Models {
                 })
             };
             return printer.json(&json!({
-                "model": model.name,
-                "summary": model.summary,
+                "model": arch.name,
+                "summary": summary,
                 "input": shown(arch.input),
                 "classes": arch.classes,
                 "weights": built.layout().trainable_len(),
@@ -153,8 +183,8 @@ impl Models {
                 "layers": layers.iter().map(layer).collect::<Vec<_>>(),
             }));
         }
-        printer.heading(model.name)?;
-        for line in wrap(model.summary, terminal::width().min(100)) {
+        printer.heading(&arch.name)?;
+        for line in wrap(summary, terminal::width().min(100)) {
             printer.line(line)?;
         }
         printer.line("")?;
@@ -259,5 +289,6 @@ fn sides(text: &str) -> Result<InputShape> {
 
 fn unknown(name: &str) -> anyhow::Error {
     let guess = nearest(name, zoo::NAMES).map_or(String::new(), |guess| format!("; did you mean '{guess}'?"));
-    anyhow!("there is no model '{name}'; the models are {}{guess}", zoo::NAMES.join(", "))
+    let models = zoo::NAMES.join(", ");
+    anyhow!("there is no model '{name}'; the models are {models}; a model file ends in .toml{guess}")
 }

@@ -11,7 +11,7 @@ use fedelity_methods::Registry;
 use fedelity_record::{
     BestModel, ChosenBy, EventsFile, Notice, RecordError, RoundRecord, RunFolder, Status as Ending, names,
 };
-use fedelity_report::{REMEDY, Results, config_values};
+use fedelity_report::{REMEDY, Results, UNLEARNT_REMEDY, config_values};
 use fedelity_sim::Metrics;
 use serde::Serialize;
 
@@ -285,10 +285,10 @@ struct RunViewer<'a> {
 
 impl RunViewer<'_> {
     /// What often helps, once per run. Against attackers and noise, it does not.
-    fn advice(&self, run: &OneRun<'_>) -> String {
+    fn advice(&self, run: &OneRun<'_>, remedy: &str) -> String {
         let config = &run.study.settings.config;
         let on_purpose = !config.faults.is_none() || config.privacy.noise.is_some();
-        if self.noticed.is_empty() && !on_purpose { format!(". {REMEDY}") } else { String::new() }
+        if self.noticed.is_empty() && !on_purpose { format!(". {remedy}") } else { String::new() }
     }
 
     /// Says what a round noticed, once per run and kind of notice.
@@ -298,7 +298,7 @@ impl RunViewer<'_> {
             if self.noticed.iter().any(|known| known.is_like(notice)) {
                 continue;
             }
-            let advice = self.advice(run);
+            let advice = self.advice(run, if notice.unlearnt().is_some() { UNLEARNT_REMEDY } else { REMEDY });
             let (label, seed, round, what) = (run.label, run.seed, record.round, notice.describe(classes, clients));
             let text = format!("{label}, seed {seed}, round {round}: {what}{advice}");
             self.progress.pause(|| self.printer.warn(&text));
@@ -333,9 +333,14 @@ impl Observer for RunViewer<'_> {
             self.progress.pause(|| self.printer.warn(&error));
         }
         if let Some(reason) = &outcome.divergence {
-            let advice = self.advice(run);
+            let advice = self.advice(run, REMEDY);
             let text = format!("{}, seed {}: {reason}{advice}", run.label, run.seed);
             self.progress.pause(|| self.printer.error(&text));
+        }
+        if let Some(what) = outcome.summary.learnt_nothing(&self.noticed) {
+            let advice = self.advice(run, UNLEARNT_REMEDY);
+            let text = format!("{}, seed {}: {what}{advice}", run.label, run.seed);
+            self.progress.pause(|| self.printer.warn(&text));
         }
         if !outcome.summary.incidents.is_none() {
             let text = format!("{}, seed {}: {}", run.label, run.seed, outcome.summary.incidents.describe());

@@ -1,5 +1,6 @@
 //! `fedelity runs`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::PossibleValuesParser;
 use fedelity_files::Lock;
 use fedelity_keys::Choice;
-use fedelity_record::{Status as Ending, names, read_tags, rounds_csv, salvage_rounds, write_tags};
+use fedelity_record::{Status as Ending, names, read_tags, salvage_rounds, write_tags};
 use fedelity_report::{LoadedRun, LoadedRuns, MarkKind};
 use serde_json::json;
 
@@ -28,6 +29,7 @@ Examples:
   fedelity runs tag paper runs/2026-01-31-fedntd    add a tag; --untag removes it
   fedelity runs remove runs/2026-01-31-fedntd --yes
   fedelity runs export runs/a --csv rounds.csv      one row per round
+  fedelity runs export runs/sweep --csv all.csv     the rounds of all runs in one table
   fedelity runs export runs/a --tensorboard logs    then: tensorboard --logdir logs
   fedelity runs export runs/a --mlflow mlruns       metrics, settings and tags for MLflow
 
@@ -77,9 +79,9 @@ enum RunsAction {
     },
     /// Export the rounds for other programs
     Export {
-        /// A run folder or, for TensorBoard and MLflow, a folder with several runs.
+        /// A run folder, or a folder with several runs, such as a sweep's.
         run: PathBuf,
-        /// A file with one row per round; - is stdout.
+        /// A file with one row per round; of several runs, with columns that tell them apart. - is stdout.
         #[arg(long, value_name = "FILE", required_unless_present_any = ["tensorboard", "mlflow"])]
         csv: Option<PathBuf>,
         /// A folder that TensorBoard reads.
@@ -138,7 +140,7 @@ impl Runs {
                 }
                 let run = resolve(&run, printer)?;
                 if let Some(csv) = &csv {
-                    export_csv(printer, &run, csv, overwrite)?;
+                    trackers::csv(printer, &run, csv, overwrite)?;
                 }
                 let events =
                     tensorboard.map_or(Ok(Vec::new()), |folder| trackers::tensorboard(printer, &run, &folder))?;
@@ -160,6 +162,8 @@ enum RunState {
     Interrupted,
     /// It finished with a collapsed global model.
     Collapsed,
+    /// It finished, and its global model never was better than guessing.
+    Unlearnt,
     /// A process is writing to it.
     Running,
     /// It was killed before it could record its end; it can be resumed.
@@ -171,8 +175,11 @@ impl RunState {
         match run.summary.status {
             _ if run.running => Self::Running,
             _ if !run.ended => Self::Killed,
-            Ending::Finished | Ending::StoppedEarly { .. } if run.summary.collapse.is_some() => Self::Collapsed,
-            Ending::Finished | Ending::StoppedEarly { .. } => Self::Finished,
+            Ending::Finished | Ending::StoppedEarly { .. } => match run.mark().map(|mark| mark.kind) {
+                Some(MarkKind::Collapsed) => Self::Collapsed,
+                Some(MarkKind::Unlearnt) => Self::Unlearnt,
+                Some(MarkKind::Unfinished) | None => Self::Finished,
+            },
             Ending::Diverged { .. } => Self::Diverged,
             Ending::Interrupted => Self::Interrupted,
         }
@@ -219,6 +226,7 @@ impl List {
                     "status": RunState::of(run).name(),
                     "method": run.header.method,
                     "dataset": run.header.dataset,
+                    "data-gaps": run.header.data_gaps,
                     "partition": run.header.partition,
                     "model": run.header.model,
                     "seed": run.header.seed,
@@ -265,9 +273,15 @@ impl List {
         }
         let several = runs.iter().any(|run| run.header.dataset != runs[0].header.dataset);
         printer.drawn(within(table, several, width()).lines(printer))?;
+        let gaps = |run: &&LoadedRun| -> Vec<String> {
+            run.header.data_gaps.iter().map(|gap| format!("{}: {gap}", run.header.dataset)).collect()
+        };
+        for gap in runs.iter().flat_map(gaps).collect::<BTreeSet<_>>() {
+            printer.warn(gap);
+        }
         for run in &runs {
-            let collapse = run.mark().filter(|mark| mark.kind == MarkKind::Collapsed).map(|mark| mark.what);
-            for what in collapse.iter().chain(&run.contradictions) {
+            let mark = run.mark().filter(|mark| mark.kind != MarkKind::Unfinished).map(|mark| mark.what);
+            for what in mark.iter().chain(&run.contradictions) {
                 printer.warn(format_args!("{}: {what}", run.path.display()));
             }
         }
@@ -348,19 +362,6 @@ fn remove(printer: &Printer, runs: &[PathBuf], yes: bool, json: bool) -> Result<
         printer.say("Nothing was removed; add --yes to remove");
     }
     Ok(())
-}
-
-fn export_csv(printer: &Printer, run: &Path, file: &Path, overwrite: Overwrite) -> Result<()> {
-    expect_run(run)?;
-    let salvage = salvage_rounds(&run.join(names::ROUNDS))?;
-    for problem in &salvage.problems {
-        printer.warn(format_args!("{}: {problem}", run.display()));
-    }
-    let text = rounds_csv(&salvage.rounds)?;
-    if file == Path::new("-") {
-        return printer.raw(&text);
-    }
-    overwrite.write("--csv", file, &text)
 }
 
 #[cfg(test)]

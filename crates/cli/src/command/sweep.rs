@@ -421,6 +421,9 @@ impl SweepViewer<'_> {
                 let accuracy = summary.final_accuracy.map_or("-".to_string(), percent);
                 let note = match (summary.status, summary.collapse) {
                     (Ending::Diverged { .. }, _) => "  diverged".to_string(),
+                    (Ending::Finished | Ending::StoppedEarly { .. }, _) if summary.unlearnt.is_some() => {
+                        "  learnt nothing".to_string()
+                    }
                     (Ending::Finished | Ending::StoppedEarly { .. } | Ending::Interrupted, Some(round)) => {
                         format!("  collapsed in round {round}")
                     }

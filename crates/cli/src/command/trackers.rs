@@ -1,18 +1,21 @@
-//! Runs for experiment trackers: TensorBoard and MLflow.
+//! Runs for other programs: spreadsheets, TensorBoard and MLflow.
 //!
 //! Names from records become names of files and folders only through [`plain_name`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
-use fedelity_record::{EventsFile, MlflowRun, MlflowStore, names, numbered, plain_name};
+use fedelity_record::{
+    EventsFile, MlflowRun, MlflowStore, RoundRecord, names, numbered, plain_name, rounds_csv, runs_csv, salvage_rounds,
+};
 use fedelity_report::{LoadedRun, LoadedRuns, Results};
 use sha2::{Digest, Sha256};
 
 use crate::command::methods::paper_name;
+use crate::output::Overwrite;
 use crate::printer::Printer;
 use crate::view::units::plural;
 
@@ -39,6 +42,50 @@ fn settings(run: &LoadedRun) -> BTreeMap<String, String> {
     found.insert("seed".to_string(), run.header.seed.to_string());
     found.entry("method.name".to_string()).or_insert_with(|| run.header.method.clone());
     found
+}
+
+/// One row per round. The rounds of several runs follow each other, with columns that tell the runs apart: folder, method,
+/// data, partition, model, seed, and every key in which they differ.
+pub(crate) fn csv(printer: &Printer, run: &Path, file: &Path, overwrite: Overwrite) -> Result<()> {
+    let text = if run.join(names::ROUNDS).is_file() {
+        let salvage = salvage_rounds(&run.join(names::ROUNDS))?;
+        for problem in &salvage.problems {
+            printer.warn(format_args!("{}: {problem}", run.display()));
+        }
+        rounds_csv(&salvage.rounds)?
+    } else {
+        let source = LoadedRuns::load(&[run.to_path_buf()])?;
+        for out in &source.left_out {
+            printer.warn(format_args!("{}: {}", out.path.display(), out.what));
+        }
+        several(run, &source.runs)?
+    };
+    if file == Path::new("-") {
+        return printer.raw(&text);
+    }
+    overwrite.write("--csv", file, &text)
+}
+
+fn several(folder: &Path, runs: &[LoadedRun]) -> Result<Vec<u8>> {
+    const FACTS: [&str; 6] = ["run", "method", "dataset", "partition", "model", "seed"];
+    let facts = |run: &LoadedRun| {
+        let header = &run.header;
+        let below = run.path.strip_prefix(folder).unwrap_or(&run.path).display().to_string();
+        let words = [&header.method, &header.dataset, &header.partition, &header.model].map(String::clone);
+        [below].into_iter().chain(words).chain([header.seed.to_string()]).collect::<Vec<_>>()
+    };
+    let known: BTreeSet<&String> = runs.iter().flat_map(|run| run.config.keys()).collect();
+    // The facts have these.
+    let said = |key: &str| ["seeds", "method.name", "data.name", "model.name", "partition.file"].contains(&key);
+    let differs = |key: &&String| runs.iter().any(|run| run.config.get(*key) != runs[0].config.get(*key));
+    let keys: Vec<&String> = known.into_iter().filter(|key| !said(key) && differs(key)).collect();
+    let first: Vec<&str> = FACTS.into_iter().chain(keys.iter().map(|key| key.as_str())).collect();
+    let rows = |run: &'_ LoadedRun| {
+        let own = keys.iter().map(|key| run.config.get(*key).cloned().unwrap_or_default());
+        facts(run).into_iter().chain(own).collect::<Vec<_>>()
+    };
+    let rows: Vec<(Vec<String>, &[RoundRecord])> = runs.iter().map(|run| (rows(run), &run.rounds[..])).collect();
+    Ok(runs_csv(&first, &rows)?)
 }
 
 /// One folder per run, as TensorBoard groups them.

@@ -53,6 +53,7 @@ struct Row {
     ended: usize,
     diverged: usize,
     collapsed: usize,
+    unlearnt: usize,
     failed: usize,
     /// By seed: the round, the number of rounds, the accuracies.
     running: BTreeMap<u64, (u64, u64, Vec<f64>)>,
@@ -124,6 +125,7 @@ impl Board {
                 row.ended += 1;
                 row.diverged += usize::from(matches!(summary.status, Status::Diverged { .. }));
                 row.collapsed += usize::from(summary.collapse.is_some());
+                row.unlearnt += usize::from(summary.status.is_complete() && summary.unlearnt.is_some());
                 row.finals.extend(summary.final_accuracy);
             }
         }
@@ -251,7 +253,12 @@ impl Row {
                 n => format!("{n} running, {least}/{of}"),
             });
         }
-        let counts = [(self.failed, "failed"), (self.diverged, "diverged"), (self.collapsed, "collapsed")];
+        let counts = [
+            (self.failed, "failed"),
+            (self.diverged, "diverged"),
+            (self.collapsed, "collapsed"),
+            (self.unlearnt, "learnt nothing"),
+        ];
         parts.extend(counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
         if parts.is_empty() {
             return if self.ended == self.seeds { "done" } else { "waiting" }.to_string();

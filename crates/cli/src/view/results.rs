@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use fedelity_record::Status;
-use fedelity_report::{BASELINE, Comparison, ComparisonRow, Group, Options, Results, spread};
+use fedelity_report::{BASELINE, Comparison, ComparisonRow, Group, MarkKind, Options, Results, spread};
 
 use crate::printer::{Printer, When};
 use crate::view::sparkline::{CURVE_WIDTH, scale, sparkline};
@@ -86,7 +86,7 @@ fn curve(row: &ComparisonRow) -> Vec<f64> {
     row.curve.iter().map(|(_, accuracy)| *accuracy).collect()
 }
 
-/// The status of seeds that did not run all rounds, or that collapsed.
+/// The status of seeds that did not run all rounds, collapsed or learnt nothing.
 fn remark(row: &ComparisonRow, group: &Group) -> String {
     let count = |fits: fn(&Status) -> bool| group.runs.iter().filter(|run| fits(&run.summary.status)).count();
     let mut parts = Vec::new();
@@ -94,7 +94,8 @@ fn remark(row: &ComparisonRow, group: &Group) -> String {
         (count(|status| matches!(status, Status::Diverged { .. })), "diverged"),
         (count(|status| *status == Status::Interrupted), "interrupted"),
         (count(|status| matches!(status, Status::StoppedEarly { .. })), "stopped early"),
-        (row.collapsed, "collapsed"),
+        (row.collapsed, MarkKind::Collapsed.what()),
+        (row.unlearnt, MarkKind::Unlearnt.what()),
     ] {
         if n > 0 {
             parts.push(if group.runs.len() == 1 { what.to_string() } else { format!("{n} {what}") });

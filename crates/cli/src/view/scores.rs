@@ -39,12 +39,15 @@ pub(crate) fn lines(scores: &Scores, positive: Option<&str>) -> Vec<String> {
     lines
 }
 
+/// The first column of [`by_site`] that may go below the others on a narrow terminal.
+pub(crate) const FIRST_BELOW: usize = 4;
+
 /// One row per site.
 pub(crate) fn by_site(sites: &[(String, Scores)], two: bool) -> Table {
     let mut columns = vec![("site", Align::Left), ("samples", Align::Right), ("accuracy %", Align::Left)];
     columns.extend(match two {
         true => {
-            [("AUC", Align::Left), ("sens. %", Align::Right), ("spec. %", Align::Right), ("F1", Align::Right)].to_vec()
+            [("AUC", Align::Left), ("sens. %", Align::Left), ("spec. %", Align::Left), ("F1", Align::Left)].to_vec()
         }
         false => vec![("balanced %", Align::Right), ("macro-F1", Align::Right)],
     });
@@ -52,16 +55,15 @@ pub(crate) fn by_site(sites: &[(String, Scores)], two: bool) -> Table {
     let number = |found: Option<f64>, scale: f64, digits: usize| {
         found.map_or("-".to_string(), |found| format!("{:.digits$}", scale * found))
     };
-    let value = |found: Option<Ranged>| found.map(|found| found.value);
     for (name, scores) in sites {
         let mut cells =
             vec![shortened(name, LONGEST), thousands(scores.samples as usize), ranged(scores.accuracy, 100.0, 1)];
         cells.extend(match two {
             true => vec![
                 ranged(scores.auc, 1.0, 3),
-                number(value(scores.sensitivity), 100.0, 1),
-                number(value(scores.specificity), 100.0, 1),
-                number(value(scores.f1), 1.0, 3),
+                ranged(scores.sensitivity, 100.0, 1),
+                ranged(scores.specificity, 100.0, 1),
+                ranged(scores.f1, 1.0, 3),
             ],
             false => vec![number(scores.balanced_accuracy, 100.0, 1), number(scores.macro_f1, 1.0, 3)],
         });

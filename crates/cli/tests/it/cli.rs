@@ -619,6 +619,13 @@ fn every_key_is_explained_by_the_program() {
         &["there is no key 'foo'", "sections are data, partition, clients", "rounds, seeds"],
     );
     place.refuses(&["keys", "client"], &["did you mean 'clients'?"]);
+    // The last part of a key is enough if no other key ends so.
+    let alpha = place.call(&["keys", "alpha"]);
+    assert_eq!((alpha.code, &alpha.out), (0, &place.call(&["keys", "partition.alpha"]).out), "{}", alpha.err);
+    place.refuses(&["keys", "lr"], &["did you mean 'optimizer.lr' or 'server.lr'?"]);
+    place.refuses(&["keys", "alpa"], &["did you mean 'partition.alpha'?"]);
+    place.refuses(&["keys", "mu"], &["method.mu is a key of fedprox", "fedelity methods fedprox explains it"]);
+    place.refuses(&["check", "--set", "alpha=1"], &["--set: unknown key 'alpha', did you mean 'partition.alpha'?"]);
     let lines = place.call(&["keys", "--json"]).out;
     let keys: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(keys.len() > 60 && keys.iter().all(|key| !key["about"].as_str().unwrap().is_empty()), "{lines}");

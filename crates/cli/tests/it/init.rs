@@ -71,6 +71,82 @@ fn init_for_other_data_fits_them() {
 }
 
 #[test]
+fn init_guesses_the_label_and_says_so() {
+    let place = Place::new();
+    let rows = |row: &dyn Fn(usize) -> String| (0..60).map(row).collect::<Vec<_>>().join("\n");
+    let numbers = |i: usize| format!("{}.5,{}.25", i % 17, (i * 7) % 23);
+    for (name, header, row, label) in [
+        // By its name, wherever it is and however it is written.
+        (
+            "a.csv",
+            "id,Diagnosis,x,z",
+            &(|i| format!("{i},{},{}", ["B", "M"][i % 2], numbers(i))) as &dyn Fn(usize) -> String,
+            "Diagnosis",
+        ),
+        (
+            "b.csv",
+            "x,z,patient_outcome,sex",
+            &|i| format!("{},{},{}", numbers(i), i % 3, ["f", "m"][i % 2]),
+            "patient_outcome",
+        ),
+        // A number that varies is no class, whatever it is called; the last column with few values is.
+        ("c.csv", "target,x,z,kind", &|i| format!("{}.75,{},{}", i, numbers(i), i % 3), "kind"),
+        // The first column, as in tables of digits.
+        ("d.csv", "digit,x,z", &|i| format!("{},{}", i % 10, numbers(i)), "digit"),
+        ("e.csv", "x,grade,z", &|i| format!("{}.5,{},{}.25", i % 17, i % 4, (i * 7) % 23), "grade"),
+    ] {
+        place.write(name, &format!("{header}\n{}\n", rows(row)));
+        let file = format!("{name}.toml");
+        let answer = place.call(&["init", &file, "--data", name]);
+        assert_eq!(answer.code, 0, "{name}: {}", answer.err);
+        assert!(answer.err.contains(&format!("data.label = \"{label}\" is a guess: it")), "{name}: {}", answer.err);
+        let text = String::from_utf8(place.read(&file)).unwrap();
+        let at = text.find(&format!("\nlabel = \"{label}\"\n")).unwrap_or_else(|| panic!("{name}: {text}"));
+        assert!(text[..at].lines().last().unwrap().starts_with("# A guess: it"), "{name}: {text}");
+        let small = ["--set", "partition.clients=2", "--set", "clients.per-round=2", "--set", "partition.kind=iid"];
+        assert_eq!(place.call(&[&["check", &file], &small[..]].concat()).code, 0, "{name}");
+    }
+    // A column called label needs no guess, and what the user says is none.
+    place.write("f.csv", &format!("label,x,z\n{}\n", rows(&|i| format!("{},{}", i % 2, numbers(i)))));
+    for args in [&["--data", "f.csv"][..], &["--data", "b.csv", "--set", "data.label=sex"]] {
+        let answer = place.call(&[&["init", "-"], args].concat());
+        assert!(answer.code == 0 && !answer.out.contains("A guess") && !answer.err.contains("guess"), "{}", answer.err);
+    }
+    place.write("g.csv", &format!("x,z\n{}\n", rows(&|i| numbers(i))));
+    let answer = place.call(&["init", "-", "--data", "g.csv"]);
+    assert!(
+        answer.code == 0 && answer.err.contains("warning: no column looks like a label: set data.label"),
+        "{}",
+        answer.err
+    );
+    // A column that is called like a site makes each site a client.
+    let sites = |i: usize| format!("{},{},{}", ["north", "south"][i / 30], numbers(i), i % 2);
+    place.write("h.csv", &format!("Hospital_ID,x,z,outcome\n{}\n", rows(&sites)));
+    let answer = place.call(&["init", "h.toml", "--data", "h.csv"]);
+    assert!(answer.err.contains("data.key = \"Hospital_ID\" is a guess: its name says so\n"), "{}", answer.err);
+    let config = resolved(&place, &["h.toml"]);
+    assert_eq!((&config["data"]["label"], &config["partition"]["kind"]), (&"outcome".into(), &"natural".into()));
+    // Levels of folders: sites and in them classes, classes and in them users, or classes alone.
+    for (folder, path, layout) in [
+        ("sites", &["mercy/cat", "mercy/dog", "hope/cat", "hope/dog"][..], Some("key/class")),
+        ("users", &["cat/u1", "cat/u2", "cat/u3", "dog/u4", "dog/u5"], Some("class/key")),
+        ("plain", &["cat", "dog"], None),
+    ] {
+        for below in path {
+            fs::create_dir_all(place.path(folder).join(below)).unwrap();
+            image::GrayImage::new(8, 8).save(place.path(folder).join(below).join("1.png")).unwrap();
+        }
+        let answer = place.call(&["init", "-", "--data", folder]);
+        assert!(
+            answer.out.contains(&format!("\nlayout = \"{}\"\n", layout.unwrap_or("class"))),
+            "{folder}: {}",
+            answer.out
+        );
+        assert_eq!(answer.out.contains("A guess: there are two levels of folders"), layout.is_some(), "{folder}");
+    }
+}
+
+#[test]
 fn init_for_sites_makes_each_a_client() {
     let place = Place::new();
     fs::create_dir(place.path("sites")).unwrap();
@@ -108,6 +184,6 @@ fn init_for_sites_makes_each_a_client() {
     };
     assert_eq!(last("ntd")["loss"], last("avg")["loss"]);
     place.refuses(&["predict", "avg", "sites"], &["sites: a folder: name the files in it, such as sites/*"]);
-    place.refuses(&["runs", "export", ".", "--csv", "-"], &["choose one of the runs in it: ./avg, ./ntd"]);
+    place.refuses(&["runs", "tag", "x", "."], &["choose one of the runs in it: ./avg, ./ntd"]);
     place.refuses(&["check", "--set", "method.nmae=x"], &["unknown key 'method.nmae', did you mean 'method.name'?"]);
 }

@@ -31,6 +31,11 @@ fn latest_works_wherever_a_run_is_named() {
         &["runs", "tag", "last", "runs/latest"],
         &["runs", "export", "runs/latest", "--csv", "x.csv"],
         &["runs", "export", "runs/latest", "--tensorboard", "logs"],
+        &["runs", "export", "latest", "--mlflow", "store"],
+        &["models", "latest"],
+        &["compare", "latest"],
+        &["verify", "latest"],
+        &["resume", "latest"],
         &["check", "runs/latest/config.toml"],
         &["partition", "runs/latest/config.toml"],
         &["run", "runs/latest/config.toml", "--output", "again"],
@@ -41,6 +46,12 @@ fn latest_works_wherever_a_run_is_named() {
     }
     assert_eq!(place.read("again/model.safetensors"), place.read("runs/a/model.safetensors"));
     assert!(place.path("runs/a/tags.json").is_file());
+    // A run folder is no configuration, and the message names the one in it.
+    for command in ["check", "run", "partition"] {
+        let answer = place.call(&[command, "latest"]);
+        let said = "runs/a: a folder, not a configuration; its configuration is runs/a/config.toml\n";
+        assert!(answer.code == 2 && answer.err.ends_with(said), "{command}: {}", answer.err);
+    }
     let answer = place.call(&["runs", "remove", "runs/latest"]);
     assert_eq!(answer.out, "would remove runs/a\n");
     // A folder elsewhere is named as it is.

@@ -218,6 +218,39 @@ fn the_teacher_cache_changes_no_bit() {
 }
 
 #[test]
+fn moon_without_features_is_said_to_be_fedavg() {
+    let place = Place::new();
+    let run = |method: &str, more: &[&str]| {
+        let name = format!("method.name={method}");
+        let args =
+            [&["--output", method, "--set", &name, "--set", "model.name=logistic", "--set", "rounds=3"], more].concat();
+        let answer = place.tiny(&args);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        answer.err
+    };
+    let said = "warning: moon is FedAvg with logistic, which trains no layer before its classifier: use another model, or \
+                model.projection = true\n";
+    assert!(run("moon", &[]).contains(said));
+    assert!(!run("fedavg", &[]).contains("is FedAvg"));
+    assert_eq!(weights(&place, "moon"), weights(&place, "fedavg"));
+    // The head of its paper is a trained layer.
+    let check =
+        ["check", "--set", "method.name=moon", "--set", "model.name=logistic", "--set", "model.projection=true"];
+    let answer = place.call(&check);
+    assert!(answer.code == 0 && !answer.out.contains("is FedAvg"), "{}{}", answer.out, answer.err);
+    assert!(place.call(&["methods", "moon"]).out.contains("without one, it is FedAvg"));
+}
+
+/// The tensors of a run's model, without its description.
+fn weights(place: &Place, run: &str) -> Vec<u8> {
+    let bytes = place.read(&format!("{run}/model.safetensors"));
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let mut tensors: Vec<_> = file.tensors();
+    tensors.sort_by(|a, b| a.0.cmp(&b.0));
+    tensors.into_iter().flat_map(|(_, view)| view.data().to_vec()).collect()
+}
+
+#[test]
 fn several_methods_share_one_table() {
     let place = Place::new();
     place.write("x.toml", &methods(["fedavg", "scaffold", "feddistill-plus"]));

@@ -36,6 +36,24 @@ fn models_are_listed_with_their_layers_and_sizes() {
             answer.err
         );
     }
+    // A model of one's own, and one that was trained.
+    place.write("my.toml", &place.call(&["layers", "simple-cnn"]).out);
+    for data in [&["--data", "cifar10"][..], &["--input", "1x20x24", "--classes", "3"]] {
+        let of = |model: &str| listed(&[&["models", model, "--json"], data].concat());
+        let (own, zoo) = (of("my.toml"), of("simple-cnn"));
+        assert_eq!((&own["layers"], &own["weights"], &own["input"]), (&zoo["layers"], &zoo["weights"], &zoo["input"]));
+    }
+    let answer = place.call(&["models", "my.toml"]);
+    assert!(answer.out.starts_with("simple-cnn\nA model of your own, from my.toml.\n"), "{}{}", answer.out, answer.err);
+    place.refuses(&["models", "my.toml", "--input", "1x4x4"], &["my.toml:", "layer 1 (conv)", "images of 1x4x4"]);
+    place.refuses(&["models", "mine.toml"], &["mine.toml: cannot read it"]);
+    place.write("words.toml", &place.call(&["layers", "lstm"]).out);
+    assert!(listed(&["models", "words.toml", "--json"])["input"].as_str().unwrap().contains("tokens"));
+    assert_eq!(place.tiny(&["--output", "a"]).code, 0);
+    let trained = listed(&["models", "a", "--json"]);
+    let config: Value = serde_json::from_str(&place.call(&["check", "a/config.toml", "--json"]).out).unwrap();
+    assert_eq!((&trained["weights"], &trained["classes"]), (&config["parameters"], &10.into()), "{trained}");
+    place.refuses(&["models", "a", "--classes", "3"], &["leave out --input, --classes and --projection"]);
     place.refuses(&["models", "resnet18"], &["there is no model 'resnet18'", "did you mean 'resnet18-gn'?"]);
     place.refuses(&["models", "--input", "3x32"], &["--input 3x32: expected channels, height and width"]);
     place.refuses(&["models", "simple-cnn", "--input", "1x4x4"], &["layer 1 (conv)", "does not fit an image of 1x4x4"]);

@@ -119,6 +119,8 @@ fn each_site_is_measured() {
         assert_eq!(round["scores"][key], found["scores"][key], "{key}");
     }
     let said = done(&place, &["evaluate", "a"]).out;
+    let row = said.lines().filter(|line| line.starts_with("charity ")).collect::<Vec<_>>();
+    assert_eq!((row.len(), row.concat().matches(" to ").count()), (2, 5), "every measure has an interval: {said}");
     for text in ["to find      'ill'", "AUC          0.", "sensitivity  ", "macro-F1", "charity ", "95 % intervals"] {
         assert!(said.contains(text), "{text}: {said}");
     }
@@ -289,6 +291,10 @@ fn images_by_site() {
         "exp.toml",
         "rounds = 3\n[data]\nname = \"folder\"\npath = \"photos\"\nlayout = \"key/class\"\ncolour = \"grey\"\n[partition]\nkind \
          = \"natural\"\n[model]\nname = \"logistic\"\n",
+    );
+    place.refuses(
+        &["check", "exp.toml", "--set", "model.name=simple-cnn"],
+        &["layer 4 (conv)", "'fedelity models --input 1x8x8 --classes 3' shows which models fit"],
     );
     done(&place, &["run", "exp.toml", "--output", "a"]);
     let recorded = json(&place.read("a/clients.json"));

@@ -1,5 +1,6 @@
 //! Several runs together: compare, report, runs, sweep, watch.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -297,10 +298,64 @@ fn a_sweep_and_compare_agree_and_mix_only_what_is_named() {
     let baseline = json["rows"].as_array().unwrap().iter().filter(|row| row["difference"].is_null()).count();
     assert_eq!((json["settings"].as_array().unwrap().len(), baseline), (1, 1), "{json}");
     assert_eq!(json["rows"][0]["label"], "fedavg alpha=0.1");
+    // The last part of a key, as labels have it, is enough.
+    let short = place.call(&["compare", "out", "--mix", "alpha", "--json"]);
+    assert_eq!(short.out, mixed.out, "{}", short.err);
+    place.refuses(
+        &["compare", "out", "--mix", "alphq"],
+        &["--mix alphq: there is no key", "did you mean 'partition.alpha'?"],
+    );
+    // All runs in one table, with what tells them apart.
+    let table = place.call(&["runs", "export", "out", "--csv", "-"]);
+    assert_eq!(table.code, 0, "{}", table.err);
+    // What is quoted, the partition in words, has commas.
+    let plain = |line: &str| line.split('"').step_by(2).collect::<String>();
+    let mut lines = table.out.lines().map(plain);
+    let names: Vec<String> = lines.next().unwrap().split(',').map(String::from).collect();
+    let first = ["run", "method", "dataset", "partition", "model", "seed", "method.mu", "partition.alpha", "round"];
+    assert_eq!(names[..first.len()], first);
+    let rows: Vec<Vec<String>> = lines.map(|line| line.split(',').map(String::from).collect()).collect();
+    let kinds: BTreeSet<[&String; 4]> = rows.iter().map(|row| [&row[1], &row[5], &row[7], &row[8]]).collect();
+    assert_eq!((rows.len(), kinds.len()), (16, 16));
+    assert!(place.path("out").join(&rows[15][0]).join("rounds.jsonl").is_file(), "{:?}", rows[15]);
     let idle = place.call(&["compare", "out", "--mix", "rounds"]);
     let note = "warning: --mix rounds: the runs do not differ in it; they differ in partition, partition.alpha\n";
     assert!(idle.code == 0 && idle.err.contains(note), "{}", idle.err);
     place.refuses(&["compare", "out", "--mix", "seeds"], &["always compared on the same seeds"]);
+}
+
+/// However short it was, a run that ends without having learnt anything says so, in words that are true.
+#[test]
+fn a_run_that_learnt_nothing_says_so() {
+    let place = Place::new();
+    let run = |rounds: &str, folder: &str| {
+        let sets = [rounds, "optimizer.lr=1e-9", "partition.clients=4", "clients.per-round=2", "clients.epochs=1"];
+        let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+        place.call(&[&["run", "--metrics", "fast", "--output", folder][..], &sets].concat())
+    };
+    let said = |n: u64| format!("learnt nothing in {n} evaluations: accuracy 10.0 %; guessing gives 10.0 %");
+    let answer = run("rounds=2", "part");
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.err.contains(&format!("warning: fedavg, seed 1: {}. ", said(2))), "{}", answer.err);
+    assert!(!answer.err.contains("clip") && !answer.out.contains("collapsed"), "{}{}", answer.err, answer.out);
+    assert!(
+        answer.out.contains("1‡") && answer.out.contains("‡ fedavg, seed 1: learnt nothing in 2"),
+        "{}",
+        answer.out
+    );
+    let listed = place.call(&["runs", "list", "part", "--status", "unlearnt", "--json"]);
+    assert!(listed.out.contains(&said(2)), "{}{}", listed.out, listed.err);
+    // It follows from the records alone, so a run that is prolonged ends like one that was never stopped.
+    assert_eq!(run("rounds=3", "whole").code, 0);
+    assert_eq!(place.call(&["resume", "part", "--set", "rounds=3"]).code, 0);
+    let summary = |run: &str| -> Value { serde_json::from_slice(&place.read(&format!("{run}/summary.json"))).unwrap() };
+    let (part, whole) = (summary("part"), summary("whole"));
+    assert_eq!((&part["unlearnt"], &part["notices"]), (&whole["unlearnt"], &whole["notices"]));
+    assert_eq!((&part["unlearnt"]["evaluations"], &part["collapse"]), (&3.into(), &Value::Null), "{part}");
+    let page = place.call(&["report", "part", "-o", "page.html"]);
+    assert_eq!(page.code, 0, "{}", page.err);
+    let page = String::from_utf8(place.read("page.html")).unwrap();
+    assert!(page.contains(&said(3)) && page.contains("Save the configuration below, and run it with"));
 }
 
 /// SCAFFOLD on very skewed clients: a client runs away and takes the global model with it. Results have the same bits on

@@ -208,6 +208,37 @@ fn columns_that_mislead_are_spoken_of() {
 }
 
 #[test]
+fn a_constant_column_is_said_to_carry_nothing() {
+    let place = Place::new();
+    // The mean of many numbers 0.1 is not exactly 0.1.
+    let rows: String = (0..60).map(|i| format!("{},0.1,{}\n", i * 7 % 13, ["no", "yes"][i % 2])).collect();
+    place.write("p.csv", &format!("x,kit,label\n{rows}"));
+    let shown = done(&place, &["data", "show", "p.csv"]);
+    assert!(shown.out.contains(" kit: number, always 0.1: it carries nothing\n"), "{}", shown.out);
+    let said = "column 'kit' has the same value in every training row, so nothing can be learnt from it: data.ignore = \
+                [\"kit\"] leaves it out";
+    assert!(shown.err.contains(said), "{}", shown.err);
+    let found = json(&done(&place, &["data", "show", "p.csv", "--json"]).out);
+    assert_eq!(found["columns"][1]["std"], 0.0, "{found}");
+    assert!(found["columns"][0]["std"].as_f64().unwrap() > 1.0);
+    // The model reads it as 0, and another value as little more.
+    let small = ["--set", "model.name=logistic", "--set", "partition.kind=iid", "--set", "partition.clients=2"];
+    done(
+        &place,
+        &[
+            &["run", "--set", "data.name=csv", "--set", "data.train=p.csv", "--set", "rounds=1", "--output", "a"][..],
+            &small,
+        ]
+        .concat(),
+    );
+    place.write("new.csv", "x,kit,label\n3,0.1,no\n3,0.2,no\n");
+    let rows = done(&place, &["predict", "a", "new.csv", "--json"]).out;
+    let shares: Vec<f64> =
+        rows.lines().map(|row| json(row)["predictions"][0]["probability"].as_f64().unwrap()).collect();
+    assert!((shares[0] - shares[1]).abs() < 0.1, "{rows}");
+}
+
+#[test]
 fn a_part_of_a_known_set_is_named() {
     let place = Place::new();
     fs::create_dir(place.path("ag_news_csv")).unwrap();
@@ -223,4 +254,16 @@ fn a_part_of_a_known_set_is_named() {
     assert!(done(&place, &["check", "exp.toml"]).out.contains(warning));
     assert!(done(&place, &["run", "exp.toml", "--output", "a"]).err.contains(warning));
     assert!(done(&place, &["evaluate", "a"]).err.contains(warning));
+    // The record has it, so it is said wherever the numbers are shown.
+    let header = String::from_utf8(place.read("a/rounds.jsonl")).unwrap();
+    assert_eq!(json(header.lines().next().unwrap())["data-gaps"][0], warning);
+    assert!(done(&place, &["runs", "list", "a"]).err.contains(&format!("warning: agnews: {warning}\n")));
+    assert_eq!(json(&done(&place, &["runs", "list", "a", "--json"]).out)["data-gaps"][0], warning);
+    let compared = done(&place, &["compare", "a"]).out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(compared.contains(&format!("agnews: {warning}.")), "{compared}");
+    done(&place, &["report", "a", "-o", "page.html"]);
+    assert!(String::from_utf8(place.read("page.html")).unwrap().contains(warning));
+    // Training samples that stand in for the test samples are no more complete.
+    let held = done(&place, &["check", "exp.toml", "--set", "evaluation.held-out=0.2"]).out;
+    assert!(held.contains(warning) && !held.contains("AG News has 7,600"), "{held}");
 }

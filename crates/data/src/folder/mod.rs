@@ -29,6 +29,24 @@ pub enum FolderLayout {
 }
 
 impl FolderLayout {
+    /// The likeliest layout of a folder by its levels, if there are two of them. Classes are named alike in every folder that
+    /// has some, and are fewer than sites or users; nothing more can be seen.
+    pub fn guess(dir: &Path) -> Option<Self> {
+        let inside = |dir: &Path| entries(dir).unwrap_or_default().into_iter().filter(|(_, path)| path.is_dir());
+        let split = dir.join("train");
+        let root = if split.is_dir() && dir.join("test").is_dir() { &split } else { dir };
+        let outer: Vec<PathBuf> = inside(root).map(|(_, path)| path).collect();
+        let mut inner: BTreeMap<String, usize> = BTreeMap::new();
+        outer.iter().flat_map(|path| inside(path)).for_each(|(name, _)| *inner.entry(name).or_default() += 1);
+        let once = inner.values().filter(|&&times| times == 1).count();
+        match inner.len() {
+            0 => None,
+            // Users of one class are not those of another.
+            found if found > outer.len() && 2 * once > found => Some(Self::ClassKey),
+            _ => Some(Self::KeyClass),
+        }
+    }
+
     /// The layout of a folder of images of these classes, if it has another level of folders and their names tell.
     pub fn among(dir: &Path, classes: &[String]) -> Option<Self> {
         let inside = |dir: &PathBuf| entries(dir).unwrap_or_default().into_iter().filter(|(_, path)| path.is_dir());

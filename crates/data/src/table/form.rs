@@ -45,7 +45,9 @@ pub struct TableForm {
     pub columns: Vec<Column>,
     /// Columns that are known but not read: where a row comes from, and what is left out.
     pub others: Vec<String>,
-    /// What a user may not expect: columns that are left out, and columns that look like identifiers.
+    /// Columns of numbers with one value in all training rows.
+    pub constant: Vec<String>,
+    /// What a user may not expect: columns that are left out, say nothing or look like identifiers.
     pub notes: Vec<String>,
 }
 

@@ -2,6 +2,7 @@
 
 mod files;
 mod form;
+mod guess;
 mod rows;
 mod survey;
 mod texts;
@@ -19,6 +20,7 @@ use crate::partition::hold_out;
 use crate::skipped::Skipped;
 pub use files::TableFiles;
 pub use form::{Column, ColumnKind, TableForm};
+pub use guess::{ColumnGuess, TableGuess};
 pub use texts::texts;
 pub use unlabelled::{UnlabelledRows, unlabelled};
 
@@ -140,7 +142,13 @@ pub(crate) fn read(
     let mut form = match reading.form {
         Some(form) => {
             let text = form.text.as_ref().and(table.text.as_ref()).or(form.text.as_ref());
-            let form = TableForm { label: table.label.clone(), text: text.cloned(), notes: Vec::new(), ..form.clone() };
+            let form = TableForm {
+                label: table.label.clone(),
+                text: text.cloned(),
+                constant: Vec::new(),
+                notes: Vec::new(),
+                ..form.clone()
+            };
             for file in train_files.iter().chain(test_files.iter().flatten()) {
                 let (path, names) = (&file.path, names(format, &file.path)?);
                 if !names.contains(&form.label) {
@@ -252,7 +260,8 @@ impl TableRows {
     }
 }
 
-/// Finds mean and standard deviation of every column of numbers over the training rows. A constant column becomes 0.
+/// Finds mean and standard deviation of every column of numbers over the training rows. A constant column becomes 0, and is
+/// noted.
 fn measure(train: &Split, form: &mut TableForm) {
     let Inputs::Floats(values) = &train.inputs else { return };
     let width = form.width();
@@ -263,9 +272,21 @@ fn measure(train: &Split, form: &mut TableForm) {
         first += column.width();
         let ColumnKind::Number { mean, std } = &mut column.kind else { continue };
         let numbers = || values.iter().skip(place).step_by(width.max(1)).map(|&value| f64::from(value));
+        // The mean of equal numbers need not be exactly that number.
+        if let Some(first) = numbers().next().filter(|first| numbers().all(|value| value == *first)) {
+            (*mean, *std) = (first, 1.0);
+            let name = &column.name;
+            form.notes.push(format!(
+                "column '{name}' has the same value in every training row, so nothing can be learnt from it: data.ignore = \
+                 [\"{name}\"] leaves it out"
+            ));
+            form.constant.push(name.clone());
+            continue;
+        }
         *mean = numbers().sum::<f64>() / rows;
         let square: f64 = numbers().map(|value| (value - *mean) * (value - *mean)).sum();
         let deviation = population_deviation(square / rows);
+        // The squares of tiny differences may be 0.
         *std = if deviation > 0.0 { deviation } else { 1.0 };
     }
 }

@@ -21,7 +21,7 @@ const ENOUGH_ROWS: usize = 20;
 const IDENTIFIERS: [&str; 10] = ["id", "ids", "uid", "uuid", "guid", "mrn", "ssn", "identifier", "index", "unnamed"];
 
 /// What a column holds.
-struct Contents {
+pub(super) struct Contents {
     numbers: usize,
     texts: usize,
     empty: usize,
@@ -64,6 +64,20 @@ impl Contents {
         self.unique.take_if(|unique| !unique.insert(hasher.finish()));
     }
 
+    /// Whether the column may name classes: a few different words or whole numbers, in nearly every row.
+    pub(super) fn may_be_label(&self) -> bool {
+        let is_whole = |text: &String| text.parse::<f64>().map_or(true, |number| number.fract() == 0.0);
+        let few = |values: &&BTreeSet<String>| (2..=USUAL_CATEGORIES).contains(&values.len());
+        let named = |values: &BTreeSet<String>| 2 * values.len() <= self.rows() && values.iter().all(is_whole);
+        !self.nested && 20 * self.empty <= self.rows() && self.values.as_ref().filter(few).is_some_and(named)
+    }
+
+    /// Whether the column may say where rows come from: names or numbers that many rows share, in every row.
+    pub(super) fn may_be_site(&self) -> bool {
+        let several = |values: &BTreeSet<String>| values.len() > 1 && 2 * values.len() <= self.rows();
+        !self.nested && self.empty == 0 && self.values.as_ref().is_some_and(several)
+    }
+
     fn rows(&self) -> usize {
         self.numbers + self.texts + self.empty
     }
@@ -101,7 +115,7 @@ impl Contents {
 }
 
 /// The words of a name in lower case: `patientID`, `patient_id` and `Patient-Id` have the same.
-fn words(name: &str) -> Vec<String> {
+pub(super) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
     for letter in name.chars() {
@@ -231,7 +245,11 @@ impl<'a> ColumnChoice<'a> {
 }
 
 /// What these columns hold.
-fn contents(format: TableFormat, files: &[TableFile], columns: &[&String]) -> Result<Vec<Contents>, DataError> {
+pub(super) fn contents(
+    format: TableFormat,
+    files: &[TableFile],
+    columns: &[&String],
+) -> Result<Vec<Contents>, DataError> {
     let mut all: Vec<Contents> = columns.iter().map(|_| Contents::new()).collect();
     for file in files {
         each_row(format, &file.path, columns, |_, row| {

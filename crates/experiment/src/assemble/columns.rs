@@ -35,6 +35,7 @@ pub fn table_form(card: &Card) -> Option<TableForm> {
         text: table.text.clone(),
         columns: table.columns.iter().map(column).collect(),
         others: table.others.clone(),
+        constant: Vec::new(),
         notes: Vec::new(),
     })
 }

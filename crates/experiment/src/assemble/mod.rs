@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::resources::Resources;
 
 pub use columns::table_form;
-pub use own::model_file;
+pub use own::{model_file, own_architecture};
 pub use pool::Pool;
 
 pub(crate) use model::fit;
@@ -79,19 +79,29 @@ impl Study {
         };
         study.check_privacy(document)?;
         study.pool.notes.extend(study.of_delta());
-        study.pool.notes.extend(study.of_few_classes());
+        study.pool.notes.extend(study.of_idle_methods());
         Ok(study)
     }
 
-    /// Notes on methods that are FedAvg with as few classes as there are.
-    fn of_few_classes(&self) -> Vec<String> {
-        let classes = self.pool.dataset.classes.len();
-        let few = |method: &&MethodChoice| method.method.needs().classes > classes;
-        let note = |MethodChoice { name, method, .. }: &MethodChoice| {
-            let least = method.needs().classes;
-            format!("{name} is FedAvg with {classes} classes: it differs only with {least} or more")
+    /// Notes on methods that are FedAvg with as few classes, or with such a model, as there are.
+    fn of_idle_methods(&self) -> Vec<String> {
+        let (classes, model) = (self.pool.dataset.classes.len(), &self.model);
+        let notes = |MethodChoice { name, method, .. }: &MethodChoice| {
+            let needs = method.needs();
+            let few = (needs.classes > classes).then(|| {
+                let least = needs.classes;
+                format!("{name} is FedAvg with {classes} classes: it differs only with {least} or more")
+            });
+            let fixed = (needs.trained_features && !model.trains_features()).then(|| {
+                let model = model.name();
+                format!(
+                    "{name} is FedAvg with {model}, which trains no layer before its classifier: use another model, or \
+                     model.projection = true"
+                )
+            });
+            few.into_iter().chain(fixed)
         };
-        self.settings.methods.iter().filter(few).map(note).collect()
+        self.settings.methods.iter().flat_map(notes).collect()
     }
 
     pub fn experiment(&self, method: &MethodChoice, seed: u64, threads: usize) -> Experiment {

@@ -66,6 +66,10 @@ pub(crate) fn fit(
     };
     let model = Model::compile(&arch, engine.clone()).map_err(|error| match (own, input) {
         (None, Input::Numbers { .. }) => wrong(&format!("{error}; the data are rows of numbers: use mlp or logistic")),
+        (None, Input::Image { channels, height, width }) => {
+            let like = format!("--input {channels}x{height}x{width} --classes {classes}");
+            wrong(&format!("{error}; 'fedelity models {like}' shows which models fit"))
+        }
         _ => wrong(&error),
     })?;
     Ok(FittedModel { model, card: card(keys, own, input, dataset), dataset: Arc::clone(dataset) })

@@ -22,6 +22,29 @@ pub fn model_file(path: &Path) -> Result<ModelFile> {
     OwnModel::read(path, |reason| ExperimentError::path(path, reason)).map(|own| own.file)
 }
 
+/// The model of a file for inputs like `image` or, if it reads texts, like `text`.
+pub fn own_architecture(
+    path: &Path,
+    image: InputShape,
+    text: InputShape,
+    classes: usize,
+    projection: bool,
+) -> Result<Architecture> {
+    let own = OwnModel::read(path, |reason| ExperimentError::path(path, reason))?;
+    let input = match (text, own.file.positions()) {
+        _ if !own.file.reads_text() => image,
+        (InputShape::Tokens { vocabulary, max_length }, Some(most)) => {
+            InputShape::Tokens { vocabulary, max_length: max_length.min(most) }
+        }
+        _ => text,
+    };
+    let data = match input {
+        InputShape::Image { channels, height, width } => format!("images of {channels}x{height}x{width}"),
+        InputShape::Tokens { max_length, .. } => format!("texts of up to {max_length} tokens"),
+    };
+    own.architecture(input, classes, projection, &data)
+}
+
 impl OwnModel {
     /// The model of `model.file`, if the configuration has one.
     pub(crate) fn of(document: &Document, keys: &ModelKeys) -> Result<Option<Self>> {

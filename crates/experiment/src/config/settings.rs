@@ -358,7 +358,7 @@ fn method(at: &str, table: &Table, origins: &mut Origins<'_>) -> Result<MethodCh
         let stranger = format!("{at}.{key}");
         if !origins.leave_out(&stranger, &full, name) {
             let names = [&["name"][..], &entry.schema.names()].concat();
-            let message = unknown(&stranger, &key, &names, &format!("for {name}"));
+            let message = unknown(&stranger, &key, &names, &[], &format!("for {name}"));
             return Err(KeyError::new(stranger, message));
         }
         keys.remove(&key);

@@ -50,7 +50,7 @@ pub(super) fn over_rounds(
             x: "round".to_string(),
             y: "class".to_string(),
             columns: rounds.iter().map(u64::to_string).collect(),
-            rows: class_names(study, classes),
+            rows: class_names(&group.runs, classes),
             cells: transposed(&values),
             high,
             percent: true,
@@ -71,25 +71,63 @@ pub(super) fn over_time(study: &Results) -> Option<FigureCard> {
 }
 
 pub(super) fn at_a_round(study: &Results) -> Option<FigureCard> {
-    let all: Vec<ByClass> =
-        study.groups.iter().map(|group| by_class(group, &|round| round.class_accuracy.as_ref())).collect();
-    let common: BTreeSet<u64> = all.first()?.0.iter().copied().collect();
+    let all: Vec<(Vec<String>, ByClass)> = study.groups.iter().map(with_names).collect();
+    // Only methods with the same classes can be in one figure.
+    let mut kinds: Vec<&Vec<String>> = Vec::new();
+    for (names, _) in all.iter().filter(|(names, _)| !names.is_empty()) {
+        if !kinds.contains(&names) {
+            kinds.push(names);
+        }
+    }
+    let figures = kinds.iter().enumerate().map(|(at, names)| {
+        let (id, of) = match kinds.len() {
+            1 => ("class-round".to_string(), String::new()),
+            _ => (format!("class-round-{}", at + 1), format!(": {}", data_of(study, names))),
+        };
+        Some(Figure { id, title: format!("Class accuracy at a round{of}"), ..at_one(study, &all, names) })
+    });
+    let figures = figures.collect();
+    let text = "Accuracy of the global model by class at one round, mean over seeds.";
+    card("class-round", "Classes at a round", text, true, figures)
+}
+
+/// The classes of a group, none if they were not measured, and the accuracy of each.
+fn with_names(group: &Group) -> (Vec<String>, ByClass) {
+    let found = by_class(group, &|round| round.class_accuracy.as_ref());
+    let classes = found.1.first().map_or(0, Vec::len);
+    (class_names(&group.runs, classes), found)
+}
+
+/// The data sets with these classes.
+fn data_of(study: &Results, names: &[String]) -> String {
+    let mut found: Vec<&str> = Vec::new();
+    for header in study.runs().map(|run| &run.header).filter(|header| header.classes == names) {
+        if !found.contains(&header.dataset.as_str()) {
+            found.push(&header.dataset);
+        }
+    }
+    found.join(", ")
+}
+
+/// The methods with these classes, at each of the rounds that all of them have. The others have no marks.
+fn at_one(study: &Results, all: &[(Vec<String>, ByClass)], names: &Vec<String>) -> Figure {
+    let own: Vec<&ByClass> = all.iter().filter(|(known, _)| known == names).map(|(_, found)| found).collect();
+    let common: BTreeSet<u64> = own.iter().flat_map(|(rounds, _)| rounds).copied().collect();
     let common: Vec<u64> =
-        common.into_iter().filter(|round| all.iter().all(|(rounds, _)| rounds.contains(round))).collect();
-    let classes = all.first()?.1.first()?.len();
-    let pick = |(rounds, values): &ByClass| {
+        common.into_iter().filter(|round| own.iter().all(|(rounds, _)| rounds.contains(round))).collect();
+    let pick = |(known, (rounds, values)): &(Vec<String>, ByClass)| {
+        if known != names {
+            return vec![Vec::new(); common.len()];
+        }
         let chosen = rounds.iter().zip(values).filter(|(round, _)| common.contains(round));
         chosen.map(|(_, values)| values.clone()).collect()
     };
     let series = all.iter().map(pick).collect();
-    let drawing = Drawing::Classes { classes: class_names(study, classes), rounds: common, series };
+    let drawing = Drawing::Classes { classes: names.clone(), rounds: common, series };
     let several = study.groups.iter().any(|group| group.counted().len() > 1);
     let said = match several {
         true => "Accuracy of the global model on the test set by class at one round, mean over seeds.",
         false => "Accuracy of the global model on the test set by class at one round.",
     };
-    let (id, title) = ("class-round".to_string(), "Class accuracy at a round".to_string());
-    let figure = Figure { id, title, text: said.to_string(), drawing };
-    let text = "Accuracy of the global model by class at one round, mean over seeds.";
-    card("class-round", "Classes at a round", text, true, vec![Some(figure)])
+    Figure { id: String::new(), title: String::new(), text: said.to_string(), drawing }
 }

@@ -235,7 +235,7 @@ fn heat(
         method: Some(method),
         x: "class".to_string(),
         y: "clients".to_string(),
-        columns: class_names(study, classes),
+        columns: class_names(&study.groups[method].runs, classes),
         rows: names,
         cells,
         high: 1.0,

@@ -14,7 +14,7 @@ fn matrix(
     study: &Results,
     counts: &[Vec<u64>],
 ) -> Option<Figure> {
-    let names = class_names(study, counts.len());
+    let names = class_names(&study.groups[method].runs, counts.len());
     let shares = |row: &Vec<u64>| {
         let total: u64 = row.iter().sum();
         row.iter().map(|&n| (total > 0).then(|| tidy(n as f64 / total as f64))).collect()

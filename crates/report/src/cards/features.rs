@@ -41,7 +41,7 @@ pub(super) fn features(
             ),
             drawing: Drawing::Points {
                 method,
-                classes: class_names(study, classes),
+                classes: class_names([*run], classes),
                 points: at.iter().zip(&found.labels).map(|(&(x, y), &class)| (tidy(x), tidy(y), class)).collect(),
             },
         };

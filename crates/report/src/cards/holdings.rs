@@ -40,7 +40,7 @@ pub(super) fn holdings(study: &Results) -> Option<FigureCard> {
             method: None,
             x: "class".to_string(),
             y: "client".to_string(),
-            columns: class_names(study, classes),
+            columns: class_names([*run], classes),
             rows: (0..counts.len()).map(|client| run.client_label(client)).collect(),
             cells: counts.iter().map(|row| row.iter().map(|&n| Some(n as f64)).collect()).collect(),
             high,

@@ -17,7 +17,7 @@ use clients::ShownClients;
 
 use crate::embed::FeatureLayouts;
 use crate::figure::{Figure, FigureCard, MethodStyle, styles};
-use crate::loaded::LeftOut;
+use crate::loaded::{LeftOut, LoadedRun};
 use crate::results::{Group, Results};
 
 /// All cards for which there are records.
@@ -67,8 +67,9 @@ fn card(id: &str, title: &str, text: &str, choice: bool, figures: Vec<Option<Fig
     })
 }
 
-fn class_names(study: &Results, classes: usize) -> Vec<String> {
-    let named = study.runs().map(|run| &run.header.classes).find(|names| names.len() == classes);
+/// The names of the classes of runs. Runs on other data have other classes.
+fn class_names<'a>(runs: impl IntoIterator<Item = &'a LoadedRun>, classes: usize) -> Vec<String> {
+    let named = runs.into_iter().map(|run| &run.header.classes).find(|names| names.len() == classes);
     named.cloned().unwrap_or_else(|| (0..classes).map(|class| class.to_string()).collect())
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::browser::Browser;
 use crate::records::{Made, header, name, round, run, study};
-use fedelity_record::{ClientReport, ClientsReport, LocalScores, Scores, TestedOn};
+use fedelity_record::{ClientReport, ClientsReport, LocalScores, RoundRecord, RunFolder, Scores, TestedOn};
 use fedelity_report::{FeatureLayouts, LoadedRuns, ReportPage, Results};
 
 fn page(folder: &Path) -> String {
@@ -39,6 +39,7 @@ fn the_page_in_a_browser() {
     everything_has_its_place(&mut browser);
     clients_at_the_end_have_all_columns(&mut browser);
     small_holdings_can_be_seen(&mut browser);
+    accuracy_stays_between_nothing_and_all(&mut browser);
     a_live_page_says_how_far_it_is(&mut browser);
     a_live_page_leaves_its_reader_alone(&mut browser);
     a_hostile_name_stays_text(&mut browser);
@@ -286,6 +287,33 @@ fn small_holdings_can_be_seen(browser: &mut Browser) {
         let said = browser
             .value("fedelity.option('holdings').graphic[0].elements.map((one) => one.style.text).filter(Boolean)");
         assert_eq!((&said[0], said.as_array().unwrap().last()), (&"1".into(), Some(&"5000".into())), "{said}");
+    }
+}
+
+fn accuracy_stays_between_nothing_and_all(browser: &mut Browser) {
+    let made = Made { methods: 1, seeds: 1, rounds: 3, classes: 3 };
+    for (accuracies, ends) in [
+        ([0.7, 0.7, 0.7], [60.0, 80.0]),
+        ([1.0, 1.0, 1.0], [90.0, 100.0]),
+        ([0.0, 0.0, 0.0], [0.0, 0.01]),
+        // ECharts alone would end at 120.
+        ([0.2, 0.95, 0.6], [20.0, 100.0]),
+        ([0.62, 0.7, 0.74], [62.0, 74.0]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(&dir.path().join("runs")).unwrap();
+        let mut file = folder.start_rounds(&header(made, "fedavg", 1)).unwrap();
+        for (number, accuracy) in (1..).zip(accuracies) {
+            let accuracy = Some(accuracy);
+            file.append(&RoundRecord { round: number, accuracy, ..RoundRecord::default() }).unwrap();
+        }
+        let address = write(dir.path(), &page(&dir.path().join("runs")));
+        browser.look(1300, false);
+        browser.open(&address);
+        let found = browser.value("fedelity.heights('accuracy')");
+        let [low, high] = [0, 1].map(|at| found[at].as_f64().unwrap());
+        assert!((low - ends[0]).abs() < 5.0 && (high - ends[1]).abs() < 5.0, "{accuracies:?}: {found}");
+        assert!(low >= 0.0 && high <= 100.0, "{accuracies:?}: {found}");
     }
 }
 

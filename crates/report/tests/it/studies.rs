@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::records::{Made, header, name, round, run, study};
-use fedelity_record::{Measure, Notice, RoundsFile, Status, Summary};
+use fedelity_record::{Guessing, Header, Measure, Notice, RoundRecord, RoundsFile, Status, Summary, Unlearnt};
 use fedelity_report::{
     Comparison, ComparisonRow, Drawing, DrawnFigure, Include, LoadedRun, LoadedRuns, Options, PaperSize, ReportPage,
     Results, TableColumn, TableSyntax, Test, render,
@@ -175,7 +175,7 @@ fn unfinished_and_collapsed_runs_are_marked_and_do_not_count() {
         "collapsed in round 6: client 7: drift 211, median of the round 2.00; accuracy fell from 74.0 % to \
                       28.0 % after client 7 was out of line in round 6"
     );
-    let all = Include { unfinished: true, collapsed: true };
+    let all = Include { unfinished: true, collapsed: true, unlearnt: true };
     let included = Comparison::new(&study, &Options { include: all, ..Options::default() }).unwrap();
     assert_eq!((of(&included, 1).2, of(&included, 2).2), (3, 3));
     assert!(found.rows.iter().all(|row| row.rank.is_some()));
@@ -191,12 +191,145 @@ fn unfinished_and_collapsed_runs_are_marked_and_do_not_count() {
     }
     assert!(render(&found, TableSyntax::Latex, &[]).contains("3$\\dagger$ &"));
     assert!(html.contains(">2*</td>") && html.contains(">3†</td>") && html.contains("What was noticed"));
-    assert!(html.contains("optimizer.clip") && found.advice().unwrap().contains("optimizer.clip"));
+    assert!(html.contains("optimizer.clip") && found.advice()[0].contains("optimizer.clip"));
     let json: serde_json::Value = serde_json::from_str(&render(&found, TableSyntax::Json, &[])).unwrap();
     assert_eq!((&json["rows"][1]["unfinished"], &json["rows"][2]["collapsed"]), (&1.into(), &1.into()));
     let csv = render(&found, TableSyntax::Csv, &[]);
     let marks: Vec<&str> = csv.lines().skip(1).map(|line| line.rsplit_once("fedavg,").unwrap().1).collect();
-    assert_eq!(marks, [",,,", "2,,,", ",3,,"], "{csv}");
+    assert_eq!(marks, [",,,,", "2,,,,", ",3,,,"], "{csv}");
+}
+
+#[test]
+fn runs_that_learnt_nothing_are_called_so() {
+    let dir = tempfile::tempdir().unwrap();
+    study(dir.path(), Made { methods: 2, seeds: 2, ..MADE });
+    let path = dir.path().join("fedcad/seed-2");
+    let flat = |guessing: Option<Guessing>, notices: &[Notice], collapse: Option<u64>| {
+        let read = LoadedRun::read(&path).unwrap().0;
+        fs::remove_file(path.join("rounds.jsonl")).unwrap();
+        let header = Header { guessing, ..read.header };
+        let mut file = RoundsFile::create(&path.join("rounds.jsonl"), &header).unwrap();
+        let mut summary = Summary { status: Status::Finished, ..Summary::default() };
+        for round in read.rounds {
+            let of_last = if round.round == MADE.rounds { notices.to_vec() } else { Vec::new() };
+            let record = RoundRecord { accuracy: Some(0.1), class_accuracy: None, notices: of_last, ..round };
+            file.append(&record).unwrap();
+            summary.add(&record);
+        }
+        summary.collapse = collapse;
+        fs::write(path.join("summary.json"), serde_json::to_string(&summary).unwrap()).unwrap();
+        let study = load(dir.path());
+        let found = Comparison::new(&study, &Options::default()).unwrap();
+        let html = ReportPage::new(&study, None).unwrap().html();
+        (LoadedRun::read(&path).unwrap().0, found, html)
+    };
+    let unlearnt = Unlearnt { accuracy: 0.1, chance: 0.1, evaluations: MADE.rounds };
+    let one_class = Notice::OneClass { class: 0, share: 1.0 };
+    for (guessing, notices, collapse) in [
+        // The end of a short run says it, from its records alone.
+        (Guessing::of(&[100; 10]), vec![], None),
+        // An earlier version noticed it, and called it a collapse.
+        (None, vec![Notice::Unlearnt(unlearnt), one_class], Some(MADE.rounds)),
+    ] {
+        let (run, found, html) = flat(guessing, &notices, collapse);
+        assert_eq!((run.summary.unlearnt, run.summary.collapse), (Some(unlearnt), None));
+        assert_eq!(run.contradictions, Vec::<String>::new());
+        let row = &found.rows[1];
+        assert_eq!((row.unlearnt, row.collapsed, row.seeds_cell().as_str()), (1, 0, "2‡"));
+        let said = "learnt nothing in 6 evaluations: accuracy 10.0 %; guessing gives 10.0 %";
+        assert_eq!(row.marks[0].what, said);
+        assert!(found.advice()[0].contains("optimizer.lr") && !found.advice()[0].contains("clip"));
+        assert!(
+            html.contains(said) && html.contains("(1 learnt nothing)") && !html.contains("collapsed in round"),
+            "{notices:?}"
+        );
+        assert_eq!(row.difference.unwrap().summary.n, 1);
+        let latex = render(&found, TableSyntax::Latex, &[]);
+        assert!(latex.contains("2$\\ddagger$"), "{latex}");
+        assert!(render(&found, TableSyntax::Csv, &[]).lines().nth(2).unwrap().contains("fedavg,,,2,"));
+        let all = Options { include: Include { unlearnt: true, ..Include::default() }, ..Options::default() };
+        assert_eq!(Comparison::new(&load(dir.path()), &all).unwrap().rows[1].difference.unwrap().summary.n, 2);
+    }
+    // Without a word about guessing, an old record says nothing.
+    let (run, ..) = flat(None, &[], None);
+    assert_eq!((run.summary.unlearnt, run.mark()), (None, None));
+}
+
+#[test]
+fn what_the_data_lack_is_said_with_every_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let gap = "37,436 training samples, but AG News has 120,000: results cannot be compared with published ones";
+    for (name, seed) in [("fedavg", 1), ("fedavg", 2), ("fedcad", 1)] {
+        let header = Header { data_gaps: vec![gap.to_string()], ..header(MADE, name, seed) };
+        run(&dir.path().join(name).join(seed.to_string()), MADE, &header, 0);
+    }
+    let study = load(dir.path());
+    let found = Comparison::new(&study, &Options::default()).unwrap();
+    assert_eq!(found.notes.iter().filter(|note| **note == format!("made-up: {gap}.")).count(), 1, "{:?}", found.notes);
+    assert!(ReportPage::new(&study, None).unwrap().html().contains(gap));
+    assert!(render(&found, TableSyntax::Markdown, &[]).contains(gap));
+}
+
+/// Two data sets with as many classes, and one with fewer: each figure has the classes of its own runs.
+#[test]
+fn classes_of_one_data_set_are_not_those_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let few = Made { classes: 2, ..MADE };
+    for (made, data, class) in [(MADE, "pets", "cat"), (MADE, "cars", "van"), (few, "coins", "head")] {
+        let classes = (0..made.classes).map(|number| format!("{class} {number}")).collect();
+        let prints = (data.repeat(16), format!("p-{data}"));
+        let header = Header {
+            dataset: data.to_string(),
+            classes,
+            dataset_fingerprint: prints.0,
+            partition_fingerprint: prints.1,
+            ..header(made, "fedavg", 1)
+        };
+        run(&dir.path().join(data), made, &header, 0);
+    }
+    let page = ReportPage::new(&load(dir.path()), None).unwrap();
+    let mut seen = 0;
+    for figure in page.cards.iter().flat_map(|card| &card.figures) {
+        let (names, own): (Vec<&String>, usize) = match &figure.drawing {
+            Drawing::Heat { method: Some(method), rows, columns, .. } => {
+                (rows.iter().chain(columns).filter(|name| name.parse::<u64>().is_err()).collect(), *method)
+            }
+            Drawing::Classes { classes, series, .. } => {
+                let marked: Vec<usize> =
+                    (0..3).filter(|&method| series[method].iter().any(|round| !round.is_empty())).collect();
+                assert_eq!((marked.len(), series[marked[0]].len() as u64), (1, MADE.rounds), "{}", figure.id);
+                (classes.iter().collect(), marked[0])
+            }
+            _ => continue,
+        };
+        // Folders are in the order of their names.
+        let class = ["van", "head", "cat"][own];
+        let strange = names
+            .iter()
+            .find(|name| ["van", "head", "cat"].iter().any(|other| *other != class && name.starts_with(other)));
+        assert_eq!(strange, None, "{}: {}", figure.id, figure.title);
+        seen += 1;
+    }
+    assert!(seen >= 9, "{seen}");
+}
+
+#[test]
+fn one_method_in_each_setting_is_compared_with_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    for (alpha, print) in [("0.1", "aa"), ("1.0", "bb")] {
+        let header = Header { partition_fingerprint: print.repeat(32), ..header(MADE, "fedavg", 1) };
+        let path = run(&dir.path().join(alpha), MADE, &header, 0);
+        fs::write(path.join("config.toml"), format!("[partition]\nalpha = {alpha}\n")).unwrap();
+    }
+    let found = Comparison::new(&load(dir.path()), &Options::default()).unwrap();
+    assert!(!found.has_rivals() && found.settings.len() == 2);
+    let said = "Each setting has one method, so it is compared with nothing. fedelity compare --mix KEY compares runs that \
+                differ in KEY: here partition.alpha.";
+    assert!(found.notes.iter().any(|note| note == said), "{:?}", found.notes);
+    let source = LoadedRuns::load(&[dir.path().to_path_buf()]).unwrap();
+    let mixed = Results::mixing(source, &["partition.alpha".to_string()]).unwrap();
+    let mixed = Comparison::new(&mixed, &Options::default()).unwrap();
+    assert!(mixed.has_rivals() && !mixed.notes.iter().any(|note| note == said), "{:?}", mixed.notes);
 }
 
 /// The folder of a sweep with `[tune]`: FedAvg has another learning rate than FedCAD, and its partition another name.

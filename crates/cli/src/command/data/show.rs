@@ -75,10 +75,15 @@ fn describe(printer: &Printer, dataset: &Dataset, source: &DataSource, fingerpri
         printer.line(format!("task     {}", entry.task))?;
     }
     printer.line(format!("sample   {}", dataset.shape))?;
-    let columns = dataset.table.as_ref().map_or(&[][..], |form| &form.columns);
-    for (i, column) in columns.iter().enumerate() {
-        let what = if i == 0 { "columns" } else { "" };
-        printer.line(format!("{what:<8} {}: {}", column.name, values(column)))?;
+    if let Some(form) = &dataset.table {
+        for (i, column) in form.columns.iter().enumerate() {
+            let what = if i == 0 { "columns" } else { "" };
+            printer.line(format!(
+                "{what:<8} {}: {}",
+                column.name,
+                values(column, form.constant.contains(&column.name))
+            ))?;
+        }
     }
     for (split, what) in [(&dataset.train, "train"), (&dataset.test, "test")] {
         let memory = bytes(split.bytes());
@@ -100,9 +105,11 @@ fn describe(printer: &Printer, dataset: &Dataset, source: &DataSource, fingerpri
 }
 
 /// What a column of a table holds.
-fn values(column: &Column) -> String {
+fn values(column: &Column, constant: bool) -> String {
     const SHOWN: usize = 8;
     match &column.kind {
+        // It was read in single precision.
+        ColumnKind::Number { mean, .. } if constant => format!("number, always {}: it carries nothing", *mean as f32),
         ColumnKind::Number { mean, std } => format!("number, mean {mean:.4}, sd {std:.4}"),
         ColumnKind::Categories(names) => {
             let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
@@ -135,11 +142,16 @@ fn as_json(dataset: &Dataset, source: &DataSource, skipped: &Skipped, fingerprin
             "by-class": split.label_counts(dataset.classes.len()),
         })
     };
-    let column = |column: &Column| match &column.kind {
+    let column = |column: &Column, constant: bool| match &column.kind {
+        // What it is divided by is not how it spreads.
+        ColumnKind::Number { mean, .. } if constant => json!({ "name": column.name, "mean": mean, "std": 0.0 }),
         ColumnKind::Number { mean, std } => json!({ "name": column.name, "mean": mean, "std": std }),
         ColumnKind::Categories(names) => json!({ "name": column.name, "categories": names }),
     };
-    let columns = dataset.table.as_ref().map(|form| form.columns.iter().map(column).collect::<Vec<_>>());
+    let columns = dataset
+        .table
+        .as_ref()
+        .map(|form| form.columns.iter().map(|one| column(one, form.constant.contains(&one.name))).collect::<Vec<_>>());
     Ok(json!({
         "name": dataset.name,
         "title": entry.map(|entry| entry.title),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use fedelity_record::{
-    Incident, IncidentKind, Leaves, Measure, Notice, PrivacySpent, ProtectionRecord, RoundNotice, Status,
+    Incident, IncidentKind, Leaves, Measure, Notice, PrivacySpent, ProtectionRecord, RoundNotice, Status, Unlearnt,
 };
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ fn every_field_of_the_records_is_documented() {
         Notice::Outlier { client: 1, measure: Measure::Drift, value: 1.0, median: 1.0 },
         Notice::Chance { accuracy: 0.1, best: 0.5, chance: 0.1 },
         Notice::OneClass { class: 1, share: 1.0 },
-        Notice::Unlearnt { accuracy: 0.1, chance: 0.1, evaluations: 10 },
+        Notice::Unlearnt(Unlearnt { accuracy: 0.1, chance: 0.1, evaluations: 10 }),
         Notice::Fall { accuracy: 0.1, best: 0.5, client: 1, since: 1 },
     ];
     let all = |values: Vec<Value>| values.iter().flat_map(fields).collect::<BTreeSet<_>>();
@@ -61,7 +61,10 @@ fn every_field_of_the_records_is_documented() {
     let check = |heading: &str, found: BTreeSet<String>| {
         assert_eq!(listed(&page, heading), found, "docs/record.md, {heading}: left is the page, right the record");
     };
-    check("## The header", with(header, &["client-names", "positive", "validation-samples", "attackers", "federated"]));
+    check(
+        "## The header",
+        with(header, &["client-names", "data-gaps", "positive", "validation-samples", "attackers", "federated"]),
+    );
     check("### `local-evaluation`", fields(&header["local-evaluation"]));
     assert_eq!(header["leaves"]["counts-and-loss"], true);
     check("### `leaves`", fields(&json!(Leaves { clip: Some(1.0), noise: Some(1.0), ..Leaves::default() })));
@@ -77,7 +80,7 @@ fn every_field_of_the_records_is_documented() {
     check("### `notices`", notice);
     let incident = Incident { client: 1, kind: IncidentKind::Refused, reason: "why".to_string(), repeat: 1 };
     check("### `incidents`", fields(&json!(incident)));
-    check("## The summary", with(&summary, &["best-model", "incidents", "privacy"]));
+    check("## The summary", with(&summary, &["best-model", "incidents", "unlearnt", "privacy"]));
     check("### `status`", status);
     check("### `best`", fields(&summary["best"]));
     check("## Who holds what", fields(&parse(&text("holdings.json"))));
