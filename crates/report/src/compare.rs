@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::error::ReportError;
+use crate::judged::Judged;
 use crate::loaded::{LeftOut, LoadedRun};
 use crate::mark::{Include, MarkKind, REMEDY, RunMark, UNLEARNT_REMEDY};
 use crate::results::{Group, Results};
@@ -18,6 +19,8 @@ pub struct Options {
     pub baseline: Option<String>,
     /// The accuracy to reach; by default, the baseline's final accuracy with the same seed.
     pub target: Option<f64>,
+    /// The accuracy that differences and ranks are of.
+    pub by: Judged,
     /// Marked runs that count in differences, rounds to target and ranks.
     pub include: Include,
     /// Whether runs without an end are still running: they are not worth a mark.
@@ -29,6 +32,8 @@ pub struct Options {
 pub struct Comparison {
     /// The method that the others of a setting are compared with.
     pub baseline: String,
+    /// The accuracy that differences and ranks are of.
+    pub by: Judged,
     /// The accuracy to reach, if given.
     pub target: Option<f64>,
     /// What rows are compared within.
@@ -74,16 +79,18 @@ pub struct ComparisonRow {
     pub marks: Vec<RunMark>,
     /// The accuracy in the last round.
     pub final_accuracy: Option<MeanSd>,
+    /// The mean accuracy of the last ten rounds that were evaluated.
+    pub last_ten: Option<MeanSd>,
     /// The best accuracy over all rounds.
     pub best_accuracy: Option<MeanSd>,
     /// Forgetting after the last round.
     pub forgetting: Option<MeanSd>,
     /// The mean of the accuracy curve over the rounds.
     pub area: Option<MeanSd>,
-    /// Final accuracy minus the baseline's, paired by seed.
+    /// Accuracy minus the baseline's, paired by seed: the final one, unless another is asked for.
     pub difference: Option<Difference>,
     pub to_target: Option<ToTarget>,
-    /// The mean over seeds of the rank by final accuracy; 1 is the best.
+    /// The mean over seeds of the rank by the same accuracy; 1 is the best.
     pub rank: Option<f64>,
     /// Bytes in both directions, over all rounds.
     pub bytes: Option<MeanSd>,
@@ -128,9 +135,7 @@ impl Comparison {
         for setting in 0..study.settings.len() {
             let groups = study.of_setting(setting);
             let own = groups.iter().copied().find(|group| group.name == baseline);
-            rows.extend(
-                groups.iter().map(|group| row(group, own, options, mean_rank(group, &groups, options.include))),
-            );
+            rows.extend(groups.iter().map(|group| row(group, own, options, mean_rank(group, &groups, options))));
         }
         let p: Vec<Option<f64>> = rows.iter().map(|row| row.difference.and_then(|found| found.p)).collect();
         for (row, p) in rows.iter_mut().zip(holm(&p)) {
@@ -140,6 +145,7 @@ impl Comparison {
         }
         let mut new = Self {
             baseline,
+            by: options.by,
             target: options.target,
             settings: study.settings.clone(),
             rows,
@@ -240,6 +246,7 @@ impl Comparison {
     /// Notes on the numbers.
     fn remarks(&self) -> Vec<String> {
         let (baseline, mut notes) = (self.baseline_title(), Vec::new());
+        let by = if self.by == Judged::Final { String::new() } else { format!(" in {}", self.by.words()) };
         let differences: Vec<&Difference> = self.rows.iter().filter_map(|row| row.difference.as_ref()).collect();
         if let Some(most) = differences.iter().map(|difference| difference.summary.n).max() {
             let mut names: Vec<&str> = Vec::new();
@@ -251,10 +258,10 @@ impl Comparison {
             if names.is_empty() {
                 let reason =
                     if most < 2 { "one seed gives no interval and no p-value" } else { "all differences are equal" };
-                notes.push(format!("Differences from {baseline} on the same seeds; {reason}."));
+                notes.push(format!("Differences from {baseline}{by} on the same seeds; {reason}."));
             } else {
                 notes.push(format!(
-                    "Differences from {baseline} on the same seeds, with a 95 % interval (Student's t) and a two-sided \
+                    "Differences from {baseline}{by} on the same seeds, with a 95 % interval (Student's t) and a two-sided \
                      p-value ({}, n = {most}){}.",
                     names.join(", "),
                     if differences.len() > 1 { "; p (Holm) is corrected for all rows" } else { "" }
@@ -336,9 +343,9 @@ fn row(group: &Group, baseline: Option<&Group>, options: &Options, rank: Option<
     };
     let is_baseline = baseline.is_some_and(|baseline| std::ptr::eq(group, baseline));
     let others = baseline.map_or(Vec::new(), |baseline| baseline.compared(options.include));
-    let paired = |run: &LoadedRun| final_accuracy(&others, run.header.seed);
+    let paired = |run: &LoadedRun| accuracy(&others, run.header.seed, options.by);
     let differences: Vec<f64> =
-        compared.iter().filter_map(|run| Some(difference(run.summary.final_accuracy?, paired(run)?))).collect();
+        compared.iter().filter_map(|run| Some(difference(options.by.of(run)?, paired(run)?))).collect();
     let running = |mark: &RunMark| {
         let run = group.runs.iter().find(|run| run.header.seed == mark.seed);
         options.live && run.is_some_and(LoadedRun::is_open)
@@ -356,12 +363,13 @@ fn row(group: &Group, baseline: Option<&Group>, options: &Options, rank: Option<
         unfinished: count(MarkKind::Unfinished),
         collapsed: count(MarkKind::Collapsed),
         unlearnt: count(MarkKind::Unlearnt),
-        final_accuracy: over(&|run| run.summary.final_accuracy),
-        best_accuracy: over(&|run| run.summary.best.map(|best| best.accuracy)),
+        final_accuracy: over(&|run| Judged::Final.of(run)),
+        last_ten: over(&|run| Judged::LastTen.of(run)),
+        best_accuracy: over(&|run| Judged::Best.of(run)),
         forgetting: over(&|run| run.summary.forgetting),
         area: over(&area),
         difference: if is_baseline { None } else { differ(&differences) },
-        to_target: to_target(&compared, |seed| options.target.or_else(|| final_accuracy(&others, seed))),
+        to_target: to_target(&compared, |seed| options.target.or_else(|| accuracy(&others, seed, Judged::Final))),
         rank,
         bytes: over(&|run| Some(run.summary.bytes_down as f64 + run.summary.bytes_up as f64)),
         bytes_down: over(&|run| Some(run.summary.bytes_down as f64)),
@@ -374,9 +382,9 @@ fn row(group: &Group, baseline: Option<&Group>, options: &Options, rank: Option<
     }
 }
 
-/// The final accuracy with a seed.
-fn final_accuracy(runs: &[&LoadedRun], seed: u64) -> Option<f64> {
-    runs.iter().find(|run| run.header.seed == seed)?.summary.final_accuracy
+/// An accuracy with a seed.
+fn accuracy(runs: &[&LoadedRun], seed: u64, by: Judged) -> Option<f64> {
+    by.of(runs.iter().find(|run| run.header.seed == seed)?)
 }
 
 /// The mean of the accuracy over the rounds, by trapezoids between evaluations.
@@ -421,15 +429,19 @@ fn mean_curve(runs: &[&LoadedRun]) -> Vec<(u64, f64)> {
         .collect()
 }
 
-/// The mean rank of a group among others by final accuracy, over the seeds that all of them have. Groups without a run
+/// The mean rank of a group among others by accuracy, over the seeds that all of them have. Groups without a run
 /// that counts have no rank.
-fn mean_rank(group: &Group, others: &[&Group], include: Include) -> Option<f64> {
-    let ranked: Vec<(&Group, Vec<&LoadedRun>)> =
-        others.iter().map(|other| (*other, other.compared(include))).filter(|(_, runs)| !runs.is_empty()).collect();
+fn mean_rank(group: &Group, others: &[&Group], options: &Options) -> Option<f64> {
+    let ranked: Vec<(&Group, Vec<&LoadedRun>)> = others
+        .iter()
+        .map(|other| (*other, other.compared(options.include)))
+        .filter(|(_, runs)| !runs.is_empty())
+        .collect();
     let own = ranked.iter().position(|(other, _)| std::ptr::eq(*other, group)).filter(|_| ranked.len() > 1)?;
     let rank = |run: &&LoadedRun| {
-        let finals: Option<Vec<f64>> = ranked.iter().map(|(_, runs)| final_accuracy(runs, run.header.seed)).collect();
-        Some(ranks(&finals?, true)[own])
+        let all: Option<Vec<f64>> =
+            ranked.iter().map(|(_, runs)| accuracy(runs, run.header.seed, options.by)).collect();
+        Some(ranks(&all?, true)[own])
     };
     let found: Vec<f64> = ranked[own].1.iter().filter_map(rank).collect();
     MeanSd::of(&found).map(|found| found.mean)

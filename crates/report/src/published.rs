@@ -2,10 +2,8 @@
 
 use serde::Serialize;
 
+use crate::judged::Judged;
 use crate::loaded::LoadedRun;
-
-/// Rounds that *last ten* is the mean of.
-const LAST: usize = 10;
 
 /// A table as it was published.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -161,9 +159,9 @@ impl QuantityKind {
     /// The number of a run; `target` is an accuracy as a share.
     pub(crate) fn of(&self, run: &LoadedRun, target: Option<f64>) -> Option<f64> {
         match self {
-            Self::Final => run.summary.final_accuracy.map(|found| 100.0 * found),
-            Self::LastTen => last_ten(run).map(|found| 100.0 * found),
-            Self::Best => run.summary.best.map(|found| 100.0 * found.accuracy),
+            Self::Final => Judged::Final.of(run).map(|found| 100.0 * found),
+            Self::LastTen => Judged::LastTen.of(run).map(|found| 100.0 * found),
+            Self::Best => Judged::Best.of(run).map(|found| 100.0 * found),
             Self::Round(round) => {
                 let found = run.rounds.iter().find(|record| record.round == *round)?;
                 found.accuracy.map(|found| 100.0 * found)
@@ -184,11 +182,4 @@ impl QuantityKind {
             }),
         }
     }
-}
-
-/// The mean accuracy of the last ten evaluated rounds, or of all if there are fewer.
-pub(crate) fn last_ten(run: &LoadedRun) -> Option<f64> {
-    let curve = run.curve(|record| record.accuracy);
-    let last = &curve[curve.len().saturating_sub(LAST)..];
-    (!last.is_empty()).then(|| last.iter().map(|(_, found)| found).sum::<f64>() / last.len() as f64)
 }

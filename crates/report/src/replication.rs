@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
+use crate::judged::Judged;
 use crate::loaded::LoadedRun;
 use crate::mark::RunMark;
-use crate::published::{Departure, PublishedTable, PublishedValue, Quantity, QuantityKind, last_ten};
+use crate::published::{Departure, PublishedTable, PublishedValue, Quantity, QuantityKind};
 use crate::statistics::{Difference, Interval, MeanSd, differ, difference};
 
 /// The runs of a cell.
@@ -312,7 +313,7 @@ fn cell(table: &PublishedTable, runs: &CellRuns) -> Option<ReplicatedCell> {
                 seeds: whole[at].iter().map(|run| run.header.seed).collect(),
                 marks: runs.rows[at].runs.iter().filter_map(LoadedRun::mark).collect(),
                 final_accuracy: over(&|run| run.summary.final_accuracy),
-                last_ten: over(&last_ten),
+                last_ten: over(&|run| Judged::LastTen.of(run)),
                 best_accuracy: over(&|run| run.summary.best.map(|best| best.accuracy)),
                 forgetting: over(&|run| run.summary.forgetting),
                 values: (0..table.quantities.len()).map(|quantity| value(at, quantity)).collect(),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use fedelity_record::shown_epsilon;
 
 use crate::compare::{Comparison, ComparisonRow};
+use crate::judged::Judged;
 use crate::mark::{MarkKind, signs};
 use crate::statistics::MeanSd;
 
@@ -69,6 +70,15 @@ impl ComparisonRow {
     fn is_eligible(&self) -> bool {
         let marked = |seed: &u64| self.marks.iter().any(|mark| mark.seed == *seed);
         self.rank.is_some() || self.seeds.iter().any(|seed| !marked(seed))
+    }
+
+    /// One of its accuracies.
+    fn accuracy(&self, by: Judged) -> Option<MeanSd> {
+        match by {
+            Judged::Final => self.final_accuracy,
+            Judged::LastTen => self.last_ten,
+            Judged::Best => self.best_accuracy,
+        }
     }
 
     /// The difference from the baseline in points and its interval, formatted.
@@ -137,6 +147,7 @@ fn p_value(p: Option<f64>) -> String {
 pub enum TableColumn {
     Seeds,
     Final,
+    LastTen,
     Best,
     Forgetting,
     Area,
@@ -153,9 +164,10 @@ pub enum TableColumn {
 }
 
 impl TableColumn {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Seeds,
         Self::Final,
+        Self::LastTen,
         Self::Best,
         Self::Forgetting,
         Self::Area,
@@ -176,6 +188,7 @@ impl TableColumn {
         match self {
             Self::Seeds => "seeds",
             Self::Final => "final",
+            Self::LastTen => "last-ten",
             Self::Best => "best",
             Self::Forgetting => "forgetting",
             Self::Area => "area",
@@ -195,6 +208,7 @@ impl TableColumn {
     pub fn heading(self) -> &'static str {
         match self {
             Self::Final => "final %",
+            Self::LastTen => "last ten %",
             Self::Best => "best %",
             Self::Area => "area %",
             Self::Interval => "95 % interval",
@@ -224,6 +238,7 @@ impl TableColumn {
         match self {
             Self::Seeds => row.seeds_cell(),
             Self::Final => spread(row.final_accuracy, 100.0, 2),
+            Self::LastTen => spread(row.last_ten, 100.0, 2),
             Self::Best => spread(row.best_accuracy, 100.0, 2),
             Self::Forgetting => spread(row.forgetting, 1.0, 3),
             Self::Area => spread(row.area, 100.0, 2),
@@ -240,16 +255,28 @@ impl TableColumn {
         }
     }
 
+    /// The column of an accuracy.
+    fn of(by: Judged) -> Self {
+        match by {
+            Judged::Final => Self::Final,
+            Judged::LastTen => Self::LastTen,
+            Judged::Best => Self::Best,
+        }
+    }
+
     /// The columns of a table if none are chosen.
     fn usual(comparison: &Comparison, format: TableSyntax) -> Vec<Self> {
         let all = match format {
             // They fit a column of a paper.
             TableSyntax::Latex if comparison.rows.len() < 2 => vec![Self::Final, Self::Best, Self::Forgetting],
-            TableSyntax::Latex => vec![Self::Final, Self::Forgetting, Self::Difference, Self::P],
+            TableSyntax::Latex => vec![Self::of(comparison.by), Self::Forgetting, Self::Difference, Self::P],
             _ => {
-                let left_out = [Self::Megabytes, Self::Seconds, Self::Epsilon];
-                let shown =
-                    |column: &Self| !left_out.contains(column) && (*column != Self::Chosen || comparison.has_chosen());
+                let shown = |column: &Self| match column {
+                    Self::Megabytes | Self::Seconds | Self::Epsilon => false,
+                    Self::Chosen => comparison.has_chosen(),
+                    Self::LastTen => comparison.by == Judged::LastTen,
+                    _ => true,
+                };
                 Self::ALL.into_iter().filter(shown).collect()
             }
         };
@@ -333,10 +360,11 @@ fn latex(comparison: &Comparison, columns: &[TableColumn]) -> String {
             let _ = writeln!(out, "\\multicolumn{{{wide}}}{{@{{}}l@{{}}}}{{\\emph{{{}}}}} \\\\", latex_text(setting));
         }
         let eligible = || rows.iter().filter(|row| row.is_eligible());
-        let best = eligible().filter_map(|row| Some(row.final_accuracy?.mean)).fold(f64::MIN, f64::max);
+        let judged = |row: &ComparisonRow| row.accuracy(comparison.by).map(|found| found.mean);
+        let best = eligible().filter_map(|row| judged(row)).fold(f64::MIN, f64::max);
         for row in &rows {
-            let wins = row.is_eligible() && row.final_accuracy.is_some_and(|found| found.mean == best);
-            let bold = |column: TableColumn| column == TableColumn::Final && wins && eligible().count() > 1;
+            let wins = row.is_eligible() && judged(row) == Some(best);
+            let bold = |column: TableColumn| column == TableColumn::of(comparison.by) && wins && eligible().count() > 1;
             let cell = |column: &TableColumn| {
                 let text = latex_text(&column.cell(row));
                 let text = if *column == TableColumn::Chosen { text } else { minus(&text) };
@@ -369,7 +397,7 @@ pub(crate) fn minus(cell: &str) -> String {
 
 const CSV_COLUMNS: &str = "method,seeds,final-accuracy,final-accuracy-sd,best-accuracy,best-accuracy-sd,forgetting,\
     forgetting-sd,area,area-sd,difference,difference-sd,difference-low,difference-high,p,p-holm,test,rounds-to-target,\
-    seeds-at-target,rank,bytes,seconds,setting,baseline,unfinished,collapsed,unlearnt,epsilon,chosen";
+    seeds-at-target,rank,bytes,seconds,setting,baseline,unfinished,collapsed,unlearnt,epsilon,chosen,last-ten,last-ten-sd,by";
 
 fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
     let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
@@ -403,6 +431,8 @@ fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
         ]);
         cells.extend(MarkKind::ALL.map(marked));
         cells.extend([number(row.epsilon), row.chosen.clone().unwrap_or_default()]);
+        cells.extend([number(row.last_ten.map(|found| found.mean)), number(row.last_ten.and_then(|found| found.sd))]);
+        cells.push(TableColumn::of(comparison.by).name().to_string());
         out.write_record(cells)?;
     }
     let bytes = out.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;

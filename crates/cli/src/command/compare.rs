@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use fedelity_experiment::{Document, Settings};
 use fedelity_report::{
-    Comparison, ComparisonRow, Include, LoadedRuns, MarkKind, Options, Results, TableColumn, TableSyntax,
+    Comparison, ComparisonRow, Include, Judged, LoadedRuns, MarkKind, Options, Results, TableColumn, TableSyntax,
     config_values, is_within, render, spread,
 };
 
@@ -30,12 +30,13 @@ Examples:
   fedelity compare runs/a --format latex --columns final,best,interval
   fedelity compare runs/a --json | jq '.rows[].difference'
   fedelity compare runs/sweep --mix partition.alpha
+  fedelity compare runs/a --by last-ten             differences in the mean of the last ten rounds
 
 Runs that differ only in their seed form one row: mean and standard deviation. Rows that differ only
 in the method form a setting; each is compared with the baseline of its own setting. After a sweep
 with [tune], what was chosen for a method belongs to it, and 'chosen' says what that is. --mix names
-other keys that may differ within a setting. 'difference' is the final accuracy minus the baseline's on
-the same seeds, in points, with its 95 % interval. p is the p-value of that difference (paired
+other keys that may differ within a setting. 'difference' is the final accuracy, or the one that --by
+names, minus the baseline's on the same seeds, in points, with its 95 % interval. p is the p-value of that difference (paired
 t-test with fewer than 10 seeds, otherwise Wilcoxon signed-rank test), and p (Holm) is corrected for
 the number of rows. 'area' is the mean of the accuracy curve. 'to target' is the first round that
 reaches the target accuracy: that of --target, or the baseline's final accuracy with the same seed.
@@ -59,6 +60,10 @@ pub(crate) struct Compare {
     /// The target accuracy, from 0 to 1 [default: the baseline's final accuracy].
     #[arg(long, value_name = "SHARE")]
     target: Option<f64>,
+
+    /// The accuracy that differences and ranks are of.
+    #[arg(long, value_enum, value_name = "ACCURACY", default_value_t)]
+    by: By,
 
     /// Keys or sections that may differ between compared runs, such as partition.alpha or server.
     #[arg(long, value_name = "KEYS", value_delimiter = ',')]
@@ -85,6 +90,27 @@ pub(crate) struct Compare {
     /// Print one JSON object at full precision; the same as --format json.
     #[arg(long, conflicts_with = "format")]
     json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum By {
+    /// Of the last round.
+    #[default]
+    Final,
+    /// The mean of the last ten rounds: single rounds swing where clients are skewed.
+    LastTen,
+    /// Of the best round, which the test data choose.
+    Best,
+}
+
+impl By {
+    fn judged(self) -> Judged {
+        match self {
+            Self::Final => Judged::Final,
+            Self::LastTen => Judged::LastTen,
+            Self::Best => Judged::Best,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -140,7 +166,8 @@ impl Compare {
             collapsed: self.include.contains(&Marked::Collapsed),
             unlearnt: self.include.contains(&Marked::Unlearnt),
         };
-        let options = Options { baseline: self.baseline, target: self.target, include, ..Options::default() };
+        let (baseline, target, by) = (self.baseline, self.target, self.by.judged());
+        let options = Options { baseline, target, by, include, ..Options::default() };
         let format = match self.format {
             _ if self.json => Some(TableSyntax::Json),
             form => form.map(Form::syntax),
@@ -201,6 +228,8 @@ const CURVE: usize = 6;
 const COST_CURVE: usize = 3;
 const COST_EPSILON: usize = 4;
 const COST_CHOSEN: usize = 5;
+/// The column of the last ten rounds, which is there if they are compared: it moves those behind it.
+const LAST_TEN: usize = 3;
 /// Where the tables are split if they are too wide.
 const FORGETTING: usize = 4;
 const TO_TARGET: usize = 5;
@@ -212,6 +241,7 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
         ("method", Align::Left),
         ("seeds", Align::Right),
         ("final %", Align::Right),
+        ("last ten %", Align::Right),
         ("best %", Align::Right),
         ("forgetting", Align::Right),
         ("area %", Align::Right),
@@ -249,6 +279,7 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
             row.name.clone(),
             row.seeds_cell(),
             spread(row.final_accuracy, 100.0, 2),
+            spread(row.last_ten, 100.0, 2),
             spread(row.best_accuracy, 100.0, 2),
             spread(row.forgetting, 1.0, 3),
             spread(row.area, 100.0, 2),
@@ -270,13 +301,17 @@ pub(crate) fn lines(comparison: &Comparison, printer: &Printer, width: usize) ->
     if !comparison.has_epsilon() {
         costs = costs.without(COST_EPSILON);
     }
+    let moved = usize::from(comparison.by == Judged::LastTen);
+    if moved == 0 {
+        results = results.without(LAST_TEN);
+    }
     // Long names and long curves push the curve from the first table into the last.
     if results.width() > width {
-        results = results.without(CURVE);
+        results = results.without(CURVE + moved);
     } else {
         costs = costs.without(COST_CURVE);
     }
-    let mut lines = results.lines_within(printer, width, FORGETTING);
+    let mut lines = results.lines_within(printer, width, FORGETTING + moved);
     if comparison.has_rivals() || (comparison.rows.len() > 1 && comparison.target.is_some()) {
         lines.push(String::new());
         lines.extend(differences.lines_within(printer, width, TO_TARGET));
