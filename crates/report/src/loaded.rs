@@ -67,8 +67,10 @@ pub struct LoadedRuns {
 
 /// How the line about a run without a summary starts.
 const NO_SUMMARY: &str = "no summary; it was made from the rounds: ";
+/// How the line about a run with fewer rounds than planned starts.
+const STOPPED: &str = "it stopped after round ";
 /// How lines start that are true of every run until it ends: on a live page they are no news.
-const OF_OPEN_RUNS: [&str; 4] = [NO_SUMMARY, "none of its ", "it stopped after round ", "the last line is incomplete"];
+const OF_OPEN_RUNS: [&str; 4] = [NO_SUMMARY, "none of its ", STOPPED, "the last line is incomplete"];
 
 /// Maximum depth of the folder search.
 const DEPTH: usize = 6;
@@ -162,6 +164,11 @@ impl LoadedRun {
                 against = contradictions(&claimed, &summary, whole, planned);
                 problems.extend(against.iter().cloned());
                 summary = settled(claimed, summary, whole, planned);
+                if let (Status::Diverged { round, .. }, Some(stopped)) =
+                    (summary.status, problems.iter_mut().find(|problem| problem.starts_with(STOPPED)))
+                {
+                    *stopped = format!("it diverged in round {round} of {planned}");
+                }
             }
             Err(error) => {
                 ended = false;

@@ -807,3 +807,17 @@ fn golden_rounds_to_target() {
     }
     assert!(seen > 0);
 }
+
+#[test]
+fn a_run_that_diverged_was_not_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let planned = Header { rounds: 8, ..header(MADE, "fedcad", 1) };
+    let path = run(&dir.path().join("a"), MADE, &planned, 1);
+    let said = || load(dir.path()).left_out.iter().map(|out| out.what.clone()).collect::<Vec<_>>().join("\n");
+    assert!(said().contains("it stopped after round 6 of 8"), "{}", said());
+    let file = path.join("summary.json");
+    let mut summary: Summary = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    summary.status = Status::Diverged { round: 7, client: Some(2) };
+    fs::write(&file, serde_json::to_vec(&summary).unwrap()).unwrap();
+    assert_eq!(said(), "it diverged in round 7 of 8");
+}
