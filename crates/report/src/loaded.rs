@@ -69,7 +69,7 @@ pub struct LoadedRuns {
 const NO_SUMMARY: &str = "no summary; it was made from the rounds: ";
 /// How the line about a run with fewer rounds than planned starts.
 const STOPPED: &str = "it stopped after round ";
-/// How lines start that are true of every run until it ends: on a live page they are no news.
+/// How lines start that are true of every run until it ends: while it runs, they are no news.
 const OF_OPEN_RUNS: [&str; 4] = [NO_SUMMARY, "none of its ", STOPPED, "the last line is incomplete"];
 
 /// Maximum depth of the folder search.
@@ -99,7 +99,8 @@ impl LoadedRuns {
         if rounds.is_file() {
             match LoadedRun::read(path) {
                 Ok((run, problems)) => {
-                    self.left_out.extend(problems.into_iter().map(|what| LeftOut { path: path.to_path_buf(), what }));
+                    let problems = problems.into_iter().map(|what| LeftOut { path: path.to_path_buf(), what });
+                    self.left_out.extend(problems.filter(|out| !run.running || !out.is_of_an_open_run()));
                     seen.insert(path.to_path_buf());
                     self.runs.push(run);
                 }

@@ -397,7 +397,7 @@ pub(crate) fn minus(cell: &str) -> String {
 
 const CSV_COLUMNS: &str = "method,seeds,final-accuracy,final-accuracy-sd,best-accuracy,best-accuracy-sd,forgetting,\
     forgetting-sd,area,area-sd,difference,difference-sd,difference-low,difference-high,p,p-holm,test,rounds-to-target,\
-    seeds-at-target,rank,bytes,seconds,setting,baseline,unfinished,collapsed,unlearnt,epsilon,chosen,last-ten,last-ten-sd,by";
+    seeds-at-target,rank,bytes,seconds,setting,baseline,unfinished-seeds,collapsed-seeds,unlearnt-seeds,epsilon,chosen,last-ten,last-ten-sd,by";
 
 fn csv(comparison: &Comparison) -> Result<String, csv::Error> {
     let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());

@@ -98,10 +98,12 @@ impl Lookout {
         let Some((best, guessing)) = self.best.zip(Guessing::of(&global.actual)) else { return Vec::new() };
         let share = |count: usize| count as f64 / guessing.samples as f64;
         let (accuracy, chance, guessing) = (global.accuracy, guessing.accuracy, guessing.limit());
+        // After a client was out of line, whatever was learnt can be lost; otherwise accuracy swings at first.
+        let has_learnt = if suspect.is_some() { best > guessing } else { best >= chance + LEARNT * (1.0 - chance) };
         let mut notices = Vec::new();
         if let Some(found) = unlearnt.filter(|found| found.evaluations >= PATIENCE) {
             notices.push(Notice::Unlearnt(found));
-        } else if best < chance + LEARNT * (1.0 - chance) {
+        } else if !has_learnt {
             return notices;
         } else if accuracy <= guessing && best > guessing {
             notices.push(Notice::Chance { accuracy, best, chance });
@@ -309,6 +311,18 @@ mod tests {
         let kinds: Vec<usize> = said.iter().map(Vec::len).collect();
         assert_eq!(kinds, [0, 0, 1, 0, 1, 1, 1, 0, 0], "{said:?}");
         assert_eq!(said[5], [Notice::Fall { accuracy: 0.45, best: 0.75, client: 2, since: 5 }]);
+    }
+
+    #[test]
+    fn what_little_was_learnt_is_lost_with_a_client_out_of_line() {
+        let (calm, wild): (&[f64], &[f64]) = (&[1.0; 5], &[1.0, 1.0, 90.0, 1.0, 1.0]);
+        let run = |drifts, best| {
+            let said = watch(&[(calm, Some(global(best, &EVEN))), (drifts, Some(global(0.25, &[400, 0, 0, 0])))]);
+            said[1].iter().filter(|notice| notice.is_collapse()).count()
+        };
+        // At first, accuracy swings, and nobody was out of line; or there was nothing to lose.
+        assert_eq!((run(calm, 0.31), run(wild, 0.29)), (0, 0));
+        assert_eq!(run(wild, 0.31), 3);
     }
 
     #[test]

@@ -160,6 +160,7 @@ fn a_run_that_is_being_written_is_not_removed() {
     }
     let compared = place.call(&["compare", "run"]);
     assert!(compared.out.contains("still running, last round"), "{}", compared.out);
+    assert!(!compared.err.contains("stopped") && !compared.err.contains("no summary"), "{}", compared.err);
     // Once it is killed, the list says so, and it can be removed.
     run.0.kill().unwrap();
     run.0.wait().unwrap();
