@@ -263,6 +263,18 @@ fn a_constant_column_is_said_to_carry_nothing() {
 }
 
 #[test]
+fn a_single_class_is_named() {
+    let place = Place::new();
+    place.write("a.csv", &table(&rows(0, 60), &[0, 1, 2, 3, 4], ",").replace("healthy", "ill"));
+    place.write("exp.toml", CONFIG);
+    let warning = "there is only one class, 'ill': every answer is right, and nothing can be learnt";
+    let once = |text: &str| assert_eq!(text.matches(warning).count(), 1, "{text}");
+    once(&done(&place, &["data", "show", "exp.toml"]).err);
+    once(&done(&place, &["check", "exp.toml"]).out);
+    once(&done(&place, &["run", "exp.toml", "--output", "a", "--set", "rounds=1"]).err);
+}
+
+#[test]
 fn a_part_of_a_known_set_is_named() {
     let place = Place::new();
     fs::create_dir(place.path("ag_news_csv")).unwrap();
