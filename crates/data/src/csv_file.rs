@@ -126,7 +126,7 @@ impl<'a> CsvFile<'a> {
         }
         let name = |name: &[u8]| String::from_utf8(name.to_vec()).map(|name| name.trim().to_string());
         let names: Result<Vec<String>, _> = record.iter().map(name).collect();
-        let names = names.map_err(|_| wrong(format!("the column names are not valid UTF-8: {NOT_UTF8}")))?;
+        let names = names.map_err(|_| wrong(format!("invalid UTF-8 in the column names: {NOT_UTF8}")))?;
         let mut seen = HashSet::new();
         match names.iter().find(|name| !seen.insert(*name)) {
             Some(name) => Err(wrong(format!("there are two columns '{name}'"))),
@@ -136,7 +136,7 @@ impl<'a> CsvFile<'a> {
 }
 
 /// What to do about a file in another encoding. Its rows must not be skipped one by one: whole sites would be lost.
-pub(crate) const NOT_UTF8: &str = "save the file as UTF-8 (in Excel: 'CSV UTF-8'), or convert it to UTF-8";
+pub(crate) const NOT_UTF8: &str = "the file is not UTF-8; save it as UTF-8 (in Excel: 'CSV UTF-8'), or convert it";
 
 /// Separators of columns, the usual one first.
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
