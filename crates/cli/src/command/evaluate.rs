@@ -136,9 +136,9 @@ impl EvaluateCommand {
             // Data that are used whole are not divided as in the run.
             Ok(Some(_)) if is_own && data.part != Part::All => {
                 let trained = self.among(&samples, &data.dataset, &resources);
-                if let TrainedOn::Unknown(reason) = &trained {
-                    let part = data.part.name();
-                    printer.warn(format!("{reason}: the {part} samples are drawn from the data as they are now"));
+                if matches!(trained, TrainedOn::Unknown(_)) {
+                    let now = "is drawn from the data as they are now, which are not known to be those of the run";
+                    printer.warn(format!("the {} part {now}", data.part.name()));
                 }
                 trained
             }

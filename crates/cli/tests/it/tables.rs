@@ -166,7 +166,7 @@ fn data_that_changed_since_the_run_are_not_taken_for_what_it_was_trained_on() {
     }
     let shown = done(&place, &["evaluate", "a"]);
     assert!(shown.out.contains(&format!("trained   perhaps on some of them: {changed}")), "{}", shown.out);
-    assert!(shown.err.contains("the test samples are drawn from the data as they are now"), "{}", shown.err);
+    assert!(shown.err.contains("the test part is drawn from the data as they are now"), "{}", shown.err);
     // As before, they are known again; without the record they are not.
     fs::copy(place.path("old.csv"), place.path("a.csv")).unwrap();
     let found = evaluate(&place, &["a", "--data", "old.csv"]);
