@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Chain, Read};
+use std::io::{self, BufRead, BufReader, Chain, Read};
 use std::path::Path;
 
 use csv::ByteRecord;
@@ -15,8 +15,36 @@ const END: &[u8] = b"\n\0fedelity end of file\0";
 
 pub(crate) struct CsvFile<'a> {
     path: &'a Path,
-    reader: csv::Reader<Chain<File, &'static [u8]>>,
+    reader: csv::Reader<LastBytes<Chain<File, &'static [u8]>>>,
     delimiter: u8,
+}
+
+/// A reader that keeps the bytes that were read last.
+struct LastBytes<R> {
+    inner: R,
+    last: Vec<u8>,
+    /// How many bytes were read in all.
+    end: u64,
+}
+
+impl<R> LastBytes<R> {
+    /// The byte before a position, if it is among those read last.
+    fn before(&self, position: u64) -> Option<u8> {
+        let back = usize::try_from(self.end.checked_sub(position)?).ok()?;
+        self.last.iter().nth_back(back).copied()
+    }
+}
+
+impl<R: Read> Read for LastBytes<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        if read > 0 {
+            self.last.clear();
+            self.last.extend_from_slice(&buffer[..read]);
+            self.end += read as u64;
+        }
+        Ok(read)
+    }
 }
 
 /// The longest first row in which the separator is looked for.
@@ -52,7 +80,8 @@ impl<'a> CsvFile<'a> {
     fn separated(path: &'a Path, delimiter: u8) -> Result<Self, DataError> {
         let (file, _) = files::open(path)?;
         let mut builder = csv::ReaderBuilder::new();
-        let reader = builder.has_headers(false).flexible(true).delimiter(delimiter).from_reader(file.chain(END));
+        let bytes = LastBytes { inner: file.chain(END), last: Vec::new(), end: 0 };
+        let reader = builder.has_headers(false).flexible(true).delimiter(delimiter).from_reader(bytes);
         Ok(Self { path, reader, delimiter })
     }
 
@@ -66,7 +95,7 @@ impl<'a> CsvFile<'a> {
         let wrong = |line, reason| DataError::unusable(self.path, line, reason);
         let more = self.reader.read_byte_record(record);
         let more = more.map_err(|error| wrong(error.position().map(csv::Position::line), error.to_string()))?;
-        let line = record.position().map_or(0, csv::Position::line);
+        let line = self.line_of(record);
         let last = record.iter().next_back().unwrap_or_default();
         match record.len() {
             _ if !more => Ok(None),
@@ -79,6 +108,15 @@ impl<'a> CsvFile<'a> {
         }
     }
 
+    /// The line on which the row that was read last starts. The row's own position is before empty lines, and before the
+    /// second byte of a line end of two.
+    fn line_of(&self, record: &ByteRecord) -> u64 {
+        let end = self.reader.position();
+        let within = record.as_slice().iter().filter(|&&byte| byte == b'\n').count() as u64;
+        let ended = u64::from(self.reader.get_ref().before(end.byte()) == Some(b'\n'));
+        end.line().saturating_sub(within + ended)
+    }
+
     /// The first row as column names, without duplicates.
     pub(crate) fn header(&mut self) -> Result<Vec<String>, DataError> {
         let mut record = ByteRecord::new();
@@ -88,7 +126,7 @@ impl<'a> CsvFile<'a> {
         }
         let name = |name: &[u8]| String::from_utf8(name.to_vec()).map(|name| name.trim().to_string());
         let names: Result<Vec<String>, _> = record.iter().map(name).collect();
-        let names = names.map_err(|_| wrong("the column names are not valid UTF-8".to_string()))?;
+        let names = names.map_err(|_| wrong(format!("invalid UTF-8 in the column names: {NOT_UTF8}")))?;
         let mut seen = HashSet::new();
         match names.iter().find(|name| !seen.insert(*name)) {
             Some(name) => Err(wrong(format!("there are two columns '{name}'"))),
@@ -96,6 +134,9 @@ impl<'a> CsvFile<'a> {
         }
     }
 }
+
+/// What to do about a file in another encoding. Its rows must not be skipped one by one: whole sites would be lost.
+pub(crate) const NOT_UTF8: &str = "the file is not UTF-8; save it as UTF-8 (in Excel: 'CSV UTF-8'), or convert it";
 
 /// Separators of columns, the usual one first.
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
@@ -139,6 +180,20 @@ mod tests {
         assert_eq!(header("a.csv", "a\tb\n"), ["a", "b"]);
         assert_eq!(header("a.tsv", "a,b\tc\n"), ["a,b", "c"]);
         assert_eq!(header("a.csv", "a\n"), ["a"]);
+    }
+
+    #[test]
+    fn lines_are_counted_whatever_ends_them() {
+        for end in ["\n", "\r\n"] {
+            let text = "\u{feff}a,b\n1,2\n\"x\ny\",\"\"\"\n\"\n3,4\n\n\n5,6\n7,8".replace('\n', end);
+            let lines: Vec<u64> = rows(&text).unwrap().into_iter().map(|(line, _)| line).collect();
+            assert_eq!(lines, [1, 2, 3, 6, 9, 10], "{end:?}");
+            // More than is read at once.
+            let many = rows(&format!("some,\"fields\"{end}").repeat(5_000)).unwrap();
+            assert!((1..).zip(&many).all(|(line, row)| row.0 == line) && many.len() == 5_000, "{end:?}");
+            let open = rows(&"a,b\n1,2\n3,\"4\n5,6\n".replace('\n', end)).unwrap_err();
+            assert!(open.contains("a.csv:3: a quote"), "{open}");
+        }
     }
 
     #[test]

@@ -304,9 +304,15 @@ impl Dataset {
         self.gaps().into_iter().chain(table).collect()
     }
 
-    /// What the samples lack: some of an official set, or all of a class. Results depend on it.
+    /// What the samples lack: some of an official set, all of a class, or a second class. Results depend on it.
     pub fn gaps(&self) -> Vec<String> {
-        self.incomplete().into_iter().chain(self.absent()).collect()
+        self.incomplete().into_iter().chain(self.absent()).chain(self.single()).collect()
+    }
+
+    /// That there is only one class, in words, if so.
+    fn single(&self) -> Option<String> {
+        let [class] = &self.classes[..] else { return None };
+        Some(format!("there is only one class, '{class}': every answer is right, and nothing can be learnt"))
     }
 
     /// The parts that do not have the number of samples of the official set, in words, if any.

@@ -43,7 +43,8 @@ pub struct Header {
     pub dataset: String,
     /// The fingerprint of the data, as hex. Empty if it was not computed.
     pub dataset_fingerprint: String,
-    /// What the data lack: some samples of an official set, or all of a class. Absent if nothing is known to be missing.
+    /// What the data lack: some samples of an official set, all of a class, or a second class. Absent if
+    /// nothing is known to be missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data_gaps: Vec<String>,
     /// A description of the partition.

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use fedelity_data::{DataSource, FolderLayout, NaturalKeys, NewData, Part, Split};
+use fedelity_data::{DataSource, Dataset, FolderLayout, NaturalKeys, NewData, Part, Split};
 use fedelity_experiment::{DataKeys, Document, Origin, Resources, Saved, Settings};
 use fedelity_fl::Evaluation;
 use fedelity_fl::observe::Portrait;
 use fedelity_nn::{Card, Input};
-use fedelity_record::{Scores, names};
+use fedelity_record::{Scores, names, salvage_rounds};
 use fedelity_sim::scores;
 use serde_json::json;
 use toml::Value;
@@ -36,7 +36,7 @@ Examples:
 
 Data sets are tested on their test samples. Your own data are used whole, unless they have a test
 folder or data.test, or are the data of the run; --part chooses. The output says how many samples
-have the same input as one that the model was trained on.
+have the same input as one that the model was trained on, if the run's data have not changed since.
 
 Samples of several sites (data.key, several files, or folders by site) are also tested site by site.
 With two classes, sensitivity, specificity, F1 and the area under the ROC curve (AUC) are about one
@@ -135,9 +135,17 @@ impl EvaluateCommand {
         let trained = match own {
             // Data that are used whole are not divided as in the run.
             Ok(Some(_)) if is_own && data.part != Part::All => {
-                TrainedOn::Known(samples.shared_with(&data.dataset.train))
+                let trained = self.among(&samples, &data.dataset, &resources);
+                if matches!(trained, TrainedOn::Unknown(_)) {
+                    let now = "is drawn from the data as they are now, which are not known to be those of the run";
+                    printer.warn(format!("the {} part {now}", data.part.name()));
+                }
+                trained
             }
-            Ok(Some((document, keys))) => trained_on(&document, &keys, &saved.card, &resources, &samples),
+            Ok(Some((document, keys))) => match resources.load_new(&document, &keys, &saved.card, Some(Part::Test)) {
+                Ok(own) => self.among(&samples, &own.dataset, &resources),
+                Err(error) => TrainedOn::Unknown(format!("the run's data cannot be read ({error})")),
+            },
             Ok(None) => TrainedOn::Unknown("the model file does not name its training data".to_string()),
             Err(error) => TrainedOn::Unknown(format!("the run's configuration cannot be read ({})", told(&error))),
         };
@@ -160,11 +168,48 @@ impl EvaluateCommand {
         if !config.is_file() {
             return Ok(None);
         }
-        let overrides = Overrides { set: Vec::new(), ..self.overrides.clone() };
-        let mut document = overrides.document(Some(&config))?;
+        let mut document = self.of_the_run(&config)?;
         as_the_model(&mut document, card)?;
         let keys = Settings::read(&document)?.config.data;
         Ok(Some((document, keys)))
+    }
+
+    /// A run's configuration as it is, where the data are now.
+    fn of_the_run(&self, config: &Path) -> Result<Document> {
+        let overrides = Overrides { set: Vec::new(), ..self.overrides.clone() };
+        let mut document = overrides.document(Some(config))?;
+        // Its method may not be known here.
+        document.remove("method");
+        Ok(document)
+    }
+
+    /// How many samples have the same input as one of the run's training samples, if what was read from where its data
+    /// were is what it was trained on.
+    fn among(&self, samples: &Split, read: &Dataset, resources: &Resources) -> TrainedOn {
+        match self.changed(read, resources) {
+            Ok(None) => TrainedOn::Known(samples.shared_with(&read.train)),
+            Ok(Some(reason)) => TrainedOn::Unknown(reason),
+            Err(error) => {
+                let reason = format!("it is not known whether the data have changed since the run ({})", told(&error));
+                TrainedOn::Unknown(reason)
+            }
+        }
+    }
+
+    /// How the data differ from those that the run has recorded, if they do.
+    fn changed(&self, read: &Dataset, resources: &Resources) -> Result<Option<String>> {
+        let record = self.folder().join(names::ROUNDS);
+        let then = salvage_rounds(&record)?.header.dataset_fingerprint;
+        if then.is_empty() {
+            bail!("{}: the run has recorded no dataset-fingerprint", record.display());
+        }
+        if read.fingerprint() == then {
+            return Ok(None);
+        }
+        // As the run read them, without the model's columns and classes.
+        let document = self.of_the_run(&self.folder().join(names::CONFIG))?;
+        let now = resources.load(&document, &Settings::read(&document)?.config.data)?.fingerprint;
+        Ok((now != then).then(|| format!("the data have changed since the run (SHA-256 was {then} and is now {now})")))
     }
 
     /// The configuration of the data to test on, and the part to use if it is known.
@@ -202,14 +247,6 @@ impl EvaluateCommand {
 
 fn part_of(word: &str) -> Result<Part> {
     Part::from_name(word).ok_or_else(|| anyhow!("--part {word}: expected one of {}", Part::NAMES.join(", ")))
-}
-
-/// How many samples have the same input as one of the run's training samples.
-fn trained_on(document: &Document, keys: &DataKeys, card: &Card, resources: &Resources, samples: &Split) -> TrainedOn {
-    match resources.load_new(document, keys, card, Some(Part::Test)) {
-        Ok(own) => TrainedOn::Known(samples.shared_with(&own.dataset.train)),
-        Err(error) => TrainedOn::Unknown(format!("the run's data cannot be read ({error})")),
-    }
 }
 
 /// Images are read with the model's size and colours and in folders named like its classes, and tables with its label and
@@ -296,6 +333,10 @@ fn answer(saved: &Saved, data: &NewData, trained: &TrainedOn, tested: &Tested) -
         "trained-on": match trained {
             TrainedOn::Known(count) => Some(count),
             TrainedOn::Unknown(_) => None,
+        },
+        "trained-on-unknown": match trained {
+            TrainedOn::Known(_) => None,
+            TrainedOn::Unknown(reason) => Some(reason),
         },
         "accuracy": found.accuracy(),
         "loss": found.loss(),

@@ -127,7 +127,19 @@ fn bad_rows_are_named_or_counted() {
     assert!(text.contains("data.name = \"csv\" needs data.train"), "{text}");
     fs::write(dir.path().join("l.csv"), b"label,text\na,caf\xe9\n").unwrap();
     let text = refused(dir.path(), &["data", "show", "csv", "--set", "data.train=l.csv"]);
-    assert!(text.contains("l.csv:2: column 'text': invalid UTF-8 at byte 3"), "{text}");
+    let not_utf8 =
+        "l.csv:2: column 'text': invalid UTF-8 at byte 3 of the field: the file is not UTF-8; save it as UTF-8";
+    assert!(text.contains(not_utf8) && !text.contains("--skip-bad"), "{text}");
+    // Nor are its rows skipped.
+    fs::write(dir.path().join("l.csv"), b"label,text\na,caf\xe9\na,x\nb,y\na,z\n").unwrap();
+    let text = refused(dir.path(), &["data", "show", "csv", "--skip-bad", "--set", "data.train=l.csv"]);
+    assert!(text.contains(not_utf8), "{text}");
+    fs::write(dir.path().join("l.csv"), b"label,caf\xe9\na,x\n").unwrap();
+    let text = refused(dir.path(), &["data", "show", "csv", "--skip-bad", "--set", "data.train=l.csv"]);
+    assert!(
+        text.contains("l.csv:1: invalid UTF-8 in the column names: the file is not UTF-8; save it as UTF-8"),
+        "{text}"
+    );
     // Texts are read, but an image model cannot take them.
     fs::write(dir.path().join("l.jsonl"), "{\"label\":\"a\",\"text\":\"x y\"}\n".repeat(20)).unwrap();
     done(dir.path(), &["data", "show", "jsonl", "--set", "data.train=l.jsonl"]);

@@ -153,6 +153,30 @@ fn samples_that_were_trained_on_are_counted() {
 }
 
 #[test]
+fn data_that_changed_since_the_run_are_not_taken_for_what_it_was_trained_on() {
+    let place = trained();
+    fs::copy(place.path("a.csv"), place.path("old.csv")).unwrap();
+    place.write("a.csv", &table(&rows(300, 540), &[0, 1, 2, 3, 4], ","));
+    let changed = "the data have changed since the run (SHA-256 was ";
+    // The rows of the training, of which none is in the file now.
+    for args in [&["a", "--data", "old.csv"][..], &["a", "--part", "all"], &["a"]] {
+        let found = evaluate(&place, args);
+        assert!(found["trained-on"].is_null(), "{found}");
+        assert!(found["trained-on-unknown"].as_str().unwrap().starts_with(changed), "{found}");
+    }
+    let shown = done(&place, &["evaluate", "a"]);
+    assert!(shown.out.contains(&format!("trained   perhaps on some of them: {changed}")), "{}", shown.out);
+    assert!(shown.err.contains("the test part is drawn from the data as they are now"), "{}", shown.err);
+    // As before, they are known again; without the record they are not.
+    fs::copy(place.path("old.csv"), place.path("a.csv")).unwrap();
+    let found = evaluate(&place, &["a", "--data", "old.csv"]);
+    assert_eq!((found["trained-on"].as_u64(), &found["trained-on-unknown"]), (Some(192), &Value::Null));
+    fs::remove_file(place.path("a/rounds.jsonl")).unwrap();
+    let found = evaluate(&place, &["a"]);
+    assert!(found["trained-on-unknown"].as_str().unwrap().starts_with("it is not known whether"), "{found}");
+}
+
+#[test]
 fn rows_are_classified_and_columns_are_exported() {
     let place = trained();
     let new = rows(300, 330);
@@ -236,6 +260,18 @@ fn a_constant_column_is_said_to_carry_nothing() {
     let shares: Vec<f64> =
         rows.lines().map(|row| json(row)["predictions"][0]["probability"].as_f64().unwrap()).collect();
     assert!((shares[0] - shares[1]).abs() < 0.1, "{rows}");
+}
+
+#[test]
+fn a_single_class_is_named() {
+    let place = Place::new();
+    place.write("a.csv", &table(&rows(0, 60), &[0, 1, 2, 3, 4], ",").replace("healthy", "ill"));
+    place.write("exp.toml", CONFIG);
+    let warning = "there is only one class, 'ill': every answer is right, and nothing can be learnt";
+    let once = |text: &str| assert_eq!(text.matches(warning).count(), 1, "{text}");
+    once(&done(&place, &["data", "show", "exp.toml"]).err);
+    once(&done(&place, &["check", "exp.toml"]).out);
+    once(&done(&place, &["run", "exp.toml", "--output", "a", "--set", "rounds=1"]).err);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::TableFormat;
 use super::files::TableFile;
 use super::form::{Column, ColumnKind, TableForm, listed};
-use crate::csv_file::{CsvFile, field};
+use crate::csv_file::{CsvFile, NOT_UTF8, field};
 use crate::error::DataError;
 use crate::files::{self, utf8};
 use crate::skipped::Skipped;
@@ -219,6 +219,10 @@ pub(super) fn each_row(
     let places: Vec<usize> = wanted.iter().map(place).collect::<Result<_, _>>()?;
     let mut record = ByteRecord::new();
     while let Some(line) = file.next(&mut record)? {
+        for (name, &place) in wanted.iter().zip(&places) {
+            field(&record, place, name)
+                .map_err(|reason| DataError::unusable(path, Some(line), format!("{reason}: {NOT_UTF8}")))?;
+        }
         let row = if record.len() == names.len() {
             Ok(TableRow::Csv { record: &record, places: &places, decimal_comma })
         } else {

@@ -108,7 +108,7 @@ fn bad_rows_name_their_line() {
     assert_eq!(csv("a,1\nb\n"), format!("F:3: expected 2 fields, as in the first line, found 1{bad}"));
     assert_eq!(
         error(TableFormat::Csv, b"label,text\na,good\nb,caf\xe9\n"),
-        format!("F:3: column 'text': invalid UTF-8 at byte 3 of the field{bad}")
+        format!("F:3: column 'text': invalid UTF-8 at byte 3 of the field: {}", crate::csv_file::NOT_UTF8)
     );
     assert_eq!(error(TableFormat::Csv, b"label,x\n"), "F: the file has no rows");
     assert_eq!(
