@@ -5,6 +5,7 @@
 mod args;
 mod command;
 mod engine;
+mod file_kind;
 mod http;
 mod interrupt;
 mod latest;

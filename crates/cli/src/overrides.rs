@@ -9,6 +9,7 @@ use fedelity_experiment::{Document, ExperimentError, Settings, is_model_file};
 use fedelity_keys::nearest;
 use fedelity_record::names;
 
+use crate::file_kind::FileKind;
 use crate::latest::find as find_latest;
 use crate::printer::Printer;
 
@@ -38,7 +39,7 @@ impl Overrides {
     pub(crate) fn document(&self, file: Option<&Path>) -> Result<Document> {
         let mut document = match file {
             None => Document::default(),
-            Some(file) => Document::read(&configuration(file)?)?,
+            Some(file) => FileKind::Configuration.read(&configuration(file)?)?,
         };
         for assignment in &self.set {
             document.set(assignment)?;
@@ -71,7 +72,14 @@ impl Overrides {
             document.put(&["data", key], path_value(file), option)?;
             return Ok(document);
         }
-        if file.extension().is_some_and(|end| end == "toml") || file.is_file() {
+        let is_toml = file.extension().is_some_and(|end| end == "toml");
+        if !is_toml && file.is_file() && Document::read(file).is_err() {
+            bail!(
+                "{option} {what}: neither a table nor a configuration: a table must be CSV or JSON lines, in a file that \
+                 ends in .csv or .jsonl; save it as CSV"
+            );
+        }
+        if is_toml || file.is_file() {
             return self.document(Some(file));
         }
         Err(find_or(what, &own).map_or_else(|error| error, |_| anyhow!("{option} {what}: no such data")))

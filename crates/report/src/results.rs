@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use fedelity_record::names::CHOSEN;
+
 use crate::error::ReportError;
 use crate::loaded::{LeftOut, LoadedRun, LoadedRuns};
 use crate::setting::{GroupKeys, Idle, Setting, labels, mixed, names, settings};
@@ -126,6 +128,27 @@ impl Results {
     }
 }
 
+/// Leaves out the runs of settings that a sweep does not choose any more, unless nothing else of it is there.
+fn leave_out_outdated(runs: &mut Vec<LoadedRun>, left_out: &mut Vec<LeftOut>) {
+    let tuned = || runs.iter().filter_map(|run| run.tuning.as_ref());
+    let current: BTreeSet<PathBuf> = tuned().filter(|own| !own.outdated).map(|own| own.sweep.clone()).collect();
+    let mut counts: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    runs.retain(|run| {
+        let outdated = run.tuning.as_ref().filter(|own| own.outdated && current.contains(&own.sweep));
+        // The folder of the stage, as the user named it.
+        let stage = |own: &Tuning| run.path.ancestors().nth(2).unwrap_or(&own.sweep).to_path_buf();
+        outdated.map(|own| *counts.entry(stage(own)).or_default() += 1).is_none()
+    });
+    left_out.extend(counts.into_iter().map(|(path, count)| {
+        let runs = if count == 1 {
+            "1 run of an earlier choice is"
+        } else {
+            &format!("{count} runs of an earlier choice are")
+        };
+        LeftOut { path, what: format!("{runs} left out: {CHOSEN} of the sweep does not name their settings any more") }
+    }));
+}
+
 /// Runs by what determines their results.
 struct Gathered {
     /// Of each group, its keys.
@@ -136,7 +159,8 @@ struct Gathered {
 
 impl Gathered {
     fn new(source: LoadedRuns) -> Self {
-        let LoadedRuns { mut runs, left_out } = source;
+        let LoadedRuns { mut runs, mut left_out } = source;
+        leave_out_outdated(&mut runs, &mut left_out);
         let mut new = Self { keys: Vec::new(), runs: Vec::new(), left_out };
         // Runs that chose settings were not tested on the test data: beside those that they chose, they are not results.
         let is_compared = |tuning: &&Tuning| !tuning.chooses;

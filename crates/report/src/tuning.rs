@@ -18,6 +18,8 @@ pub struct Tuning {
     pub keys: BTreeSet<String>,
     /// Those of them that the run's own setting gives.
     pub given: BTreeSet<String>,
+    /// Whether its setting was chosen earlier, from another grid, and is not any more.
+    pub outdated: bool,
     /// The place of its setting among the chosen ones, in the order of the sweep.
     pub place: usize,
 }
@@ -25,8 +27,7 @@ pub struct Tuning {
 /// What is read of a line of `chosen.json`.
 #[derive(Deserialize)]
 struct ChosenLine {
-    #[serde(default)]
-    set: Vec<String>,
+    set: Option<Vec<String>>,
     #[serde(default)]
     tuned: Vec<String>,
 }
@@ -55,10 +56,11 @@ impl Tuning {
             Err(error) => return Some(Err(format!("{CHOSEN} of its sweep cannot be read: {error}"))),
         };
         let StampLine { set } = serde_json::from_slice(&stamp).ok()?;
-        let place = lines.iter().position(|line| line.set == set).unwrap_or(lines.len());
+        let place = lines.iter().position(|line| line.set.as_ref() == Some(&set)).unwrap_or(lines.len());
+        let outdated = !chooses && place == lines.len() && lines.iter().all(|line| line.set.is_some());
         let keys: BTreeSet<String> = lines.into_iter().flat_map(|line| line.tuned).collect();
         let given = set.iter().filter_map(|text| Some(text.split_once('=')?.0.to_string()));
         let given = given.filter(|key| keys.contains(key)).collect();
-        Some(Ok(Self { sweep, chooses, keys, given, place }))
+        Some(Ok(Self { sweep, chooses, keys, given, outdated, place }))
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
-use fedelity_experiment::Config;
+use fedelity_experiment::{Config, Preset, Sweep};
 use fedelity_keys::{Key, Keys, Schema, ValueType, nearest};
 use fedelity_methods::registry;
+use fedelity_nn::zoo;
 use fedelity_report::is_within;
 use serde_json::json;
 use toml::{Table, Value};
@@ -23,6 +24,9 @@ Examples:
   fedelity keys optimizer.lr      one key
   fedelity keys layers            the kinds of layers of a model file, and their keys
   fedelity keys layers.conv       one kind
+  fedelity keys sweep             the keys of a sweep file
+  fedelity keys tune.validation   one of them
+  fedelity keys preset            the keys of a published table
   fedelity keys --json            one object per key
 
 fedelity methods NAME explains the keys of a method.";
@@ -66,6 +70,9 @@ impl KeysCommand {
         if let Some(wanted) = &self.key {
             let paths: Vec<String> = all.iter().map(|placed| placed.path.clone()).collect();
             let is_known = paths.iter().any(|path| is_within(path, wanted));
+            if !is_known && self.of_other_files(wanted, printer)? {
+                return Ok(ExitStatus::Done);
+            }
             let is_near = nearest(wanted, &[sections(), outside(&paths)].concat()).is_some();
             let wanted = &match ending_in(wanted, paths.iter().map(String::as_str))[..] {
                 [key] if !is_known && !is_near => key.to_string(),
@@ -84,6 +91,55 @@ impl KeysCommand {
         }
         Ok(ExitStatus::Done)
     }
+
+    /// Explains what is wanted of the files that are not configurations; false if they have nothing of this name.
+    fn of_other_files(&self, wanted: &str, printer: &Printer) -> Result<bool> {
+        let (mut found, mut near) = (false, None);
+        for (file, title, keys) in other_files() {
+            let rest = wanted.strip_prefix(file).and_then(|rest| rest.strip_prefix('.')).unwrap_or(wanted);
+            let chosen = || keys.iter().filter(|placed| wanted == file || is_within(&placed.path, rest));
+            if chosen().next().is_none() {
+                let paths: Vec<&str> = keys.iter().map(|placed| placed.path.as_str()).collect();
+                let is_here = rest != wanted
+                    || rest.split_once('.').is_some_and(|(table, _)| paths.iter().any(|path| is_within(path, table)));
+                near = near.or_else(|| Some((title, nearest(rest, &paths)?.to_string())).filter(|_| is_here));
+                continue;
+            }
+            found = true;
+            if !self.json {
+                printer.heading(title)?;
+            }
+            for placed in chosen() {
+                if self.json {
+                    let mut object = placed.json();
+                    object["file"] = file.into();
+                    printer.json(&object)?;
+                } else {
+                    placed.show(printer)?;
+                }
+            }
+        }
+        match near {
+            Some((title, key)) if !found => {
+                bail!("there is no key '{wanted}'; did you mean '{key}' of {}?", title.to_lowercase())
+            }
+            _ => Ok(found),
+        }
+    }
+}
+
+/// The keys of files that are not configurations, by what `fedelity keys` and people call the file.
+fn other_files() -> [(&'static str, &'static str, Vec<Placed>); 2] {
+    let (mut sweep, mut preset) = (Vec::new(), Vec::new());
+    list("", Sweep::KEYS, &mut sweep);
+    for key in Sweep::KEYS.keys {
+        if let ValueType::Table(inner) = key.value {
+            list(key.name, inner, &mut sweep);
+        }
+    }
+    list("", Preset::KEYS, &mut preset);
+    Preset::PARTS.iter().for_each(|(name, schema)| list(name, schema, &mut preset));
+    [("sweep", "A sweep file", sweep), ("preset", "A preset", preset)]
 }
 
 /// Why there is no such key or section, if there is none.
@@ -130,6 +186,10 @@ fn unknown(wanted: &str, paths: &[String]) -> String {
                 format!("{wanted} is a key of {}: fedelity methods {first} explains it", owners.join(", "))
             }
         };
+    }
+    let elsewhere = [("method", registry::find(wanted).is_some()), ("model", zoo::NAMES.contains(&wanted))];
+    if let Some((what, _)) = elsewhere.iter().find(|(_, is_one)| *is_one) {
+        return format!("there is no key '{wanted}', but a {what}: fedelity {what}s {wanted} explains it");
     }
     let (sections, outside) = (sections(), outside(paths));
     let known: Vec<&str> = paths.iter().map(String::as_str).chain(sections.iter().copied()).collect();

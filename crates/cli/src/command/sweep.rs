@@ -21,6 +21,7 @@ use serde_json::json;
 
 use super::{compare, sweep_status};
 use crate::engine::resources;
+use crate::file_kind::FileKind;
 use crate::interrupt::Interrupt;
 use crate::latest::resolve;
 use crate::overrides::Overrides;
@@ -127,6 +128,7 @@ impl SweepCommand {
             let folder = self.status.as_deref().unwrap_or(Path::new("runs"));
             return sweep_status::show(printer, &resolve(folder, printer)?, self.json);
         };
+        FileKind::Sweep.read(file)?;
         let at_once = threads("--jobs", self.jobs, printer)?;
         let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("sweep");
         let output = self.output.clone().unwrap_or_else(|| Path::new("runs").join(stem));

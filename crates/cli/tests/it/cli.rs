@@ -601,6 +601,58 @@ fn colour_only_where_requested() {
 }
 
 #[test]
+fn keys_of_other_files_are_explained_too() {
+    let place = Place::new();
+    let said = |key: &str| {
+        let answer = place.call(&["keys", key]);
+        assert_eq!(answer.code, 0, "{key}: {}", answer.err);
+        answer.out
+    };
+    let sweep = said("sweep");
+    for part in ["A sweep file\n", "\nseeds = [1]\n", "\ngrid = {}\n", "\ntune\n", "\ntune.validation = 0.1\n"] {
+        assert!(sweep.contains(part), "{part} in {sweep}");
+    }
+    let tune = said("tune");
+    assert!(tune.contains("tune.seeds = [101, 102, 103]") && !tune.contains("grid = "), "{tune}");
+    assert!(said("tune.validation").starts_with("A sweep file\ntune.validation = 0.1\n"));
+    assert_eq!(said("sweep.tune"), tune);
+    assert!(said("seeds").starts_with("seeds = "), "a key of a configuration comes first");
+    let preset = said("preset");
+    assert!(preset.contains("A preset\n") && preset.contains("\nrow.published = {}\n"), "{preset}");
+    assert!(said("config").contains("A sweep file\nconfig\n") && said("config").contains("A preset\nconfig = {}\n"));
+    let json: Value = serde_json::from_str(&place.call(&["keys", "tune.validation", "--json"]).out).unwrap();
+    assert_eq!((&json["key"], &json["file"]), (&"tune.validation".into(), &"sweep".into()));
+    place.refuses(&["keys", "tune.validaton"], &["did you mean 'tune.validation' of a sweep file?"]);
+    place
+        .refuses(&["keys", "fedntd"], &["there is no key 'fedntd', but a method: fedelity methods fedntd explains it"]);
+    place.refuses(&["keys", "lstm"], &["there is no key 'lstm', but a model: fedelity models lstm explains it"]);
+}
+
+#[test]
+fn files_of_another_kind_name_their_command() {
+    let place = Place::new();
+    place.write("s.toml", "seeds = [1]\n[grid]\n\"method.name\" = [\"fedavg\"]\n");
+    place.write("c.toml", "seeds = [1]\n[clients]\nepochs = 1\n");
+    place.write("both.toml", "rounds = 1\n[grid]\n");
+    place.write("t.csv", "age,label\n1,a\n2,b\n");
+    place.write("t.txt", "age;label\n1;a\n");
+    std::fs::write(place.path("t.xlsx"), b"PK\x03\x04\xff\xfe").unwrap();
+    for command in ["run", "check"] {
+        place.refuses(&[command, "s.toml"], &["s.toml: this is a sweep file: fedelity sweep s.toml"]);
+        place.refuses(&[command, "both.toml"], &["unknown key 'grid'"]);
+        place.refuses(
+            &[command, "t.csv"],
+            &["t.csv: a table, not a configuration: fedelity init mine.toml --data t.csv"],
+        );
+    }
+    place.refuses(&["sweep", "c.toml"], &["c.toml: this is a configuration: fedelity run c.toml"]);
+    place.refuses(&["sweep", "both.toml"], &["unknown key 'rounds'"]);
+    for table in ["t.txt", "t.xlsx"] {
+        place.refuses(&["init", "new.toml", "--data", table], &["a table must be CSV or JSON lines", "save it as CSV"]);
+    }
+}
+
+#[test]
 fn every_key_is_explained_by_the_program() {
     let place = Place::new();
     let all = place.call(&["keys"]);

@@ -107,17 +107,20 @@ impl TableForm {
         let known: HashSet<&String> =
             inputs.iter().copied().chain([&self.label]).chain(&self.others).chain(ignore).collect();
         // A model of texts reads one column, whatever the others are.
-        let unknown = names.iter().find(|name| !known.contains(name)).filter(|_| self.text.is_none());
-        match unknown {
-            Some(name) => {
-                let reason = format!(
-                    "the model does not know the column '{name}': it reads {}; --ignore '{name}', or data.ignore = [\"{name}\"], leaves it out",
-                    read()
-                );
-                Err(DataError::unusable(path, Some(1), reason))
-            }
-            None => Ok(()),
+        let is_unknown = |name: &&String| self.text.is_none() && !known.contains(name);
+        let unknown: Vec<&String> = names.iter().filter(is_unknown).collect();
+        if unknown.is_empty() {
+            return Ok(());
         }
+        let (columns, leave) = if unknown.len() == 1 { ("column", "leaves it") } else { ("columns", "leave them") };
+        let options: Vec<String> = unknown.iter().map(|name| format!("--ignore '{name}'")).collect();
+        let reason = format!(
+            "the model does not know the {columns} {}: it reads {}; {}, or data.ignore = {unknown:?}, {leave} out",
+            listed(unknown.iter().copied()),
+            read(),
+            options.join(" ")
+        );
+        Err(DataError::unusable(path, Some(1), reason))
     }
 }
 

@@ -278,6 +278,11 @@ fn a_model_finds_its_columns_by_name() {
         text.ends_with("the model does not know the column 'weight': it reads 'age', 'sex', 'ward'; --ignore 'weight', or data.ignore = [\"weight\"], leaves it out"),
         "{text}"
     );
+    let text = refused("label,ward,sex,age,weight,size\na,1,f,30,70,170\n");
+    assert!(
+        text.ends_with("the model does not know the columns 'weight', 'size': it reads 'age', 'sex', 'ward'; --ignore 'weight' --ignore 'size', or data.ignore = [\"weight\", \"size\"], leave them out"),
+        "{text}"
+    );
     let text = refused("outcome,ward,sex,age\na,1,f,30\n");
     assert!(text.contains("there is no column 'label' for data.label; the columns are outcome, ward"), "{text}");
     fs::write(&path, "age,sex,ward,weight\n30,f,1,70\n30,x,1,80\n30,y,1,80\n").unwrap();

@@ -419,6 +419,31 @@ fn tuned_methods_are_compared_from_the_folder_alone() {
 }
 
 #[test]
+fn runs_of_an_earlier_choice_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = |task, lr| format!(r#"{{"task": "{task}", "set": ["rounds=6", "optimizer.lr={lr}"], "tuned": []}}"#);
+    let chosen = format!("[{}, {}]", line("fedavg", 0.05), line("fedcad", 0.01));
+    tuned(dir.path(), &chosen);
+    assert_eq!(load(dir.path()).left_out, []);
+    for seed in 1..=2 {
+        let path = dir.path().join(format!("compare/fedavg-old/seed-{seed}"));
+        run(&path, MADE, &header(MADE, "fedavg", seed), 0);
+        fs::write(path.join("config.toml"), "[optimizer]\nlr = 0.5\n").unwrap();
+        fs::write(path.join("sweep.json"), r#"{"set": ["rounds=6", "optimizer.lr=0.5"]}"#).unwrap();
+    }
+    for folder in [dir.path().to_path_buf(), dir.path().join("compare")] {
+        let study = load(&folder);
+        assert_eq!(study.groups.iter().map(|group| group.runs.len()).collect::<Vec<_>>(), [3, 3], "{folder:?}");
+        let [out] = &study.left_out[..] else { panic!("{:?}", study.left_out) };
+        assert_eq!(out.path, dir.path().join("compare"));
+        assert!(out.what.starts_with("2 runs of an earlier choice are left out: chosen.json"), "{}", out.what);
+        assert!(ReportPage::new(&study, None).unwrap().html().contains("2 runs of an earlier choice"));
+    }
+    // By themselves, they can be looked at.
+    assert_eq!(load(&dir.path().join("compare/fedavg-old")).groups[0].runs.len(), 2);
+}
+
+#[test]
 fn choices_of_earlier_versions_and_damaged_ones_are_read() {
     for (chosen, problems) in [(r#"[{"task": "fedavg", "set": []}]"#, 0), ("[{\"tuned\": 3", 1)] {
         let dir = tempfile::tempdir().unwrap();
