@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fedelity_record::RoundRecord;
 
 use super::card;
-use super::curves::{against, curve};
+use super::curves::{Of, against, curve};
 use crate::figure::FigureCard;
 use crate::results::Results;
 
@@ -26,18 +26,48 @@ pub(super) fn cost(study: &Results) -> Option<FigureCard> {
 }
 
 pub(super) fn terms(study: &Results) -> Option<FigureCard> {
-    let all = curve(study, "train-loss", "All terms", "loss", false, &|round| round.train_loss);
-    let mut figures =
-        vec![all.map(|figure| figure.says("Mean loss of local training in each round, all terms together."))];
+    // Terms such as SCAFFOLD's correction can be negative; bands of others do not go below 0.
+    let loss = |id: &str, title: &str, of: Of<'_>, text: &str| {
+        let negative = study.runs().flat_map(|run| &run.rounds).filter_map(of).any(|loss| loss < 0.0);
+        let figure = curve(study, id, title, "loss", false, of);
+        figure.map(|figure| figure.within((!negative).then_some(0.0), None).says(text))
+    };
+    let text = "Mean loss of local training in each round, all terms together.";
+    let mut figures = vec![loss("train-loss", "All terms", &|round| round.train_loss, text)];
     let names: BTreeSet<&String> =
         study.runs().flat_map(|run| &run.rounds).flat_map(|round| round.train_terms.keys()).collect();
     for name in names {
         let of = |round: &RoundRecord| round.train_terms.get(name).copied();
-        let figure = curve(study, &format!("term-{name}"), name, "loss", false, &of);
         let text = format!("The term '{name}' of the mean loss of local training in each round.");
-        figures.push(figure.map(|figure| figure.says(text)));
+        figures.push(loss(&format!("term-{name}"), name, &of, &text));
     }
-    // Terms such as SCAFFOLD's correction can be negative.
-    let figures = figures.into_iter().map(|figure| figure.map(|figure| figure.within(None, None))).collect();
     card("terms", "Training loss", "The mean loss of local training, and its terms by name.", true, figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::Drawing;
+    use crate::loaded::LoadedRun;
+
+    #[test]
+    fn only_terms_that_are_negative_are_drawn_below_zero() {
+        let lowest = |kd: f64| {
+            let round = RoundRecord {
+                round: 1,
+                train_loss: Some(1.0),
+                train_terms: [("kd".to_string(), kd)].into(),
+                ..RoundRecord::default()
+            };
+            let run = LoadedRun { rounds: vec![round], ended: true, ..LoadedRun::default() };
+            let study = Results::of(vec![("a".to_string(), vec![run])]);
+            let low = |drawing: &Drawing| match drawing {
+                Drawing::Lines { range, .. } => range[0],
+                _ => panic!("no lines"),
+            };
+            terms(&study).unwrap().figures.iter().map(|figure| low(&figure.drawing)).collect::<Vec<_>>()
+        };
+        assert_eq!(lowest(0.5), [Some(0.0), Some(0.0)]);
+        assert_eq!(lowest(-0.5), [Some(0.0), None]);
+    }
 }
