@@ -174,7 +174,7 @@ fn everything_has_its_place(browser: &mut Browser) {
         browser.until(&format!("innerWidth === {width}"));
         assert_eq!(cut(browser, 0), serde_json::json!([0, []]), "{width}");
         let cells = browser.value("document.querySelectorAll('#results tbody tr:last-child td').length");
-        assert_eq!(cells, 13, "{width}");
+        assert_eq!(cells, 14, "{width}");
     }
 }
 
