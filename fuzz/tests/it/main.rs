@@ -88,3 +88,13 @@ fn every_reader_has_a_seed_that_it_accepts() {
         assert!(READERS.iter().any(|reader| reader.name == folder), "nobody reads seeds/{folder}");
     }
 }
+
+#[test]
+fn the_account_has_every_reader() {
+    let account = include_str!("../../hours.tsv");
+    let readers: Vec<&str> = account.lines().skip(1).filter_map(|line| line.split('\t').nth(1)).collect();
+    for reader in READERS {
+        assert!(readers.contains(&reader.name), "fuzz/hours.tsv lacks {}: add a line with zeros", reader.name);
+    }
+    assert_eq!(readers.len(), READERS.len(), "fuzz/hours.tsv has other readers: {readers:?}");
+}

@@ -14,6 +14,7 @@ mod data_folder;
 mod flood;
 mod https;
 mod init;
+mod keys;
 mod latest;
 #[cfg(unix)]
 mod live;
@@ -23,6 +24,7 @@ mod overwrite;
 mod own_model;
 mod place;
 mod protection;
+mod refused;
 mod reproduce;
 #[cfg(unix)]
 mod resume;

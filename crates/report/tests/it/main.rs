@@ -2,7 +2,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests compare with the platform's functions")]
 
 mod browser;
+mod damaged;
+mod figures;
+mod marked;
 mod page;
 mod records;
 mod replication;
 mod studies;
+mod tuned;
