@@ -50,7 +50,9 @@ impl FileKind {
         let is_other = |other: &Self| {
             given().any(|key| other.has(key) && !self.has(key)) && !given().any(|key| self.has(key) && !other.has(key))
         };
-        if let Some(other) = Self::ALL.into_iter().filter(|other| *other != self).find(is_other) {
+        // Presets share keys with sweep files: the kind that has most of the file's keys is meant.
+        let others = Self::ALL.into_iter().filter(|other| *other != self && is_other(other));
+        if let Some(other) = others.max_by_key(|other| given().filter(|key| other.has(key)).count()) {
             let (name, command) = other.words();
             bail!("{}: this is {name}: fedelity {command} {}", file.display(), quoted(file));
         }

@@ -174,6 +174,11 @@ fn files_of_another_kind_name_their_command() {
             &["t.csv: a table, not a configuration: fedelity init mine.toml --data t.csv"],
         );
     }
+    let preset = place.call(&["reproduce", "feddistill/table4", "--show"]).out;
+    place.write("p.toml", &preset);
+    for command in ["run", "check", "sweep"] {
+        place.refuses(&[command, "p.toml"], &["p.toml: this is a preset: fedelity reproduce p.toml"]);
+    }
     place.refuses(&["sweep", "c.toml"], &["c.toml: this is a configuration: fedelity run c.toml"]);
     place.refuses(&["sweep", "both.toml"], &["unknown key 'rounds'"]);
     for table in ["t.txt", "t.xlsx"] {
