@@ -182,8 +182,12 @@ impl ValueType {
     fn settle(&self, key: &Key, full: &str, value: Value, context: &mut dyn Context) -> Result<Value, KeyError> {
         match (self, value) {
             (Self::Table(schema), Value::Table(table)) => Ok(Value::Table(schema.fill(&table, full, context)?)),
-            (Self::Table(_), other) if key.what.is_empty() => {
-                let message = format!("{full}: expected a table [{full}], found {}", describe(&other));
+            (Self::Table(schema), other) if key.what.is_empty() => {
+                let has = |one: &&Selector| other.as_str().is_some_and(|word| one.words().contains(&word));
+                let meant = schema.selectors.iter().find(has);
+                let guess =
+                    meant.map_or(String::new(), |one| format!("; did you mean {} = {other}?", path(full, one.name)));
+                let message = format!("{full}: expected a table [{full}], found {}{guess}", describe(&other));
                 Err(KeyError::new(full, message))
             }
             (Self::Path, Value::String(given)) => {

@@ -50,6 +50,7 @@ pub(crate) struct Runs {
 #[derive(Debug, clap::Subcommand)]
 enum RunsAction {
     /// List runs
+    #[command(visible_alias = "ls")]
     List(List),
     /// Add a tag to runs, or remove it
     Tag {
@@ -66,6 +67,7 @@ enum RunsAction {
         json: bool,
     },
     /// Remove run folders with all their contents
+    #[command(visible_alias = "rm")]
     Remove {
         /// Run folders.
         #[arg(required = true)]

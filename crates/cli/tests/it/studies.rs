@@ -87,14 +87,14 @@ fn runs_are_compared_reported_listed_and_exported() {
     let answer = place.call(&["runs", "tag", "paper", "three/fedntd/seed-1", "--json"]);
     let tagged: Value = serde_json::from_str(&answer.out).unwrap();
     assert_eq!((answer.code, &tagged["tags"][0]), (0, &Value::from("paper")));
-    let answer = place.call(&["runs", "list", "three", "--tag", "paper"]);
+    let answer = place.call(&["runs", "ls", "three", "--tag", "paper"]);
     assert!(answer.out.contains("three/fedntd/seed-1") && !answer.out.contains("seed-2"), "{}", answer.out);
     let answer = place.call(&["runs", "remove", "three/fedntd/seed-1"]);
     assert!(answer.out.starts_with("would remove") && place.path("three/fedntd/seed-1").exists());
     let answer = place.call(&["runs", "remove", "three/fedntd/seed-1", "--json"]);
     assert!(answer.out.contains("\"removed\":false") && place.path("three/fedntd/seed-1").exists(), "{}", answer.out);
     place.refuses(&["runs", "remove", "three", "--yes"], &["not a run folder"]);
-    assert_eq!(place.call(&["runs", "remove", "three/fedntd/seed-1", "--yes"]).code, 0);
+    assert_eq!(place.call(&["runs", "rm", "three/fedntd/seed-1", "--yes"]).code, 0);
     assert!(!place.path("three/fedntd/seed-1").exists());
     let answer = place.call(&["compare", "three"]);
     let said = answer.out.replace('\n', " ");

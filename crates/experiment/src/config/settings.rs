@@ -289,7 +289,9 @@ fn methods(given: &Table, config: &Config, origins: &mut Origins<'_>) -> Result<
             tables.map(|(i, table)| (format!("method.{i}"), table)).collect()
         }
         Some(other) => {
-            let message = format!("method: expected a table [method] or tables [[method]], found {}", describe(other));
+            let guess = if other.is_str() { format!("; did you mean method.name = {other}?") } else { String::new() };
+            let message =
+                format!("method: expected a table [method] or tables [[method]], found {}{guess}", describe(other));
             return Err(KeyError::new("method", message));
         }
     };

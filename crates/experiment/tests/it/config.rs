@@ -176,6 +176,8 @@ fn wrong_values_are_named_with_what_is_expected() {
         (&["method.name=fedntd", "method.tau=0"], "--set: method.tau = 0: expected a finite number above 0"),
         (&["method.name=fedcad"], "needs labelled samples on the server: set server.auxiliary, such as"),
         (&["method=3"], "method: expected a table [method] or tables [[method]], found the integer 3"),
+        (&["method=fedntd"], "found the string \"fedntd\"; did you mean method.name = \"fedntd\"?"),
+        (&["partition=iid"], "[partition], found the string \"iid\"; did you mean partition.kind = \"iid\"?"),
         (
             &["data.name=mnist", "data.augmentation=moon"],
             "the recipe is for cifar10, cifar100, tiny-imagenet, not for mnist",
