@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrays::named;
-use crate::config::shared;
+use crate::config::{shared, warn};
 use crate::error::{DataError, Error, raised};
 
 /// Characters in a line of a table.
@@ -62,5 +62,6 @@ pub(crate) fn round_numbers() -> Vec<String> {
 pub(crate) fn weights(py: Python<'_>, target: PathBuf) -> PyResult<Bound<'_, PyDict>> {
     let resources = shared()?;
     let saved = py.detach(|| Saved::open(&target, None, None, &resources)).map_err(raised)?;
+    saved.stale.iter().try_for_each(|stale| warn(py, stale))?;
     named(py, saved.model.layout(), &saved.params)
 }

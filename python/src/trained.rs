@@ -31,7 +31,9 @@ fn cores() -> usize {
 fn open(py: Python<'_>, target: PathBuf) -> PyResult<Saved> {
     let target = find_run(&target).map_err(|error| DataError::new_err(format!("{error:#}")))?;
     let resources = shared()?;
-    py.detach(|| Saved::open(&target, None, None, &resources)).map_err(raised)
+    let saved = py.detach(|| Saved::open(&target, None, None, &resources)).map_err(raised)?;
+    saved.stale.iter().try_for_each(|stale| warn(py, stale))?;
+    Ok(saved)
 }
 
 /// A trained model on labelled arrays.

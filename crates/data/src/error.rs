@@ -33,7 +33,15 @@ fn join(places: &[SearchedFolder]) -> String {
 pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/\\.:_-+,@=".contains(c);
-    if !text.is_empty() && text.chars().all(plain) { text } else { format!("\"{text}\"") }
+    // Between double quotes, a shell of Unix still replaces these.
+    let replaced = |c: char| "$`\"\\!".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text
+    } else if cfg!(unix) && text.contains(replaced) {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    } else {
+        format!("\"{text}\"")
+    }
 }
 
 /// A file, with the line if there is one.
@@ -166,5 +174,20 @@ impl DataError {
 
     pub(crate) fn unusable(path: &Path, line: Option<u64>, reason: impl Into<String>) -> Self {
         Self::Unusable { path: path.to_path_buf(), line, reason: reason.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn a_path_can_be_pasted_into_a_shell() {
+        let shown = |path| quoted(Path::new(path));
+        assert_eq!(shown("runs/a-1.toml"), "runs/a-1.toml");
+        assert_eq!(shown("my runs"), "\"my runs\"");
+        assert_eq!(shown("a $(touch b) `c`"), "'a $(touch b) `c`'");
+        assert_eq!(shown("it's $1"), r"'it'\''s $1'");
     }
 }

@@ -187,6 +187,9 @@ impl RunProgress {
             writer.map_or(Ok(()), Writer::finish)?;
             still_ours(claim.as_deref())?;
             folder.write_summary(&self.summary)?;
+            if self.summary.status != Status::Interrupted {
+                folder.remove(names::BEFORE)?;
+            }
             match (self.summary.status, run.checkpoints) {
                 (Status::Interrupted, _) => {}
                 // It can still be prolonged.

@@ -28,6 +28,9 @@ use crate::{ExperimentError, machine};
 /// The default folder for results.
 const RUNS: &str = "runs";
 
+/// As many rounds as may have no state on disk when a process is killed or its newest state is damaged.
+const FEW: usize = 3;
+
 /// The error of a front end.
 pub type FrontError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -300,8 +303,9 @@ impl Run<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        let Salvage { header, mut rounds, .. } = salvage;
+        let Salvage { header, mut rounds, problems } = salvage;
         self.belongs(&header, &path)?;
+        let recorded = rounds.len();
         let whole = (1..).zip(&rounds).take_while(|(n, round)| *n == round.round).count();
         rounds.truncate(whole);
         if whole as u64 > planned {
@@ -315,11 +319,16 @@ impl Run<'_> {
             Status::Interrupted => false,
         });
         let ended = ended.map(|summary| Outcome { summary, accuracies: accuracies(&rounds), divergence: None });
-        let restored = if ended.is_some() { Restored::default() } else { place.restore(whole)? };
+        let mut restored = if ended.is_some() { Restored::default() } else { place.restore(whole)? };
+        let mut again = 0;
         if ended.is_none() {
             rounds.truncate(restored.rounds());
+            again = recorded - rounds.len();
         }
-        Ok(Earlier { header: Some(header), rounds, restored, ended })
+        if whole < recorded {
+            restored.notes.extend(problems.iter().map(|problem| format!("{}: {problem}", path.display())));
+        }
+        Ok(Earlier { header: Some(header), rounds, again, restored, ended })
     }
 
     /// Rejects a record of another run.
@@ -349,7 +358,7 @@ impl Run<'_> {
         claim: Option<Arc<Claim>>,
     ) -> Result<RunProgress> {
         let study = self.study;
-        let Earlier { header, rounds, restored, .. } = earlier;
+        let Earlier { header, rounds, again, restored, .. } = earlier;
         let experiment = study.experiment(self.method, self.seed, self.threads);
         let writer = match self.checkpoints {
             Checkpoints::Clients => Some(Writer::start(&place, &restored, claim.clone())?),
@@ -358,7 +367,7 @@ impl Run<'_> {
                 None
             }
         };
-        let Restored { progress, finished, notes, .. } = restored;
+        let Restored { progress, finished, mut notes, .. } = restored;
         let simulation = match progress {
             Some(progress) => Simulation::resume(experiment, progress, &rounds)?,
             None => Simulation::new(experiment)?,
@@ -375,6 +384,14 @@ impl Run<'_> {
         let file = match header {
             // What describes the first part of the run stays.
             Some(header) => {
+                if again > FEW {
+                    folder.set_aside_rounds()?;
+                    let kept = folder.file(names::BEFORE);
+                    notes.push(format!(
+                        "{} keeps the {again} rounds that are run again, until the run ends",
+                        kept.display()
+                    ));
+                }
                 let guessing = header.guessing.or(simulation.experiment().guessing());
                 let header = Header { rounds: study.settings.config.rounds as u64, guessing, ..header };
                 folder.resume_rounds(&header, rounds.len())?
@@ -481,6 +498,8 @@ pub(crate) struct Earlier {
     pub(crate) header: Option<Header>,
     /// The rounds before it goes on.
     pub(crate) rounds: Vec<RoundRecord>,
+    /// How many more were recorded, and are run again.
+    pub(crate) again: usize,
     pub(crate) restored: Restored,
     /// How it ended, if it did.
     pub(crate) ended: Option<Outcome>,

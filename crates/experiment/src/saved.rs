@@ -14,6 +14,7 @@ use crate::assemble::text::TextReader;
 use crate::assemble::{OwnModel, fit};
 use crate::config::{Document, Settings};
 use crate::error::Result;
+use crate::verify::model_of_another_round;
 use crate::{ExperimentError, Resources};
 
 /// Where a model's card has the name of the class to be found, if the configuration named it.
@@ -28,6 +29,8 @@ pub struct Saved {
     pub card: Card,
     pub model: Arc<Model>,
     pub params: Params,
+    /// That its weights are not those of the last round that its run recorded.
+    pub stale: Option<String>,
 }
 
 impl Saved {
@@ -67,7 +70,8 @@ impl Saved {
         let model = card.architecture().and_then(|arch| Model::compile(&arch, resources.engine.clone()));
         let model = model.map_err(of_file)?;
         let params = checkpoint::load(&path, model.layout())?;
-        Ok(Self { path, card, model: Arc::new(model), params })
+        let stale = if target.is_dir() { model_of_another_round(target, &params.hash()) } else { None };
+        Ok(Self { path, card, model: Arc::new(model), params, stale })
     }
 
     /// How pixels become numbers.

@@ -2,12 +2,16 @@
 
 use std::path::Path;
 
-use fedelity_record::{Header, RoundRecord, names, salvage_rounds};
+use fedelity_fl::FlError;
+use fedelity_nn::checkpoint;
+use fedelity_record::{Header, RoundRecord, Status, Summary, WeightHashes, names, read_summary, salvage_rounds};
 use fedelity_sim::{Metrics, Observation, Simulation};
+use serde_json::{Map, Value};
 
 use crate::assemble::Study;
 use crate::config::Document;
 use crate::error::Result;
+use crate::privacy::PrivacyAccount;
 use crate::stop::StopSign;
 use crate::{Checkpoints, ExperimentError, Resources};
 
@@ -20,6 +24,8 @@ pub struct Verification {
     pub repeated: Header,
     /// Rounds that were compared and are the same.
     pub same: u64,
+    /// Rounds that could not be compared, because the record lacks them or their lines are damaged.
+    pub missing: Vec<u64>,
     /// The first thing that differs.
     pub difference: Option<Difference>,
 }
@@ -31,8 +37,10 @@ pub enum Difference {
     Setting { what: &'static str, recorded: String, repeated: String },
     /// Tensors of the global model after a round, in their order.
     Weights { round: u64, tensors: Vec<String> },
-    /// A number that was measured after a round, with equal weights.
-    Measured { round: u64, what: &'static str, recorded: Option<f64>, repeated: Option<f64> },
+    /// Something else of a round, with equal weights, as JSON.
+    Measured { round: u64, what: String, recorded: String, repeated: String },
+    /// The model file does not hold the weights after the last round.
+    Model { round: u64, reason: String },
 }
 
 /// What a caller decides and hears about a repetition.
@@ -45,8 +53,15 @@ pub struct Repetition<'a> {
     pub round: &'a mut dyn FnMut(u64),
 }
 
-/// Repeats the run in a folder from what the folder has, and compares the weights after every round. `prepare` makes
-/// final changes to the configuration, such as the place of the data.
+/// What a repetition does not have, or not as it was: how long it took, what was chosen among rounds, and what there was to notice
+/// in local models.
+const OWN: [&str; 4] = ["seconds", "kept", "early-stop", "notices"];
+/// What follows from all evaluations so far.
+const OF_HISTORY: [&str; 3] = ["forgetting", "class-forgetting", "class-cosine"];
+
+/// Repeats the run in a folder from what the folder has, and compares the weights after every round, everything that is measured
+/// of the global model and of training, and the model file. `prepare` makes final changes to the configuration, such as the
+/// place of the data.
 pub fn verify(
     folder: &Path,
     resources: &Resources,
@@ -60,39 +75,69 @@ pub fn verify(
     let (method, label) = (&study.settings.methods[0], &study.labels()[0]);
     let (seed, threads) = (salvage.header.seed, how.threads);
     let run = study.one(method, label, seed, threads, Checkpoints::Off);
-    let repeated = run.header();
-    let mut found = Verification { recorded: salvage.header, repeated, same: 0, difference: None };
+    let (recorded, repeated) = (salvage.header, run.header());
+    let mut found = Verification { recorded, repeated, same: 0, missing: Vec::new(), difference: None };
     if let Some((what, recorded, repeated)) = found.recorded.first_difference(&found.repeated) {
         found.difference = Some(Difference::Setting { what, recorded, repeated });
         return Ok(found);
     }
-    let rounds: Vec<RoundRecord> =
-        (1..).zip(salvage.rounds).take_while(|(n, round)| *n == round.round).map(|(_, round)| round).collect();
+    let rounds = salvage.rounds;
     if rounds.first().is_some_and(|first| first.weights.is_none()) {
         let path = folder.join(names::ROUNDS);
         return Err(ExperimentError::path(&path, "its rounds have no hashes of weights: an older version recorded it"));
     }
+    let last = rounds.last().map_or(0, |last| last.round);
+    // A run that has ended has all its rounds.
+    let whole = read_summary(&folder.join(names::SUMMARY)).ok().filter(|summary| summary.status != Status::Interrupted);
+    let last = whole.as_ref().map_or(last, |summary| summary.rounds.min(found.recorded.rounds).max(last));
     let mut experiment = study.experiment(method, seed, threads);
     // Measuring local models takes time and does not change the global one.
     experiment.observation = Observation { metrics: Metrics::Fast, ..Observation::default() };
     let mut simulation = Simulation::new(experiment)?;
-    let most = how.rounds.unwrap_or(u64::MAX);
-    for recorded in rounds.iter().take_while(|recorded| recorded.round <= most) {
+    let mut account = study.privacy(method).map(PrivacyAccount::new);
+    let mut rounds = rounds.into_iter().peekable();
+    let (mut alike, needed) = (true, simulation.experiment().needed);
+    for number in 1..=how.rounds.unwrap_or(u64::MAX).min(last) {
         if how.stop.is_asked() {
-            break;
+            return Ok(found);
         }
-        let repeated = simulation.step()?;
-        found.difference = difference(recorded, &repeated, &study);
+        let recorded = rounds.next_if(|round| round.round == number);
+        // The quorum may have been another one then. With as many uploads as counted, a round is repeated as often as it was.
+        let uploads = |round: &RoundRecord| round.accepted.unwrap_or(round.clients.len() as u64) as usize;
+        simulation.need(recorded.as_ref().map_or(needed, uploads).clamp(1, study.per_round));
+        let mut repeated = match simulation.step() {
+            Err(FlError::Quorum { accepted, .. }) if recorded.is_some() => {
+                let then = recorded.as_ref().map_or(0, uploads).to_string();
+                let (what, now) = ("number of uploads that counted".to_string(), accepted.to_string());
+                found.difference = Some(Difference::Measured { round: number, what, recorded: then, repeated: now });
+                return Ok(found);
+            }
+            other => other?,
+        };
+        account.iter_mut().for_each(|account| account.add(&mut repeated));
+        let Some(recorded) = recorded else {
+            alike = false;
+            found.missing.push(number);
+            continue;
+        };
+        // Rounds in which local models are examined are evaluated, too.
+        alike &= recorded.accuracy.is_some() == repeated.accuracy.is_some();
+        found.difference = difference(&recorded, &repeated, alike, &study);
         if found.difference.is_some() {
-            break;
+            return Ok(found);
         }
-        found.same = recorded.round;
-        (how.round)(recorded.round);
+        found.same += 1;
+        (how.round)(number);
+    }
+    // What diverged is not the model of a round.
+    let complete = whole.is_some_and(|summary| summary.status.is_complete());
+    if complete && simulation.rounds() as u64 == last {
+        found.difference = model(folder, &study, &simulation.global().hash(), last);
     }
     Ok(found)
 }
 
-fn difference(recorded: &RoundRecord, repeated: &RoundRecord, study: &Study) -> Option<Difference> {
+fn difference(recorded: &RoundRecord, repeated: &RoundRecord, alike: bool, study: &Study) -> Option<Difference> {
     let round = recorded.round;
     let (then, now) = recorded.weights.as_ref().zip(repeated.weights.as_ref())?;
     if then != now {
@@ -100,7 +145,70 @@ fn difference(recorded: &RoundRecord, repeated: &RoundRecord, study: &Study) -> 
         let other = tensors.filter(|(at, _)| then.tensors.get(*at) != now.tensors.get(*at));
         return Some(Difference::Weights { round, tensors: other.map(|(_, tensor)| tensor.name.clone()).collect() });
     }
-    let measured = [("accuracy", recorded.accuracy, repeated.accuracy), ("loss", recorded.loss, repeated.loss)];
-    let other = measured.into_iter().find(|(_, then, now)| then.is_some() && now.is_some() && then != now);
-    other.map(|(what, recorded, repeated)| Difference::Measured { round, what, recorded, repeated })
+    let fields = |record: &RoundRecord| match serde_json::to_value(record) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    let (then, now) = (fields(recorded), fields(repeated));
+    let counts = |name: &str| !OWN.contains(&name) && (alike || !OF_HISTORY.contains(&name));
+    let other = now.iter().filter(|(name, _)| counts(name));
+    let mut other = other.filter_map(|(name, now)| Some((name, then.get(name).filter(|then| *then != now)?, now)));
+    let (what, then, now) = other.next()?;
+    let (what, then, now) = innermost(what.clone(), then, now);
+    Some(Difference::Measured { round, what, recorded: then.to_string(), repeated: now.to_string() })
+}
+
+/// The first part in which two values differ, with its place.
+fn innermost<'a>(what: String, then: &'a Value, now: &'a Value) -> (String, &'a Value, &'a Value) {
+    const NONE: &Value = &Value::Null;
+    let part = match (then, now) {
+        (Value::Object(then), Value::Object(now)) => now.iter().find_map(|(name, now)| {
+            let then = then.get(name).unwrap_or(NONE);
+            (then != now).then(|| (format!("{what}.{name}"), then, now))
+        }),
+        (Value::Array(then), Value::Array(now)) if then.len() == now.len() => {
+            let mut pairs = then.iter().zip(now).enumerate();
+            pairs.find_map(|(i, (then, now))| (then != now).then(|| (format!("{what}[{i}]"), then, now)))
+        }
+        _ => None,
+    };
+    part.map_or((what, then, now), |(what, then, now)| innermost(what, then, now))
+}
+
+/// Whether the model file holds the weights after the last round.
+fn model(folder: &Path, study: &Study, hash: &str, round: u64) -> Option<Difference> {
+    let path = folder.join(names::MODEL);
+    let reason = match checkpoint::load(&path, study.model.layout()) {
+        Ok(params) if params.hash() == hash => return None,
+        Ok(_) => format!("{} has other weights", names::MODEL),
+        Err(error) => error.to_string(),
+    };
+    Some(Difference::Model { round, reason })
+}
+
+/// What is wrong with the model of a run folder, if its weights are not those of the last round that was recorded.
+pub(crate) fn model_of_another_round(folder: &Path, hash: &str) -> Option<String> {
+    let salvage = salvage_rounds(&folder.join(names::ROUNDS)).ok()?;
+    let diverged = |summary: Summary| matches!(summary.status, Status::Diverged { .. });
+    if read_summary(&folder.join(names::SUMMARY)).is_ok_and(diverged) {
+        return None;
+    }
+    let (last, rounds) = (salvage.rounds.last()?, &salvage.rounds);
+    let has = |round: &RoundRecord| round.weights.as_ref().is_some_and(|WeightHashes { sha256, .. }| sha256 == hash);
+    if last.weights.is_none() || has(last) {
+        return None;
+    }
+    let (file, record, last) = (folder.join(names::MODEL), names::ROUNDS, last.round);
+    Some(match rounds.iter().rev().find(|round| has(round)) {
+        Some(round) => format!(
+            "{} is the model after round {}, but {record} goes to round {last}: 'fedelity resume' goes on with the run",
+            file.display(),
+            round.round
+        ),
+        None => format!(
+            "{} has the weights of no round in {record}, which goes to round {last}: the file or the record was changed, or is of \
+             another run",
+            file.display()
+        ),
+    })
 }

@@ -17,6 +17,8 @@ pub mod names {
     pub const PARTITION: &str = "partition.json";
     /// The header and one line per round.
     pub const ROUNDS: &str = "rounds.jsonl";
+    /// The record of rounds that are run again, until the run ends.
+    pub const BEFORE: &str = "rounds-before.jsonl";
     pub const SUMMARY: &str = "summary.json";
     /// How many samples of each class each client holds.
     pub const HOLDINGS: &str = "holdings.json";
@@ -120,6 +122,14 @@ impl RunFolder {
     /// Goes on with `rounds.jsonl` after some of its rounds, under a new header.
     pub fn resume_rounds(&self, header: &Header, rounds: usize) -> Result<RoundsFile, RecordError> {
         RoundsFile::resume(&self.file(names::ROUNDS), header, rounds)
+    }
+
+    /// Keeps the record as it is beside what follows, unless an earlier one that is longer is still there.
+    pub fn set_aside_rounds(&self) -> Result<(), RecordError> {
+        let (now, before) = (self.file(names::ROUNDS), self.file(names::BEFORE));
+        let bytes = fs::read(&now).map_err(RecordError::io("read", &now))?;
+        let longer = fs::metadata(&before).is_ok_and(|before| before.len() > bytes.len() as u64);
+        if longer { Ok(()) } else { self.write(names::BEFORE, &bytes) }
     }
 
     /// Starts `rounds.jsonl` with its header.

@@ -120,6 +120,9 @@ impl Header {
             let now = other.method_settings.get(key).map_or("absent".to_string(), ToString::to_string);
             Some(("method's settings", format!("{key} = {value}"), format!("{key} = {now}")))
         };
-        pairs.into_iter().find(|(_, then, now)| then != now).or_else(settings)
+        // A name from a file must not look like a line of its own.
+        let line = |text: String| text.replace('\n', "\\n");
+        let found = pairs.into_iter().find(|(_, then, now)| then != now).or_else(settings);
+        found.map(|(what, then, now)| (what, line(then), line(now)))
     }
 }

@@ -28,6 +28,11 @@ pub struct Salvage {
 
 /// Reads as much as possible. Only a file without a readable header is an error.
 pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
+    // A pipe would be waited for.
+    let kind = fs::metadata(path).map_err(RecordError::io("read", path))?;
+    if !kind.is_file() {
+        return Err(RecordError::io("read", path)(std::io::Error::other("it is not a file")));
+    }
     let bytes = fs::read(path).map_err(RecordError::io("read", path))?;
     salvage(&bytes, path).map(|(salvage, _)| salvage)
 }

@@ -270,7 +270,11 @@ fn contradictions(claimed: &Summary, derived: &Summary, whole: bool, planned: u6
         check("seconds", same, spent.to_string(), recorded.to_string());
         // An earlier version called a model collapsed that had learnt nothing.
         let same = a.noticed == b.noticed && (a.collapse == b.collapse || b.unlearnt.is_some());
-        check("notices", same, a.noticed.to_string(), b.noticed.to_string());
+        let collapse = |summary: &Summary| {
+            summary.collapse.map_or(String::new(), |round| format!(" and a collapse in round {round}"))
+        };
+        let notices = |summary: &Summary| format!("{}{}", summary.noticed, collapse(summary));
+        check("notices", same, notices(a), notices(b));
         check("incidents", a.incidents == b.incidents, a.incidents.describe(), b.incidents.describe());
     }
     let line = |(what, claimed, derived): (&str, String, String)| {

@@ -361,6 +361,11 @@ impl Simulation {
         self.faults.as_ref().map_or(Vec::new(), FaultPlan::attackers)
     }
 
+    /// Sets how many uploads the next rounds need.
+    pub fn need(&mut self, uploads: usize) {
+        self.experiment.needed = uploads;
+    }
+
     /// Whether all rounds have been run.
     pub fn done(&self) -> bool {
         self.coordinator.rounds() >= self.experiment.rounds

@@ -122,6 +122,7 @@ impl EvaluateCommand {
         let part = self.part.as_deref().map(part_of).transpose()?;
         let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;
         let saved = Saved::open(&self.target, self.model.as_deref(), foreign.as_ref(), &resources)?;
+        saved.stale.iter().for_each(|stale| printer.warn(stale));
         let positive = saved.positive(self.positive.as_deref())?;
         let own = self.own(&saved.card);
         let (document, part) = self.document(&saved.card, part)?;

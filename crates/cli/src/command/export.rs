@@ -88,6 +88,7 @@ impl Export {
         }
         let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;
         let saved = Saved::open(&self.target, self.model.as_deref(), foreign.as_ref(), &resources()?)?;
+        saved.stale.iter().for_each(|stale| printer.warn(stale));
         // Everything that can fail comes before the first file.
         let onnx = self.onnx.as_ref().map(|file| onnx(&saved).map(|bytes| (file, bytes))).transpose()?;
         let pytorch = self.pytorch.as_ref().map(|file| pytorch(&saved).map(|text| (file, text))).transpose()?;

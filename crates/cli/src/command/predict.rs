@@ -106,6 +106,7 @@ impl Predict {
         }
         let foreign = self.overrides.foreign(self.model.as_deref(), self.data.as_deref())?;
         let saved = Saved::open(&self.target, self.model.as_deref(), foreign.as_ref(), &resources()?)?;
+        saved.stale.iter().for_each(|stale| printer.warn(stale));
         let mut skipped = Skipped::new(self.overrides.skip_bad);
         let columns = [("input", Align::Left), ("class", Align::Left), ("probability", Align::Right)];
         let mut out = Out { printer, top: self.top, json: self.json, table: Table::new(&columns) };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use fedelity_experiment::{Difference, Repetition, Verification, verify};
 use fedelity_methods::Registry;
-use fedelity_record::Header;
+use fedelity_record::{Header, names};
 use fedelity_report::LoadedRuns;
 use serde_json::json;
 
@@ -18,6 +18,7 @@ use crate::printer::Printer;
 use crate::status::ExitStatus;
 use crate::threads::threads;
 use crate::view::units::plural;
+use crate::view::visible::visible_cell;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,7 +31,7 @@ Results are the same bits on every processor and with any number of threads, so 
 machine can be verified too. If something differs, the first round and the tensors that differ are
 named, with the versions and settings of both sides, and the exit code is 1.";
 
-/// Repeat a run and compare its weights round by round
+/// Repeat a run and compare it round by round: weights, measurements and the model file
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct VerifyCommand {
@@ -71,7 +72,8 @@ impl VerifyCommand {
             let recorded = run.rounds.len() as u64;
             let rounds = self.rounds.map_or(recorded, |rounds| rounds.min(recorded));
             let slow = if resources.engine.name() == PORTABLE { SLOW } else { "" };
-            let (path, all) = (run.path.display(), plural(rounds as usize, "round"));
+            let path = run.path.display().to_string();
+            let (path, all) = (visible_cell(&path), plural(rounds as usize, "round"));
             printer.say(format_args!("{path}: repeating {all} on {}{slow}", plural(threads, "thread")));
             let bar = printer.bar(rounds);
             bar.tick();
@@ -102,7 +104,10 @@ impl VerifyCommand {
                 printer.say("Interrupted; nothing was changed");
                 return Ok(ExitStatus::Interrupted);
             }
-            all_same &= found.difference.is_none();
+            for contradiction in &run.contradictions {
+                printer.warn(format_args!("{path}: {contradiction}"));
+            }
+            all_same &= found.difference.is_none() && found.missing.is_empty();
             self.show(printer, &run.path, &found)?;
         }
         Ok(if all_same { ExitStatus::Done } else { ExitStatus::Diverged })
@@ -114,16 +119,25 @@ impl VerifyCommand {
             let difference = found.difference.as_ref().map(words);
             return printer.json(&json!({
                 "run": folder,
-                "same": found.difference.is_none(),
+                "same": found.difference.is_none() && found.missing.is_empty(),
                 "rounds": found.same,
+                "missing": found.missing,
                 "difference": difference,
                 "recorded": side(&found.recorded),
                 "repeated": side(&found.repeated),
             }));
         }
-        let path = folder.display();
+        let path = folder.display().to_string();
+        let path = visible_cell(&path);
         let Some(difference) = &found.difference else {
-            return printer.line(format!("{path}: the same, bit for bit: {rounds}"));
+            return match &found.missing[..] {
+                [] => printer.line(format!("{path}: the same, bit for bit: {rounds}")),
+                [first, others @ ..] => {
+                    let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+                    let what = format!("round {first}{more}: missing or damaged in {}", names::ROUNDS);
+                    printer.line(format!("{path}: cannot be compared: {what}; the same, bit for bit: {rounds}"))
+                }
+            };
         };
         printer.line(format!("{path}: differs: {}", words(difference)))?;
         if !matches!(difference, Difference::Setting { .. }) && found.same > 0 {
@@ -154,9 +168,11 @@ fn words(difference: &Difference) -> String {
             }
         },
         Difference::Measured { round, what, recorded, repeated } => {
-            let number = |value: &Option<f64>| value.map_or("none".to_string(), |value| value.to_string());
-            let (then, now) = (number(recorded), number(repeated));
-            format!("the {what} after round {round} was {then} and is now {now}, with the same weights")
+            let (then, now) = (visible_cell(recorded), visible_cell(repeated));
+            format!("the {what} of round {round} was {then} and is now {now}, with the same weights")
+        }
+        Difference::Model { round, reason } => {
+            format!("the model file is not that of round {round}, the last: {reason}")
         }
     }
 }

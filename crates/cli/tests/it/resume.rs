@@ -222,6 +222,80 @@ fn a_full_disk_stops_a_run_that_goes_on_when_there_is_room() {
     assert_eq!(contents(&place.path("out")), contents(&place.path("whole")));
 }
 
+/// Rounds of a run are not all that can be wrong with its folder.
+#[test]
+fn verify_notices_damage_edited_numbers_and_another_model() {
+    let place = Place::new();
+    assert_eq!(place.tiny(&["--output", "out", "--set", "rounds=4"]).code, 0);
+    let sound = String::from_utf8(place.read("out/rounds.jsonl")).unwrap();
+    let lines: Vec<&str> = sound.lines().collect();
+    let differs = |record: &str, said: &str| {
+        place.write("out/rounds.jsonl", record);
+        let answer = place.call(&["verify", "out"]);
+        assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
+        assert!(answer.out.contains(said), "{said:?} in {}", answer.out);
+    };
+    differs(&sound.replacen("{\"round\":2,", "x{\"round\":2,", 1), "cannot be compared: round 2: missing or damaged");
+    differs(&(lines[..3].join("\n") + "\n"), "cannot be compared: round 3 and 1 more");
+    let edited = |change: &dyn Fn(&mut Value)| {
+        let mut third: Value = serde_json::from_str(lines[3]).unwrap();
+        change(&mut third);
+        [lines[0], lines[1], lines[2], &third.to_string(), lines[4], ""].join("\n")
+    };
+    differs(&edited(&|round| round["forgetting"] = 0.5.into()), "the forgetting of round 3 was 0.5 and is now");
+    differs(&edited(&|round| round["class-accuracy"][1] = 0.25.into()), "the class-accuracy[1] of round 3 was 0.25");
+    differs(&edited(&|round| round["train-loss"] = 7.0.into()), "the train-loss of round 3 was 7.0");
+    differs(&edited(&|round| round["bytes-up"] = 7.into()), "the bytes-up of round 3 was 7");
+    // A name must not look like a line of the answer.
+    let name = "\"method\":\"fedavg\"";
+    differs(
+        &sound.replacen(name, "\"method\":\"a\\nout: the same\"", 1),
+        "the method was a\\nout: the same and is now fedavg",
+    );
+
+    place.write("out/rounds.jsonl", &sound);
+    assert_eq!(place.call(&["verify", "out"]).code, 0);
+    assert!(!place.call(&["evaluate", "out"]).err.contains("weights"));
+    let mut model = place.read("out/model.safetensors");
+    let last = model.len() - 1;
+    model[last] ^= 0x80;
+    fs::write(place.path("out/model.safetensors"), &model).unwrap();
+    differs(&sound, "the model file is not that of round 4, the last: model.safetensors has other weights");
+    for args in [&["evaluate", "out"][..], &["export", "out", "--pytorch", "net.py"]] {
+        let answer = place.call(args);
+        assert!(
+            answer.err.replace('\n', " ").contains("has the weights of no round in rounds.jsonl"),
+            "{}",
+            answer.err
+        );
+    }
+    // A pipe is not waited for.
+    #[cfg(unix)]
+    {
+        fs::remove_file(place.path("out/rounds.jsonl")).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(place.path("out/rounds.jsonl")).status();
+        if made.is_ok_and(|status| status.success()) {
+            place.refuses(&["resume", "out"], &["it is not a file"]);
+        }
+    }
+}
+
+/// The quorum is not a setting of the results: it may change on the way, and the record says what counted.
+#[test]
+fn a_run_that_went_on_with_another_quorum_is_verified() {
+    let place = Place::new();
+    let faults = ["--set", "model.name=logistic", "--set", "rounds=8", "--set", "faults.drop-before=0.45"];
+    let answer =
+        place.call(&[&["run", "-o", "out", "--set", "server.quorum=0.8", "--set", "seeds=[4]"], &faults[..]].concat());
+    assert_ne!(answer.code, 0, "the quorum is met: choose another seed");
+    let answer = place.call(&["resume", "out", "--set", "server.quorum=0.3"]);
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    let record = String::from_utf8(place.read("out/rounds.jsonl")).unwrap();
+    assert!(record.contains("\"repeats\":"), "no round was repeated: choose another seed");
+    let answer = place.call(&["verify", "out"]);
+    assert_eq!((answer.code, answer.out.as_str()), (0, "out: the same, bit for bit: 8 rounds\n"), "{}", answer.err);
+}
+
 #[test]
 fn verify_repeats_a_run_and_names_what_differs() {
     let place = Place::new();

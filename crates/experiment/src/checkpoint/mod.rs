@@ -139,10 +139,11 @@ impl CheckpointFolder {
                     break;
                 }
                 Err((path, damage @ Damage::Foreign)) => return Err(ExperimentError::path(&path, damage.to_string())),
-                Err((path, damage)) => {
-                    restored.notes.push(format!("{}: {damage}; an earlier checkpoint is used", path.display()));
-                }
+                Err((path, damage)) => restored.notes.push(format!("{}: {damage}", path.display())),
             }
+        }
+        if restored.progress.is_some() {
+            restored.notes.iter_mut().for_each(|note| note.push_str("; an earlier checkpoint is used"));
         }
         let (finished, note) = self.read_finished(restored.rounds() + 1);
         restored.finished = finished;

@@ -239,6 +239,47 @@ fn a_run_resumed_without_checkpoints_keeps_its_old_one_until_it_ends() {
     assert!(!folder.path().join("checkpoint").exists(), "it has ended");
 }
 
+/// Without a checkpoint, a run that is prolonged starts over. If that is stopped, the record that there was is not lost.
+#[test]
+fn rounds_that_are_run_again_stay_recorded_until_the_run_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    let expected = undisturbed(&study(dir.path(), "scaffold", &["rounds=6"]), dir.path());
+    let short = study(dir.path(), "scaffold", &[]);
+    let folder = short.folder(Some(&dir.path().join("short"))).unwrap();
+    short.run(&folder, 2, &mut ()).unwrap();
+    let finished = fs::read(folder.file(names::ROUNDS)).unwrap();
+    fs::remove_dir_all(folder.path().join("checkpoint")).unwrap();
+
+    let long = study(dir.path(), "scaffold", &["rounds=6"]);
+    let before = folder.file(names::BEFORE);
+    for stop_after in [1, 2] {
+        let mut watcher = Watcher { stop_after: Some(stop_after), ..Watcher::default() };
+        long.run(&folder, 2, &mut watcher).unwrap();
+        assert_eq!(salvage_rounds(&folder.file(names::ROUNDS)).unwrap().rounds.len() as u64, stop_after);
+        assert_eq!(fs::read(&before).unwrap(), finished);
+        let said = watcher.notes.concat();
+        assert_eq!(
+            said.contains("rounds-before.jsonl keeps the 4 rounds that are run again"),
+            stop_after == 1,
+            "{said}"
+        );
+    }
+    long.run(&folder, 2, &mut ()).unwrap();
+    assert!(!before.exists());
+    assert_eq!(contents(folder.path()), expected);
+
+    // A damaged line is named.
+    let path = folder.file(names::ROUNDS);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\n{\"round\":2,", "\nx{\"round\":2,")).unwrap();
+    let mut watcher = Watcher::default();
+    long.run(&folder, 2, &mut watcher).unwrap();
+    let said = watcher.notes.concat();
+    assert!(said.contains("rounds.jsonl: line 3 left out") && said.contains("keeps the 5 rounds"), "{said}");
+    assert_eq!(contents(folder.path()), expected);
+}
+
 /// Counts the states of a run while it goes on.
 struct StateCounter {
     folder: PathBuf,
