@@ -56,6 +56,8 @@ pub struct Repetition<'a> {
 /// What a repetition does not have, or not as it was: how long it took, what was chosen among rounds, and what there was to notice
 /// in local models.
 const OWN: [&str; 4] = ["seconds", "kept", "early-stop", "notices"];
+/// What the server of a federation measures by itself. What sites do besides is theirs: one may have been away.
+const OF_SERVER: [&str; 5] = ["accuracy", "loss", "class-accuracy", "scores", "validation"];
 /// What follows from all evaluations so far.
 const OF_HISTORY: [&str; 3] = ["forgetting", "class-forgetting", "class-cosine"];
 
@@ -122,7 +124,11 @@ pub fn verify(
         };
         // Rounds in which local models are examined are evaluated, too.
         alike &= recorded.accuracy.is_some() == repeated.accuracy.is_some();
-        found.difference = difference(&recorded, &repeated, alike, &study);
+        let counts = |name: &str| match found.recorded.federated {
+            true => OF_SERVER.contains(&name),
+            false => !OWN.contains(&name) && (alike || !OF_HISTORY.contains(&name)),
+        };
+        found.difference = difference(&recorded, &repeated, counts, &study);
         if found.difference.is_some() {
             return Ok(found);
         }
@@ -137,7 +143,13 @@ pub fn verify(
     Ok(found)
 }
 
-fn difference(recorded: &RoundRecord, repeated: &RoundRecord, alike: bool, study: &Study) -> Option<Difference> {
+/// The first difference between two records of a round in its weights or in fields that count.
+fn difference(
+    recorded: &RoundRecord,
+    repeated: &RoundRecord,
+    counts: impl Fn(&str) -> bool,
+    study: &Study,
+) -> Option<Difference> {
     let round = recorded.round;
     let (then, now) = recorded.weights.as_ref().zip(repeated.weights.as_ref())?;
     if then != now {
@@ -150,7 +162,6 @@ fn difference(recorded: &RoundRecord, repeated: &RoundRecord, alike: bool, study
         _ => Map::new(),
     };
     let (then, now) = (fields(recorded), fields(repeated));
-    let counts = |name: &str| !OWN.contains(&name) && (alike || !OF_HISTORY.contains(&name));
     let other = now.iter().filter(|(name, _)| counts(name));
     let mut other = other.filter_map(|(name, now)| Some((name, then.get(name).filter(|then| *then != now)?, now)));
     let (what, then, now) = other.next()?;
