@@ -162,28 +162,25 @@ fn difference(
         _ => Map::new(),
     };
     let (then, now) = (fields(recorded), fields(repeated));
-    let other = now.iter().filter(|(name, _)| counts(name));
-    let mut other = other.filter_map(|(name, now)| Some((name, then.get(name).filter(|then| *then != now)?, now)));
-    let (what, then, now) = other.next()?;
-    let (what, then, now) = innermost(what.clone(), then, now);
+    let mut both = now.iter().filter_map(|(name, now)| Some((name, then.get(name)?, now)));
+    let (what, then, now) =
+        both.find_map(|(name, then, now)| if counts(name) { first_part(name.clone(), then, now) } else { None })?;
     Some(Difference::Measured { round, what, recorded: then.to_string(), repeated: now.to_string() })
 }
 
-/// The first part in which two values differ, with its place.
-fn innermost<'a>(what: String, then: &'a Value, now: &'a Value) -> (String, &'a Value, &'a Value) {
-    const NONE: &Value = &Value::Null;
-    let part = match (then, now) {
-        (Value::Object(then), Value::Object(now)) => now.iter().find_map(|(name, now)| {
-            let then = then.get(name).unwrap_or(NONE);
-            (then != now).then(|| (format!("{what}.{name}"), then, now))
-        }),
+/// The first part in which two values differ, with its place. What only one of them has was not measured by the other.
+fn first_part<'a>(what: String, then: &'a Value, now: &'a Value) -> Option<(String, &'a Value, &'a Value)> {
+    match (then, now) {
+        (Value::Object(then), Value::Object(now)) => {
+            let mut both = now.iter().filter_map(|(name, now)| Some((name, then.get(name)?, now)));
+            both.find_map(|(name, then, now)| first_part(format!("{what}.{name}"), then, now))
+        }
         (Value::Array(then), Value::Array(now)) if then.len() == now.len() => {
             let mut pairs = then.iter().zip(now).enumerate();
-            pairs.find_map(|(i, (then, now))| (then != now).then(|| (format!("{what}[{i}]"), then, now)))
+            pairs.find_map(|(i, (then, now))| first_part(format!("{what}[{i}]"), then, now))
         }
-        _ => None,
-    };
-    part.map_or((what, then, now), |(what, then, now)| innermost(what, then, now))
+        _ => (then != now).then_some((what, then, now)),
+    }
 }
 
 /// Whether the model file holds the weights after the last round.
