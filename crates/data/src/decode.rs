@@ -1,6 +1,7 @@
 //! Decodes PNG and JPEG files into bytes of one shape, on all cores.
 
 use std::io::Cursor;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
@@ -104,13 +105,14 @@ fn fill(paths: &[PathBuf], pixels: &mut [u8], shape: ImageShape, form: ImageForm
         }
     };
     thread::scope(|scope| {
-        for _ in 1..threads {
-            // If no more threads can be started, the others do the work.
-            if thread::Builder::new().spawn_scoped(scope, decode).is_err() {
-                break;
-            }
-        }
+        // If no more threads can be started, the others do the work.
+        let started = (1..threads).map_while(|_| thread::Builder::new().spawn_scoped(scope, decode).ok());
+        let started: Vec<_> = started.collect();
         decode();
+        // The scope alone does not wait until they have freed what is theirs.
+        for thread in started {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        }
     });
     reasons.into_inner().unwrap_or_default()
 }
