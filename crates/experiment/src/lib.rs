@@ -9,12 +9,15 @@ mod assemble;
 mod best;
 mod checkpoint;
 mod config;
+mod earlier;
 mod error;
 mod estimate;
 mod features;
 mod halves;
+mod header;
 mod incomplete;
 mod machine;
+mod observer;
 mod preset;
 mod privacy;
 mod progress;
@@ -23,6 +26,7 @@ mod resources;
 mod run;
 mod saved;
 mod stop;
+mod study;
 mod sweep;
 mod synthetic;
 mod travel;
@@ -41,11 +45,12 @@ pub use halves::{
     Agreement, Client, Contents, ExchangeError, PolicyKeys, RoundEnd, Server, Site, SiteKeys, SiteReport,
 };
 pub use incomplete::Incomplete;
+pub use observer::{FrontError, Observer};
 pub use preset::{Exactness, PRESETS, Paces, PlannedCell, PlannedRow, Preset, PresetChoice, PresetPlan, absent};
 pub use privacy::PrivacyPlan;
 pub use rehearsal::{Rehearsal, rehearse};
 pub use resources::{Loaded, Resources};
-pub use run::{FrontError, Observer, Outcome, Run};
+pub use run::{Outcome, Run};
 pub use saved::{Saved, is_model_file};
 pub use stop::StopSign;
 pub use sweep::{

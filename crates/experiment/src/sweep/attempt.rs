@@ -12,7 +12,8 @@ use super::{Job, JobEnd, JobState, Sweep, SweepObserver, SweepStamp};
 use crate::assemble::Study;
 use crate::checkpoint::{self, Checkpoints};
 use crate::error::Result;
-use crate::run::{FrontError, Observer, Outcome, Run, still_ours};
+use crate::observer::{FrontError, Observer};
+use crate::run::{Outcome, Run, still_ours};
 use crate::{ExperimentError, Resources, StopSign};
 
 /// Where the jobs of a sweep are run.

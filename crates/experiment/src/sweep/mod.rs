@@ -32,7 +32,7 @@ pub use tune::Chosen;
 use crate::assemble::Study;
 use crate::config::{Config, Document, Settings};
 use crate::error::Result;
-use crate::run::FrontError;
+use crate::observer::FrontError;
 use crate::{ExperimentError, Resources, StopSign};
 
 /// A sweep that is ready to run: every run's configuration has been checked.

@@ -1,0 +1,91 @@
+//! What a folder already has of a run.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use fedelity_record::{
+    Header, RecordError, RoundRecord, RunFolder, Salvage, Status, names, read_summary, salvage_rounds,
+};
+
+use crate::ExperimentError;
+use crate::checkpoint::{CheckpointFolder, Restored};
+use crate::error::Result;
+use crate::progress::accuracies;
+use crate::run::{Outcome, Run};
+
+/// What a folder already has of a run.
+#[derive(Default)]
+pub(crate) struct Earlier {
+    pub(crate) header: Option<Header>,
+    /// The rounds before it goes on.
+    pub(crate) rounds: Vec<RoundRecord>,
+    /// How many more were recorded, and are run again.
+    pub(crate) again: usize,
+    pub(crate) restored: Restored,
+    /// How it ended, if it did.
+    pub(crate) ended: Option<Outcome>,
+}
+
+impl Run<'_> {
+    /// What the folder already has of this run.
+    pub(crate) fn earlier(&self, folder: &RunFolder, place: &CheckpointFolder) -> Result<Earlier> {
+        let path = folder.file(names::ROUNDS);
+        let planned = self.study.settings.config.rounds as u64;
+        let salvage = match salvage_rounds(&path) {
+            Ok(salvage) => salvage,
+            // The run was stopped before its first round.
+            Err(RecordError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Ok(Earlier::default());
+            }
+            Err(RecordError::NoHeader { .. }) => {
+                folder.remove(names::ROUNDS)?;
+                return Ok(Earlier::default());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let Salvage { header, mut rounds, problems } = salvage;
+        self.belongs(&header, &path)?;
+        let recorded = rounds.len();
+        let whole = (1..).zip(&rounds).take_while(|(n, round)| *n == round.round).count();
+        rounds.truncate(whole);
+        if whole as u64 > planned {
+            let more = format!("rounds = {planned}: the run already has {whole} rounds");
+            return Err(ExperimentError::path(folder.path(), more));
+        }
+        let summary = read_summary(&folder.file(names::SUMMARY)).ok();
+        let ended = summary.filter(|summary| match summary.status {
+            Status::Finished => whole as u64 == planned,
+            Status::Diverged { .. } | Status::StoppedEarly { .. } => true,
+            Status::Interrupted => false,
+        });
+        let ended = ended.map(|summary| Outcome { summary, accuracies: accuracies(&rounds), divergence: None });
+        let mut restored = if ended.is_some() { Restored::default() } else { place.restore(whole)? };
+        let mut again = 0;
+        if ended.is_none() {
+            rounds.truncate(restored.rounds());
+            again = recorded - rounds.len();
+        }
+        if whole < recorded {
+            restored.notes.extend(problems.iter().map(|problem| format!("{}: {problem}", path.display())));
+        }
+        Ok(Earlier { header: Some(header), rounds, again, restored, ended })
+    }
+
+    /// Rejects a record of another run.
+    fn belongs(&self, header: &Header, path: &Path) -> Result<()> {
+        if header.federated != self.federated {
+            let reason = match header.federated {
+                true => "it is the record of a federation whose clients ran elsewhere: its server goes on with it",
+                false => {
+                    "it is the record of a simulation, which 'fedelity resume' goes on with; choose another folder"
+                }
+            };
+            return Err(ExperimentError::path(path, reason));
+        }
+        if let Some((what, then, now)) = header.first_difference(&self.header()) {
+            let reason = format!("the run cannot be resumed: its {what} was {then} and is now {now}");
+            return Err(ExperimentError::path(path, reason));
+        }
+        Ok(())
+    }
+}
