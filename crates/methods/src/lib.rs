@@ -8,6 +8,7 @@
 
 mod auxiliary;
 mod distil;
+mod generator;
 mod history;
 mod number_or;
 pub mod registry;
