@@ -20,7 +20,9 @@ mod report;
 mod reproduce;
 mod resume;
 mod run;
+mod run_viewer;
 mod runs;
+mod session;
 mod sweep;
 mod sweep_status;
 mod trackers;
@@ -31,7 +33,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use fedelity_methods::Registry;
 
-pub use run::resumable;
+pub use resume::resumable;
 
 use crate::printer::Printer;
 use crate::status::ExitStatus;

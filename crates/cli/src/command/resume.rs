@@ -1,11 +1,15 @@
 //! `fedelity resume`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use fedelity_experiment::is_sweep;
 use fedelity_methods::Registry;
+use fedelity_record::{RunFolder, names};
 
-use crate::command::run::{Session, resume};
+use super::run::load;
+use super::session::Session;
+use crate::latest;
 use crate::overrides::Overrides;
 use crate::printer::Printer;
 use crate::status::ExitStatus;
@@ -42,4 +46,43 @@ impl ResumeCommand {
     pub(crate) fn run(self, printer: &Printer, methods: &Registry) -> Result<ExitStatus> {
         resume(&self.run, &self.overrides, &self.session, printer, methods)
     }
+}
+
+/// A folder with runs that can go on, and its configuration.
+pub fn resumable(path: &Path) -> Result<(RunFolder, PathBuf)> {
+    let folder = RunFolder::open(path)?;
+    let config = folder.file(names::CONFIG);
+    if !config.is_file() {
+        let missing = match is_sweep(path) {
+            true => {
+                "it is the folder of a sweep, which goes on with its own command: fedelity sweep FILE -o FOLDER, or fedelity \
+                 reproduce TABLE -o FOLDER"
+            }
+            false => "it has no config.toml, so nothing of a run was written; start the run again",
+        };
+        bail!("{}: cannot be resumed: {missing}", path.display());
+    }
+    Ok((folder, config))
+}
+
+/// Resumes the runs of a folder.
+pub(crate) fn resume(
+    run: &Path,
+    overrides: &Overrides,
+    session: &Session,
+    printer: &Printer,
+    methods: &Registry,
+) -> Result<ExitStatus> {
+    let (folder, config) = resumable(&latest::resolve(run, printer)?)?;
+    // Neither changes rounds that have been run.
+    let later = |set: &&String| matches!(set.split('=').next().map(str::trim), Some("rounds" | "server.quorum"));
+    if let Some(set) = overrides.set.iter().find(|set| !later(set)) {
+        bail!(
+            "--set {set}: a run can only be resumed with other rounds or another server.quorum; other settings make another run"
+        );
+    }
+    let mut document = overrides.document(Some(&config))?;
+    document.know(methods);
+    let study = load(&document, printer)?;
+    session.run(&study, printer, || Ok(folder))
 }
