@@ -1,18 +1,17 @@
 //! `fedelity reproduce`.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use fedelity_experiment::{
-    Exactness, JobState, PRESETS, Paces, PlannedCell, PlannedRow, Preset, PresetChoice, PresetPlan, Resources, Sharing,
-    absent,
+    Exactness, JobState, PRESETS, PlannedCell, PlannedRow, Preset, PresetChoice, PresetPlan, Resources, Sharing,
 };
 use fedelity_report::{CellRuns, LoadedRuns, Replication, ReportPage as Page, Results};
 use serde_json::json;
 
 use super::compare::Form;
-use super::sweep::SweepStage;
+use super::cost::{CellCost, Clock, needs, total};
+use super::sweep_stage::SweepStage;
 use crate::command::methods::paper_name;
 use crate::engine::resources;
 use crate::interrupt::Interrupt;
@@ -26,7 +25,7 @@ use crate::view::board::{Board, speaker};
 use crate::view::replication::{departures, heading, lines, published};
 use crate::view::table::{Align, Table};
 use crate::view::terminal;
-use crate::view::units::{bytes, plural, seconds, shortened, wrap};
+use crate::view::units::{bytes, plural, shortened, wrap};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -312,83 +311,6 @@ impl Reproduce {
 
 /// Maximum width of a need in the list.
 const LONGEST_NEED: usize = 48;
-
-/// What a cell takes.
-struct CellCost {
-    /// Seconds for all its runs, as many in parallel as asked for; none if they cannot be measured.
-    seconds: Option<f64>,
-    /// What is not there.
-    needs: Vec<String>,
-}
-
-/// Measures cells.
-struct Clock<'a> {
-    printer: &'a Printer,
-    resources: &'a Resources,
-    exactness: Exactness,
-    at_once: usize,
-    paces: Paces,
-}
-
-impl<'a> Clock<'a> {
-    fn new(printer: &'a Printer, resources: &'a Resources, exactness: Exactness, at_once: usize, anew: bool) -> Self {
-        Self { printer, resources, exactness, at_once, paces: Paces::open(cache_file(), resources, anew) }
-    }
-
-    fn cell(&mut self, plan: &PresetPlan, cell: &PlannedCell) -> Result<CellCost> {
-        let documents: Vec<_> = cell.rows.iter().filter_map(|row| Some((row, plan.document(row)?))).collect();
-        let mut needs: Vec<String> = Vec::new();
-        for (_, document) in &documents {
-            for need in absent(document)? {
-                if !needs.contains(&need) {
-                    needs.push(need);
-                }
-            }
-        }
-        if !needs.is_empty() {
-            return Ok(CellCost { seconds: None, needs });
-        }
-        // The data of a cell are not kept for the next: all tables together have many.
-        let resources = Resources::on(Arc::clone(&self.resources.engine));
-        let mut sum = 0.0;
-        for (PlannedRow { name, jobs, .. }, document) in documents {
-            let measuring = || self.printer.say(format_args!("Measuring the speed of {} {name}...", cell.name));
-            match self.paces.seconds(document, &resources, self.exactness, measuring) {
-                Ok(Some(seconds)) => sum += seconds * jobs.len() as f64,
-                Ok(None) => return Ok(CellCost { seconds: None, needs }),
-                // Data that are not as they should be: the run would say the same.
-                Err(error) => return Ok(CellCost { seconds: None, needs: vec![error.to_string()] }),
-            }
-        }
-        let runs = cell.rows.iter().map(|row| row.jobs.len()).sum::<usize>().max(1);
-        Ok(CellCost { seconds: Some(sum / self.at_once.min(runs) as f64), needs })
-    }
-}
-
-/// Where measurements are kept: the user's folder for what can be made again.
-fn cache_file() -> Option<PathBuf> {
-    let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let folder = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")))?;
-    Some(folder.join("fedelity").join("paces.json"))
-}
-
-/// The time of several cells; `+` if that of some is not known, none if none is.
-fn total(costs: &[CellCost]) -> Option<String> {
-    let known: Vec<f64> = costs.iter().filter_map(|cost| cost.seconds).collect();
-    let more = if known.len() < costs.len() { " +" } else { "" };
-    (!known.is_empty()).then(|| format!("{}{more}", seconds(known.iter().sum())))
-}
-
-/// What several cells need, each once.
-fn needs(costs: &[CellCost]) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    for need in costs.iter().flat_map(|cost| &cost.needs) {
-        if !all.contains(need) {
-            all.push(need.clone());
-        }
-    }
-    all
-}
 
 /// A need for a narrow column.
 fn in_short(need: &str) -> String {
