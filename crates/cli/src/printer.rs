@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
 use fedelity_data::Skipped;
+use fedelity_report::TableSyntax;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde::Serialize;
 
@@ -114,6 +115,16 @@ impl Printer {
             out.write_all(bytes)?;
         }
         Ok(())
+    }
+
+    /// A table in some syntax. What names from files could do to a terminal is escaped where that changes nothing else: cells of CSV
+    /// are data.
+    pub(crate) fn rendered(&self, text: &str, syntax: TableSyntax) -> Result<()> {
+        match syntax {
+            TableSyntax::Json => self.raw(visible_json(text).as_bytes()),
+            TableSyntax::Markdown | TableSyntax::Latex => self.raw(visible(text).as_bytes()),
+            TableSyntax::Csv => self.raw(text.as_bytes()),
+        }
     }
 
     /// Prints a message. It is not an error if nobody reads it.

@@ -4,7 +4,7 @@
 //! times and of how they were read. A file with another key or version, or a damaged one, is ignored. If it cannot be
 //! written, the images are decoded again next time.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -122,7 +122,7 @@ impl Cache {
 
     /// The images, if the cache is valid.
     fn read(&self) -> Option<Cached> {
-        let file = File::open(&self.path).ok()?;
+        let file = fedelity_files::open(&self.path).ok()?;
         let length = file.metadata().ok()?.len();
         let mut file = BufReader::with_capacity(1 << 16, file);
         let mut start = [0; 24];

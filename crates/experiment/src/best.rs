@@ -51,14 +51,24 @@ impl RoundJudge {
         };
         let better = found.is_some_and(|accuracy| self.best.is_none_or(|best| accuracy > best));
         record.kept = self.chosen_by.filter(|_| better);
-        if let (Some(patience), Some((since, best)), Some(accuracy)) = (self.patience, self.improved, validation)
-            && accuracy <= best + self.min_delta
-            && record.round.saturating_sub(since) >= patience
-            && !last
-        {
-            record.early_stop = Some(EarlyStop { best: since, patience });
-        }
         self.recall(record);
+        record.early_stop = self.stop_after(record).filter(|_| !last);
+    }
+
+    /// Why a run ends after a round, which is the last one it was told about, if others were to follow.
+    pub(crate) fn stop_after(&self, record: &RoundRecord) -> Option<EarlyStop> {
+        let (patience, (best, _)) = (self.patience?, self.improved?);
+        record.validation.filter(|_| record.round.saturating_sub(best) >= patience)?;
+        Some(EarlyStop { best, patience })
+    }
+
+    /// Whether a run ends after these rounds although more are planned now. The last one says so from then on.
+    pub(crate) fn end(config: &Config, rounds: &mut [RoundRecord]) -> bool {
+        let mut judge = Self::new(config);
+        rounds.iter().for_each(|record| judge.recall(record));
+        let Some(last) = rounds.last_mut().filter(|last| last.early_stop.is_none()) else { return false };
+        last.early_stop = judge.stop_after(last);
+        last.early_stop.is_some()
     }
 
     /// Adds the record of the next round.

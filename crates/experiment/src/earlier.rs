@@ -6,6 +6,7 @@ use std::path::Path;
 use fedelity_record::{
     Header, RecordError, RoundRecord, RunFolder, Salvage, Status, names, read_summary, salvage_rounds,
 };
+use fedelity_report::settled;
 
 use crate::ExperimentError;
 use crate::checkpoint::{CheckpointFolder, Restored};
@@ -22,8 +23,8 @@ pub(crate) struct Earlier {
     /// How many more were recorded, and are run again.
     pub(crate) again: usize,
     pub(crate) restored: Restored,
-    /// How it ended, if it did.
-    pub(crate) ended: Option<Outcome>,
+    /// How it ended, if it did, and what its summary claims against that.
+    pub(crate) ended: Option<(Outcome, Vec<String>)>,
 }
 
 impl Run<'_> {
@@ -52,14 +53,24 @@ impl Run<'_> {
             let more = format!("rounds = {planned}: the run already has {whole} rounds");
             return Err(ExperimentError::path(folder.path(), more));
         }
-        let summary = read_summary(&folder.file(names::SUMMARY)).ok();
-        let ended = summary.filter(|summary| match summary.status {
+        // The rounds count, not what the summary makes of them.
+        let summary = read_summary(&folder.file(names::SUMMARY)).ok().map(|claimed| settled(claimed, &header, &rounds));
+        let ended = summary.filter(|(summary, _)| match summary.status {
             Status::Finished => whole as u64 == planned,
             Status::Diverged { .. } | Status::StoppedEarly { .. } => true,
             Status::Interrupted => false,
         });
-        let ended = ended.map(|summary| Outcome { summary, accuracies: accuracies(&rounds), divergence: None });
-        let mut restored = if ended.is_some() { Restored::default() } else { place.restore(whole)? };
+        let ended = ended.map(|(summary, against)| {
+            (Outcome { summary, accuracies: accuracies(&rounds), divergence: None }, against)
+        });
+        let model = folder.file(names::MODEL);
+        let gone = ended.is_some() && !self.federated && !model.exists();
+        let mut restored = if ended.is_some() && !gone { Restored::default() } else { place.restore(whole)? };
+        // From the last state, a model that is gone is written again.
+        let ended = ended.filter(|_| !gone || restored.rounds() < whole);
+        if gone && ended.is_none() {
+            restored.notes.push(format!("{}: was missing, and is written again", model.display()));
+        }
         let mut again = 0;
         if ended.is_none() {
             rounds.truncate(restored.rounds());

@@ -10,6 +10,7 @@ use fedelity_sim::Simulation;
 
 use crate::ExperimentError;
 use crate::assemble::Study;
+use crate::best::RoundJudge;
 use crate::checkpoint::{CheckpointFolder, Checkpoints, Restored, Writer};
 use crate::config::MethodChoice;
 use crate::earlier::Earlier;
@@ -72,7 +73,8 @@ impl Run<'_> {
         still_ours(claim.as_deref())?;
         let place = CheckpointFolder::of(folder.path(), self.identity());
         let earlier = self.earlier(folder, &place)?;
-        if let Earlier { ended: Some(outcome), .. } = earlier {
+        if let Earlier { ended: Some((outcome, against)), .. } = earlier {
+            against.iter().for_each(|what| observer.note(&format!("{}: {what}", folder.path().display())));
             observer.skip(self, &outcome);
             return Ok(outcome);
         }
@@ -116,7 +118,7 @@ impl Run<'_> {
         claim: Option<Arc<Claim>>,
     ) -> Result<RunProgress> {
         let study = self.study;
-        let Earlier { header, rounds, again, restored, .. } = earlier;
+        let Earlier { header, mut rounds, again, restored, .. } = earlier;
         let experiment = study.experiment(self.method, self.seed, self.threads);
         let writer = match self.checkpoints {
             Checkpoints::Clients => Some(Writer::start(&place, &restored, claim.clone())?),
@@ -126,6 +128,8 @@ impl Run<'_> {
             }
         };
         let Restored { progress, finished, mut notes, .. } = restored;
+        // A run that was as long as planned may have come to the end of its patience just then.
+        let ends = rounds.len() < study.settings.config.rounds && RoundJudge::end(&study.settings.config, &mut rounds);
         let simulation = match progress {
             Some(progress) => Simulation::resume(experiment, progress, &rounds)?,
             None => Simulation::new(experiment)?,
@@ -152,7 +156,14 @@ impl Run<'_> {
                 }
                 let guessing = header.guessing.or(simulation.experiment().guessing());
                 let header = Header { rounds: study.settings.config.rounds as u64, guessing, ..header };
-                folder.resume_rounds(&header, rounds.len())?
+                match rounds.last().filter(|_| ends) {
+                    Some(last) => {
+                        let mut file = folder.resume_rounds(&header, rounds.len() - 1)?;
+                        file.append(last)?;
+                        file
+                    }
+                    None => folder.resume_rounds(&header, rounds.len())?,
+                }
             }
             None => {
                 let attackers = simulation.attackers().into_iter().map(|client| client as u64).collect();

@@ -70,7 +70,9 @@ impl Saved {
         let model = card.architecture().and_then(|arch| Model::compile(&arch, resources.engine.clone()));
         let model = model.map_err(of_file)?;
         let params = checkpoint::load(&path, model.layout())?;
-        let stale = if target.is_dir() { model_of_another_round(target, &params.hash()) } else { None };
+        // A file on its own, or under another name, may be anything.
+        let of_a_run = [names::MODEL, names::BEST].iter().any(|name| path.ends_with(name));
+        let stale = if of_a_run { model_of_another_round(&path, &params.hash()) } else { None };
         Ok(Self { path, card, model: Arc::new(model), params, stale })
     }
 

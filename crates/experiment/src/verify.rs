@@ -1,10 +1,13 @@
 //! Repeats a recorded run and compares it round by round.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use fedelity_fl::FlError;
 use fedelity_nn::checkpoint;
-use fedelity_record::{Header, RoundRecord, Status, Summary, WeightHashes, names, read_summary, salvage_rounds};
+use fedelity_record::{
+    Header, RecordError, RoundRecord, Status, Summary, WeightHashes, names, read_holdings, read_summary, salvage_rounds,
+};
 use fedelity_sim::{Metrics, Observation, Simulation};
 use serde_json::{Map, Value};
 
@@ -39,8 +42,8 @@ pub enum Difference {
     Weights { round: u64, tensors: Vec<String> },
     /// Something else of a round, with equal weights, as JSON.
     Measured { round: u64, what: String, recorded: String, repeated: String },
-    /// The model file does not hold the weights after the last round.
-    Model { round: u64, reason: String },
+    /// A model file does not hold the weights after its round: the last one, or the best.
+    Model { file: &'static str, round: u64, reason: String },
 }
 
 /// What a caller decides and hears about a repetition.
@@ -71,7 +74,10 @@ pub fn verify(
     how: Repetition<'_>,
 ) -> Result<Verification> {
     let salvage = salvage_rounds(&folder.join(names::ROUNDS))?;
-    let mut document = Document::read(&folder.join(names::CONFIG))?;
+    let config = folder.join(names::CONFIG);
+    // A configuration that a user names may come through a pipe, that of a run does not.
+    fedelity_files::open(&config).map_err(|error| ExperimentError::path(&config, format!("cannot read: {error}")))?;
+    let mut document = Document::read(&config)?;
     prepare(&mut document)?;
     let study = Study::load_with(&document, resources)?;
     let (method, label) = (&study.settings.methods[0], &study.labels()[0]);
@@ -96,6 +102,14 @@ pub fn verify(
     // Measuring local models takes time and does not change the global one.
     experiment.observation = Observation { metrics: Metrics::Fast, ..Observation::default() };
     let mut simulation = Simulation::new(experiment)?;
+    found.repeated.attackers = simulation.attackers().into_iter().map(|client| client as u64).collect();
+    found.repeated.guessing = simulation.experiment().guessing();
+    let said = found.recorded.first_contradiction(&found.repeated).or_else(|| held(folder, &study));
+    if let Some((what, recorded, repeated)) = said {
+        found.difference = Some(Difference::Setting { what, recorded, repeated });
+        return Ok(found);
+    }
+    let mut best = None;
     let mut account = study.privacy(method).map(PrivacyAccount::new);
     let mut rounds = rounds.into_iter().peekable();
     let (mut alike, needed) = (true, simulation.experiment().needed);
@@ -132,15 +146,38 @@ pub fn verify(
         if found.difference.is_some() {
             return Ok(found);
         }
+        if recorded.kept.is_some() {
+            best = Some((number, simulation.global().hash()));
+        }
         found.same += 1;
         (how.round)(number);
     }
     // What diverged is not the model of a round.
     let complete = whole.is_some_and(|summary| summary.status.is_complete());
     if complete && simulation.rounds() as u64 == last {
-        found.difference = model(folder, &study, &simulation.global().hash(), last);
+        let kept = best.and_then(|(round, hash)| model(folder, names::BEST, &study, &hash, round));
+        found.difference = model(folder, names::MODEL, &study, &simulation.global().hash(), last).or(kept);
     }
     Ok(found)
+}
+
+/// What the folder says of the classes that clients hold, if it is not what they hold.
+fn held(folder: &Path, study: &Study) -> Option<(&'static str, String, String)> {
+    let what = "number of samples of each class";
+    match read_holdings(&folder.join(names::HOLDINGS)) {
+        Ok(recorded) if recorded.counts == study.holdings => None,
+        Ok(recorded) => {
+            let (then, now) = (&recorded.counts, &study.holdings);
+            let other = (0..then.len().max(now.len())).find(|&client| then.get(client) != now.get(client))?;
+            let of = |counts: &[Vec<u64>]| {
+                format!("{:?} on client {other}", counts.get(other).map_or(&[][..], Vec::as_slice))
+            };
+            Some((what, of(then), of(now)))
+        }
+        // Federations know only some clients' classes, or none.
+        Err(RecordError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => None,
+        Err(error) => Some((what, format!("unreadable ({error})"), "readable".to_string())),
+    }
 }
 
 /// The first difference between two records of a round in its weights or in fields that count.
@@ -183,40 +220,53 @@ fn first_part<'a>(what: String, then: &'a Value, now: &'a Value) -> Option<(Stri
     }
 }
 
-/// Whether the model file holds the weights after the last round.
-fn model(folder: &Path, study: &Study, hash: &str, round: u64) -> Option<Difference> {
-    let path = folder.join(names::MODEL);
+/// Whether a model file holds the weights after a round.
+fn model(folder: &Path, file: &'static str, study: &Study, hash: &str, round: u64) -> Option<Difference> {
+    let path = folder.join(file);
     let reason = match checkpoint::load(&path, study.model.layout()) {
         Ok(params) if params.hash() == hash => return None,
-        Ok(_) => format!("{} has other weights", names::MODEL),
+        Ok(_) => "it has other weights".to_string(),
         Err(error) => error.to_string(),
     };
-    Some(Difference::Model { round, reason })
+    Some(Difference::Model { file, round, reason })
 }
 
-/// What is wrong with the model of a run folder, if its weights are not those of the last round that was recorded.
-pub(crate) fn model_of_another_round(folder: &Path, hash: &str) -> Option<String> {
+/// What is wrong with a model of a run folder, if its weights are not those of its round in the record: the last one, or the last
+/// whose model was kept as the best.
+pub(crate) fn model_of_another_round(file: &Path, hash: &str) -> Option<String> {
+    let folder = file.parent()?;
+    let best = file.ends_with(names::BEST);
     let salvage = salvage_rounds(&folder.join(names::ROUNDS)).ok()?;
     let diverged = |summary: Summary| matches!(summary.status, Status::Diverged { .. });
-    if read_summary(&folder.join(names::SUMMARY)).is_ok_and(diverged) {
+    if !best && read_summary(&folder.join(names::SUMMARY)).is_ok_and(diverged) {
         return None;
     }
-    let (last, rounds) = (salvage.rounds.last()?, &salvage.rounds);
+    let rounds = &salvage.rounds;
+    let last = if best { rounds.iter().rfind(|round| round.kept.is_some())? } else { rounds.last()? };
     let has = |round: &RoundRecord| round.weights.as_ref().is_some_and(|WeightHashes { sha256, .. }| sha256 == hash);
     if last.weights.is_none() || has(last) {
         return None;
     }
-    let (file, record, last) = (folder.join(names::MODEL), names::ROUNDS, last.round);
+    let (file, record, last) = (file.display(), names::ROUNDS, last.round);
+    if best {
+        let found = rounds
+            .iter()
+            .rev()
+            .find(|round| has(round))
+            .map_or("no round".to_string(), |round| format!("round {}", round.round));
+        return Some(format!(
+            "{file} has the weights of {found}, but the best round in {record} is round {last}: the file or the record was changed, \
+             or is of another run"
+        ));
+    }
     Some(match rounds.iter().rev().find(|round| has(round)) {
         Some(round) => format!(
-            "{} is the model after round {}, but {record} goes to round {last}: 'fedelity resume' goes on with the run",
-            file.display(),
+            "{file} is the model after round {}, but {record} goes to round {last}: 'fedelity resume' goes on with the run",
             round.round
         ),
         None => format!(
-            "{} has the weights of no round in {record}, which goes to round {last}: the file or the record was changed, or is of \
+            "{file} has the weights of no round in {record}, which goes to round {last}: the file or the record was changed, or is of \
              another run",
-            file.display()
         ),
     })
 }

@@ -1,5 +1,5 @@
 //! Files that are written whole or not at all, folders that one process at a time writes to, and work that several
-//! processes share.
+//! processes share. And files that are read only if they are files, and no further than a bound.
 //!
 //! Bytes go to a temporary file in the target's folder, which is synced and then renamed. After an error nothing is
 //! left behind and an existing file is untouched. Leftovers of a killed process are removed by the next writer of the
@@ -8,6 +8,7 @@
 mod claims;
 mod holder;
 mod lock;
+mod reading;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
@@ -19,6 +20,7 @@ use tempfile::{NamedTempFile, TempPath};
 pub use claims::{Claim, ClaimState, Claims, Listing, Taking, Worker};
 pub use holder::Holder;
 pub use lock::{Lock, LockError};
+pub use reading::{LISTING, RECORD, TEXT, WEIGHTS, open, read, read_named, read_text};
 
 const SUFFIX: &str = ".part";
 

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::io::Read;
 use std::path::Path;
 
@@ -107,7 +106,7 @@ fn serialised(parts: &[(&Layout, &[f32])], card: Option<&Card>) -> Result<Vec<u8
 pub fn card(path: &Path) -> Result<Option<Card>, NnError> {
     let io = |source| NnError::Io { source, path: path.to_owned() };
     let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
-    let file = fs::File::open(path).map_err(io)?;
+    let file = fedelity_files::open(path).map_err(io)?;
     let mut header = Vec::new();
     (&file).take(8).read_to_end(&mut header).map_err(io)?;
     let length = <[u8; 8]>::try_from(&header[..]).map_or(u64::MAX, u64::from_le_bytes);
@@ -126,7 +125,8 @@ pub fn card(path: &Path) -> Result<Option<Card>, NnError> {
 /// # Errors
 /// When the file cannot be read or does not fit the layout.
 pub fn load(path: &Path, layout: &Layout) -> Result<Params, NnError> {
-    let bytes = fs::read(path).map_err(|source| NnError::Io { source, path: path.to_owned() })?;
+    let read = fedelity_files::read(path, fedelity_files::WEIGHTS);
+    let bytes = read.map_err(|source| NnError::Io { source, path: path.to_owned() })?;
     let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
     let file = SafeTensors::deserialize(&bytes).map_err(|e| bad(format!("not a safetensors file ({e})")))?;
     // Check everything before allocating memory: a file can claim to be larger than it is.

@@ -1,6 +1,5 @@
 //! Encoders from a folder in Hugging Face format: config.json and model.safetensors.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
@@ -42,10 +41,12 @@ impl Pretrained {
     /// When a file is missing or invalid.
     pub fn open(folder: &Path) -> Result<Self, NnError> {
         let path = folder.join(CONFIG);
-        let text = fs::read_to_string(&path).map_err(|source| NnError::Io { source, path: path.clone() })?;
+        let text = fedelity_files::read_text(&path, fedelity_files::TEXT)
+            .map_err(|source| NnError::Io { source, path: path.clone() })?;
         let (shape, vocabulary) = shape(&text).map_err(|reason| NnError::BadFile { reason, path })?;
         let path = folder.join(WEIGHTS);
-        let bytes = fs::read(&path).map_err(|source| NnError::Io { source, path: path.clone() })?;
+        let bytes = fedelity_files::read(&path, fedelity_files::WEIGHTS)
+            .map_err(|source| NnError::Io { source, path: path.clone() })?;
         let mut found = Self { folder: folder.to_owned(), shape, vocabulary, bytes };
         let prefix = {
             let file = found.file()?;

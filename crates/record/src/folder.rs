@@ -127,7 +127,7 @@ impl RunFolder {
     /// Keeps the record as it is beside what follows, unless an earlier one that is longer is still there.
     pub fn set_aside_rounds(&self) -> Result<(), RecordError> {
         let (now, before) = (self.file(names::ROUNDS), self.file(names::BEFORE));
-        let bytes = fs::read(&now).map_err(RecordError::io("read", &now))?;
+        let bytes = fedelity_files::read(&now, fedelity_files::RECORD).map_err(RecordError::io("read", &now))?;
         let longer = fs::metadata(&before).is_ok_and(|before| before.len() > bytes.len() as u64);
         if longer { Ok(()) } else { self.write(names::BEFORE, &bytes) }
     }

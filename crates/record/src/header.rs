@@ -120,9 +120,39 @@ impl Header {
             let now = other.method_settings.get(key).map_or("absent".to_string(), ToString::to_string);
             Some(("method's settings", format!("{key} = {value}"), format!("{key} = {now}")))
         };
-        // A name from a file must not look like a line of its own.
-        let line = |text: String| text.replace('\n', "\\n");
-        let found = pairs.into_iter().find(|(_, then, now)| then != now).or_else(settings);
-        found.map(|(what, then, now)| (what, line(then), line(now)))
+        pairs.into_iter().find(|(_, then, now)| then != now).or_else(settings).map(in_lines)
     }
+
+    /// The first thing that follows from what the run is made from and is said otherwise in `other`, with both values. What an older
+    /// record lacks is no difference.
+    pub fn first_contradiction(&self, other: &Self) -> Option<(&'static str, String, String)> {
+        let (lacks_classes, lacks_guessing, lacks_leaves) =
+            (self.classes.is_empty(), self.guessing.is_none(), self.leaves.is_none());
+        let pairs = [
+            ("number of clients", false, json(&self.clients), json(&other.clients)),
+            ("names of the clients", false, json(&self.client_names), json(&other.client_names)),
+            ("partition's description", false, self.partition.clone(), other.partition.clone()),
+            ("list of classes", lacks_classes, json(&self.classes), json(&other.classes)),
+            ("positive class", false, json(&self.positive), json(&other.positive)),
+            ("number of validation samples", false, json(&self.validation_samples), json(&other.validation_samples)),
+            ("number of samples left out", self.left_out == 0, json(&self.left_out), json(&other.left_out)),
+            ("gaps of the data", false, json(&self.data_gaps), json(&other.data_gaps)),
+            ("list of attackers", self.federated, json(&self.attackers), json(&other.attackers)),
+            ("account of what leaves a client", lacks_leaves, json(&self.leaves), json(&other.leaves)),
+            ("accuracy of guessing", lacks_guessing, json(&self.guessing), json(&other.guessing)),
+        ];
+        let mut pairs = pairs.into_iter();
+        let (what, _, then, now) = pairs.find(|(_, lacks, then, now)| !lacks && then != now)?;
+        Some(in_lines((what, then, now)))
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// A name from a file must not look like a line of its own.
+fn in_lines((what, then, now): (&'static str, String, String)) -> (&'static str, String, String) {
+    let line = |text: String| text.replace('\n', "\\n");
+    (what, line(then), line(now))
 }

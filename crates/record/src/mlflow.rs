@@ -53,7 +53,7 @@ impl MlflowStore {
     fn experiment(&self, name: &str, time: i64) -> Result<(PathBuf, String), RecordError> {
         let entries = fs::read_dir(&self.root).map_err(RecordError::io("read", &self.root))?;
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-            let Ok(meta) = fs::read_to_string(path.join(META)) else { continue };
+            let Ok(meta) = fedelity_files::read_text(&path.join(META), fedelity_files::TEXT) else { continue };
             let (Some(found), Some(id)) = (field(&meta, "name"), field(&meta, "experiment_id")) else { continue };
             let own = path.file_name().is_some_and(|folder| *folder == *id);
             if own && found == name && field(&meta, "lifecycle_stage").as_deref() == Some("active") {

@@ -1,10 +1,10 @@
 //! Reads a run back, even if incomplete or damaged.
 
-use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
+use fedelity_files::{LISTING, RECORD, TEXT};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -28,18 +28,13 @@ pub struct Salvage {
 
 /// Reads as much as possible. Only a file without a readable header is an error.
 pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
-    // A pipe would be waited for.
-    let kind = fs::metadata(path).map_err(RecordError::io("read", path))?;
-    if !kind.is_file() {
-        return Err(RecordError::io("read", path)(std::io::Error::other("it is not a file")));
-    }
-    let bytes = fs::read(path).map_err(RecordError::io("read", path))?;
+    let bytes = fedelity_files::read(path, RECORD).map_err(RecordError::io("read", path))?;
     salvage(&bytes, path).map(|(salvage, _)| salvage)
 }
 
 /// The number of the last round of a `rounds.jsonl`, from its end alone. Nothing if its last line is not a whole round.
 pub fn last_round(path: &Path) -> Option<u64> {
-    let mut file = File::open(path).ok()?;
+    let mut file = fedelity_files::open(path).ok()?;
     let length = file.metadata().ok()?.len();
     let mut size = 1 << 14;
     loop {
@@ -162,12 +157,12 @@ fn impossible(round: &RoundRecord, header: &Header) -> Option<String> {
 
 /// Reads a `summary.json`.
 pub fn read_summary(path: &Path) -> Result<Summary, RecordError> {
-    read_versioned(path)
+    read_versioned(path, TEXT)
 }
 
 /// Reads a `holdings.json`.
 pub fn read_holdings(path: &Path) -> Result<Holdings, RecordError> {
-    let read: Holdings = read_versioned(path)?;
+    let read: Holdings = read_versioned(path, LISTING)?;
     match read.counts.iter().flatten().find(|count| **count > MOST_SAMPLES) {
         Some(&found) => {
             let (what, most, path) = ("samples", MOST_SAMPLES, path.to_path_buf());
@@ -179,12 +174,12 @@ pub fn read_holdings(path: &Path) -> Result<Holdings, RecordError> {
 
 /// Reads a `clients.json`.
 pub fn read_clients(path: &Path) -> Result<ClientsReport, RecordError> {
-    read_versioned(path)
+    read_versioned(path, LISTING)
 }
 
 /// Checks format and version first, so that a newer file is reported as such.
-fn read_versioned<T: DeserializeOwned>(path: &Path) -> Result<T, RecordError> {
-    let bytes = fs::read(path).map_err(RecordError::io("read", path))?;
+fn read_versioned<T: DeserializeOwned>(path: &Path, most: u64) -> Result<T, RecordError> {
+    let bytes = fedelity_files::read(path, most).map_err(RecordError::io("read", path))?;
     let (value, found) = formatted(&bytes, path)?;
     if found != u64::from(VERSION) {
         return Err(RecordError::Version { expected: VERSION, found, path: path.to_path_buf() });
@@ -209,6 +204,8 @@ fn parsed<T: DeserializeOwned>(value: Value, path: &Path) -> Result<T, RecordErr
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
 
     use super::*;

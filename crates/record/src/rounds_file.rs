@@ -1,6 +1,6 @@
 //! Appending to `rounds.jsonl`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ impl RoundsFile {
     /// [`salvage_rounds`]: crate::salvage_rounds
     pub fn resume(path: &Path, header: &Header, rounds: usize) -> Result<Self, RecordError> {
         let failed = |what| RecordError::io(what, path);
-        let bytes = fs::read(path).map_err(failed("read"))?;
+        let bytes = fedelity_files::read(path, fedelity_files::RECORD).map_err(failed("read"))?;
         let (_, places) = salvage(&bytes, path)?;
         let mut whole = serde_json::to_vec(header).map_err(|error| failed("write")(error.into()))?;
         whole.push(b'\n');
@@ -70,6 +70,8 @@ impl RoundsFile {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::salvage_rounds;
 

@@ -1,6 +1,5 @@
 //! The user's tags for a run: a list of words next to its files.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -10,7 +9,7 @@ use crate::folder::names;
 /// The tags of a run folder; none if there is no such file.
 pub fn read_tags(folder: &Path) -> Result<Vec<String>, RecordError> {
     let path = folder.join(names::TAGS);
-    match fs::read(&path) {
+    match fedelity_files::read(&path, fedelity_files::TEXT) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(RecordError::io("read", &path)(error)),
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| RecordError::Line {
@@ -33,6 +32,8 @@ pub fn write_tags(folder: &Path, tags: &[String]) -> Result<(), RecordError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -71,7 +71,8 @@ fn stamped(run: &LoadedRun) -> (PathBuf, FileState) {
 
 /// Reads a run's features and lays them out. The same features give the same picture.
 fn embed(run: &LoadedRun) -> Result<Embedding, String> {
-    let bytes = std::fs::read(run.path.join(names::FEATURES)).map_err(|error| error.to_string())?;
+    let bytes = fedelity_files::read(&run.path.join(names::FEATURES), fedelity_files::LISTING)
+        .map_err(|error| error.to_string())?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| format!("not a safetensors file ({error})"))?;
     let (_, about) = SafeTensors::read_metadata(&bytes).map_err(|error| error.to_string())?;
     let about = about.metadata().as_ref().and_then(|about| about.get("fedelity")).cloned().unwrap_or_default();

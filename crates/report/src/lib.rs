@@ -38,7 +38,7 @@ pub use embed::FeatureLayouts;
 pub use error::ReportError;
 pub use figure::{Drawing, Figure, FigureCard, MethodStyle, SeedLine, Series};
 pub use judged::Judged;
-pub use loaded::{LeftOut, LoadedRun, LoadedRuns, config_values};
+pub use loaded::{LeftOut, LoadedRun, LoadedRuns, config_values, settled};
 pub use mark::{Include, MarkKind, REMEDY, RunMark, UNLEARNT_REMEDY};
 pub use page::{ReportPage, is_report_page, waiting};
 #[cfg(feature = "figures")]

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fedelity_files::Lock;
+use fedelity_files::{Lock, TEXT};
 use fedelity_record::{
     ClientsReport, Header, Holdings, Learning, RecordError, RoundRecord, Status, Summary, names, read_clients,
     read_holdings, read_summary, read_tags, salvage_rounds,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::error::ReportError;
 use crate::tuning::Tuning;
@@ -45,9 +45,15 @@ pub struct LoadedRun {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LeftOut {
+    #[serde(serialize_with = "shown")]
     pub path: PathBuf,
     /// What was left out, and why.
     pub what: String,
+}
+
+/// Not every path is text.
+fn shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 impl LeftOut {
@@ -148,35 +154,26 @@ impl LoadedRun {
         let claimed = read_summary(&path.join(names::SUMMARY));
         let salvage = salvage_rounds(&path.join(names::ROUNDS))?;
         let mut problems = salvage.problems;
-        let mut summary = Summary { status: Status::Interrupted, ..Summary::default() };
-        salvage.rounds.iter().for_each(|round| summary.add(round));
-        let last = salvage.rounds.last().map_or(0, |round| round.round);
-        if last > 0 && last == salvage.header.rounds && salvage.rounds.len() as u64 == last {
-            summary.status = Status::Finished;
-        }
-        if let Some(guessing) = salvage.header.guessing {
-            let learning = salvage.rounds.iter().fold(Learning::new(guessing), |learning, round| learning.after(round));
-            summary.unlearnt = learning.unlearnt();
-        }
         let (mut ended, mut against) = (true, Vec::new());
-        match claimed {
+        let summary = match claimed {
             Ok(claimed) => {
-                let (whole, planned) = (salvage.rounds.len() as u64 == last, salvage.header.rounds);
-                against = contradictions(&claimed, &summary, whole, planned);
-                problems.extend(against.iter().cloned());
-                summary = settled(claimed, summary, whole, planned);
+                let (summary, found) = settled(claimed, &salvage.header, &salvage.rounds);
+                problems.extend(found.iter().cloned());
+                against = found;
                 if let (Status::Diverged { round, .. }, Some(stopped)) =
                     (summary.status, problems.iter_mut().find(|problem| problem.starts_with(STOPPED)))
                 {
-                    *stopped = format!("it diverged in round {round} of {planned}");
+                    *stopped = format!("it diverged in round {round} of {}", salvage.header.rounds);
                 }
+                summary
             }
             Err(error) => {
                 ended = false;
                 problems.push(format!("{NO_SUMMARY}{}", short(&error)));
+                derived(&salvage.header, &salvage.rounds)
             }
-        }
-        let config = fs::read_to_string(path.join(names::CONFIG)).map_err(|error| error.to_string());
+        };
+        let config = fedelity_files::read_text(&path.join(names::CONFIG), TEXT).map_err(|error| error.to_string());
         let config_text = config.clone().unwrap_or_default();
         let config = config.and_then(|text| text.parse::<toml::Table>().map_err(|error| error.message().to_string()));
         let mut keys = BTreeMap::new();
@@ -251,6 +248,11 @@ fn contradictions(claimed: &Summary, derived: &Summary, whole: bool, planned: u6
     };
     let (a, b) = (claimed, derived);
     check("status", !lost(a, b, planned), "finished".to_string(), format!("{} of {planned} rounds", b.rounds));
+    let reached = match b.status.is_complete() {
+        true => "finished".to_string(),
+        false => format!("{} of {planned} rounds", b.rounds),
+    };
+    check("status", !survived(a, b), "diverged".to_string(), reached);
     check("rounds", a.rounds == b.rounds, a.rounds.to_string(), b.rounds.to_string());
     check("final accuracy", a.final_accuracy == b.final_accuracy, percent(a.final_accuracy), percent(b.final_accuracy));
     check("final loss", a.final_loss == b.final_loss, number(a.final_loss), number(b.final_loss));
@@ -292,9 +294,41 @@ fn lost(claimed: &Summary, derived: &Summary, planned: u64) -> bool {
     claimed.status.is_complete() && derived.rounds < planned && !derived.status.is_complete()
 }
 
+/// Whether a summary claims a divergence in a round that was recorded, so that it was run to its end.
+fn survived(claimed: &Summary, derived: &Summary) -> bool {
+    matches!(claimed.status, Status::Diverged { round, .. } if round <= derived.rounds || derived.status.is_complete())
+}
+
+/// A summary made from rounds.
+fn derived(header: &Header, rounds: &[RoundRecord]) -> Summary {
+    let mut summary = Summary { status: Status::Interrupted, ..Summary::default() };
+    rounds.iter().for_each(|round| summary.add(round));
+    let last = summary.rounds;
+    if last > 0 && last == header.rounds && rounds.len() as u64 == last {
+        summary.status = Status::Finished;
+    }
+    if let Some(guessing) = header.guessing {
+        let learning = rounds.iter().fold(Learning::new(guessing), |learning, round| learning.after(round));
+        summary.unlearnt = learning.unlearnt();
+    }
+    summary
+}
+
+/// What counts of a summary beside its rounds, which say most of it again, and what it claims that they do not show.
+pub fn settled(claimed: Summary, header: &Header, rounds: &[RoundRecord]) -> (Summary, Vec<String>) {
+    let derived = derived(header, rounds);
+    let (whole, planned) = (rounds.len() as u64 == derived.rounds, header.rounds);
+    let against = contradictions(&claimed, &derived, whole, planned);
+    (counting(claimed, derived, whole, planned), against)
+}
+
 /// What counts of a summary: how the run ended, and what cannot be derived from its rounds.
-fn settled(claimed: Summary, derived: Summary, whole: bool, planned: u64) -> Summary {
-    let status = if lost(&claimed, &derived, planned) { Status::Interrupted } else { claimed.status };
+fn counting(claimed: Summary, derived: Summary, whole: bool, planned: u64) -> Summary {
+    let status = match lost(&claimed, &derived, planned) {
+        true => Status::Interrupted,
+        false if survived(&claimed, &derived) => derived.status,
+        false => claimed.status,
+    };
     if whole {
         return Summary { status, ..derived };
     }
@@ -317,7 +351,9 @@ fn short(error: &RecordError) -> String {
 
 /// The method folders in a folder, in the order of its configuration, if it has one.
 fn methods(path: &Path) -> Vec<String> {
-    let config = fs::read_to_string(path.join(names::CONFIG)).ok().and_then(|text| text.parse::<toml::Table>().ok());
+    let config = fedelity_files::read_text(&path.join(names::CONFIG), TEXT)
+        .ok()
+        .and_then(|text| text.parse::<toml::Table>().ok());
     let listed = config.as_ref().and_then(|config| config.get("method")?.as_array());
     let names: Vec<&str> = listed.into_iter().flatten().filter_map(|method| method.get("name")?.as_str()).collect();
     let folder = |(at, name): (usize, &&str)| match names[..at].iter().filter(|other| *other == name).count() {

@@ -76,7 +76,9 @@ impl OpenRun {
 /// The number of runs in the study that a run folder is part of: methods times seeds of the configuration above it.
 fn announced(run: &Path) -> Option<usize> {
     let above = run.ancestors().skip(1).take(2);
-    let config = above.filter_map(|path| std::fs::read_to_string(path.join(names::CONFIG)).ok()).next()?;
+    let config = above
+        .filter_map(|path| fedelity_files::read_text(&path.join(names::CONFIG), fedelity_files::TEXT).ok())
+        .next()?;
     let table: toml::Table = config.parse().ok()?;
     let seeds = table.get("seeds")?.as_array()?.len();
     let methods = table.get("method").and_then(|method| method.as_array()).map_or(1, Vec::len);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fedelity_files::TEXT;
 use fedelity_record::names::{CHOOSE, CHOSEN, COMPARE, STAMP};
 use serde::Deserialize;
 
@@ -50,7 +51,8 @@ impl Tuning {
             _ => return None,
         };
         let sweep = stage.parent()?.to_path_buf();
-        let (chosen, stamp) = (fs::read(sweep.join(CHOSEN)).ok()?, fs::read(run.join(STAMP)).ok()?);
+        let (chosen, stamp) =
+            (fedelity_files::read(&sweep.join(CHOSEN), TEXT).ok()?, fedelity_files::read(&run.join(STAMP), TEXT).ok()?);
         let lines: Vec<ChosenLine> = match serde_json::from_slice(&chosen) {
             Ok(lines) => lines,
             Err(error) => return Some(Err(format!("{CHOSEN} of its sweep cannot be read: {error}"))),

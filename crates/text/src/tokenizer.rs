@@ -1,6 +1,5 @@
 //! A tokenizer.json, as shipped with a model.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -28,7 +27,7 @@ impl Tokenizer {
     /// When the file is not a tokenizer or does not fit the vocabulary.
     pub fn open(path: &Path, vocabulary: usize, config: &Path, max_length: usize) -> Result<Self, TextError> {
         let bad = |reason: String| TextError::NotATokenizer { reason, path: path.to_owned() };
-        let json = fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
+        let json = fedelity_files::read_text(path, fedelity_files::LISTING).map_err(|e| bad(e.to_string()))?;
         Self::new(&json, path, vocabulary, config, max_length)
     }
 

@@ -179,7 +179,7 @@ impl Compare {
             Some(format) => {
                 let chosen = |name: &String| TableColumn::ALL.into_iter().find(|column| column.name() == name);
                 let columns: Vec<TableColumn> = self.columns.iter().filter_map(chosen).collect();
-                printer.raw(render(&comparison, format, &columns).as_bytes())?;
+                printer.rendered(&render(&comparison, format, &columns), format)?;
             }
             None => {
                 printer.drawn(lines(&comparison, printer, terminal::width()))?;

@@ -107,9 +107,10 @@ impl Report {
             printer.say(format_args!("Wrote {} ({})", path.display(), bytes(html.len() as u64)));
         }
         if self.json {
+            let shown = |path: &PathBuf| path.display().to_string();
             printer.json(&serde_json::json!({
-                "page": output,
-                "figures": written,
+                "page": output.as_ref().map(shown),
+                "figures": written.iter().map(shown).collect::<Vec<_>>(),
                 "methods": page.methods.iter().map(|method| &method.label).collect::<Vec<_>>(),
                 "left-out": page.left_out,
             }))?;

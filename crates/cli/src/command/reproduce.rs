@@ -158,7 +158,7 @@ impl Reproduce {
             self.overrides.set.iter().filter(|set| matters(set)).map(|set| format!("{set} (--set)")).collect();
         let replication = Replication::new(&preset.table, &ran, changes);
         match self.format.map(Form::syntax) {
-            Some(syntax) => printer.raw(replication.render(syntax).as_bytes())?,
+            Some(syntax) => printer.rendered(&replication.render(syntax), syntax)?,
             None if self.json => told.json(&json!({ "replication": &replication })),
             None => told.drawn(lines(&replication, printer, terminal::width())),
         }
@@ -334,7 +334,7 @@ fn as_json(preset: &Preset, plan: &PresetPlan, costs: &[CellCost]) -> serde_json
                         JobState::Taken => "in the way",
                         JobState::ToRun => "to run",
                     };
-                    let (folder, why) = (plan.sweep.folder(job), plan.sweep.obstacle(job));
+                    let (folder, why) = (plan.sweep.folder(job).display().to_string(), plan.sweep.obstacle(job));
                     json!({ "folder": folder, "seed": job.seed, "set": job.set, "state": state, "why": why })
                 })
                 .collect();

@@ -146,7 +146,7 @@ impl Observer for RunViewer<'_> {
 fn events(run: &OneRun<'_>, folder: &RunFolder) -> Result<EventsFile> {
     let name = format!("events.out.tfevents.{}.fedelity", now() as u64);
     let mut events = EventsFile::create(&folder.file(&name), now(), &run.study.pool.dataset.classes)?;
-    let config = std::fs::read_to_string(folder.file(names::CONFIG)).unwrap_or_default();
+    let config = fedelity_files::read_text(&folder.file(names::CONFIG), fedelity_files::TEXT).unwrap_or_default();
     events.settings(&config_values(&config), run.label, now())?;
     Ok(events)
 }

@@ -148,7 +148,10 @@ impl Runs {
                     tensorboard.map_or(Ok(Vec::new()), |folder| trackers::tensorboard(printer, &run, &folder))?;
                 let stored = mlflow.map_or(Ok(Vec::new()), |folder| trackers::mlflow(printer, &run, &folder))?;
                 if json {
-                    printer.json(&json!({ "csv": csv, "tensorboard": events, "mlflow": stored }))?;
+                    let shown =
+                        |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+                    let csv = csv.map(|csv| csv.display().to_string());
+                    printer.json(&json!({ "csv": csv, "tensorboard": shown(&events), "mlflow": shown(&stored) }))?;
                 }
             }
         }
@@ -224,7 +227,7 @@ impl List {
         if self.json {
             for run in &runs {
                 printer.json(&json!({
-                    "path": run.path,
+                    "path": run.path.display().to_string(),
                     "status": RunState::of(run).name(),
                     "method": run.header.method,
                     "dataset": run.header.dataset,
@@ -328,7 +331,7 @@ fn tagged(printer: &Printer, tag: &str, runs: &[PathBuf], untag: bool, json: boo
         }
         write_tags(run, &tags)?;
         if json {
-            printer.json(&json!({ "path": run, "tags": tags }))?;
+            printer.json(&json!({ "path": run.display().to_string(), "tags": tags }))?;
         }
     }
     printer.say(format_args!("{} {}", if untag { "Untagged" } else { "Tagged" }, plural(runs.len(), "run")));
@@ -355,7 +358,7 @@ fn remove(printer: &Printer, runs: &[PathBuf], yes: bool, json: bool) -> Result<
             fs::remove_dir_all(run).with_context(|| format!("{}: cannot remove", run.display()))?;
         }
         if json {
-            printer.json(&json!({ "path": run, "removed": yes }))?;
+            printer.json(&json!({ "path": run.display().to_string(), "removed": yes }))?;
             continue;
         }
         printer.line(format_args!("{} {}", if yes { "removed" } else { "would remove" }, run.display()))?;

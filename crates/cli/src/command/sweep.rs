@@ -266,7 +266,7 @@ impl SweepCommand {
                 (JobState::ToRun, _) => ("to run", None),
             };
             if self.json {
-                let (folder, set, seed) = (sweep.folder(job), &job.set, job.seed);
+                let (folder, set, seed) = (sweep.folder(job).display().to_string(), &job.set, job.seed);
                 printer.json(&json!({ "folder": folder, "set": set, "seed": seed, "state": state, "why": why }))?;
             } else {
                 let why = why.map_or(String::new(), |why| format!("  ({why})"));

@@ -81,7 +81,8 @@ impl SweepObserver for SweepViewer<'_> {
             return Ok(());
         }
         if let JobEnd::Failed(reason) = end {
-            ended.1.push(format!("{}, seed {}: {reason}", self.name(job), job.seed));
+            let name = Some(self.name(job)).filter(|name| !name.is_empty()).map_or(String::new(), |name| name + ", ");
+            ended.1.push(format!("{name}seed {}: {reason}", job.seed));
         }
         self.board.suspend(|| self.tell(job, end, ended.0));
         Ok(())
@@ -135,7 +136,7 @@ impl SweepViewer<'_> {
         };
         if self.json {
             return self.output.json(&json!({
-                "folder": self.sweep.folder(job),
+                "folder": self.sweep.folder(job).display().to_string(),
                 "set": job.set,
                 "seed": job.seed,
                 "state": state,

@@ -134,7 +134,8 @@ pub(crate) fn mlflow(printer: &Printer, run: &Path, folder: &Path) -> Result<Vec
     for group in &study.groups {
         for run in &group.runs {
             let rounds = run.path.join(names::ROUNDS);
-            let bytes = fs::read(&rounds).with_context(|| format!("{}: cannot read", rounds.display()))?;
+            let bytes = fedelity_files::read(&rounds, fedelity_files::RECORD)
+                .with_context(|| format!("{}: cannot read", rounds.display()))?;
             let id: String = Sha256::digest(&bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
             let header = &run.header;
             let tags = [
@@ -152,7 +153,9 @@ pub(crate) fn mlflow(printer: &Printer, run: &Path, folder: &Path) -> Result<Vec
                 ("mark", run.mark().map_or(String::new(), |mark| mark.what)),
             ];
             let tags = tags.into_iter().filter(|(_, value)| !value.is_empty());
-            let file = |name: &'static str| Some((name, fs::read(run.path.join(name)).ok()?));
+            let file = |name: &'static str| {
+                Some((name, fedelity_files::read(&run.path.join(name), fedelity_files::RECORD).ok()?))
+            };
             let one = MlflowRun {
                 id: &id,
                 name: &format!("{}, seed {}", group.title(), header.seed),

@@ -118,7 +118,7 @@ impl VerifyCommand {
         if self.json {
             let difference = found.difference.as_ref().map(words);
             return printer.json(&json!({
-                "run": folder,
+                "run": folder.display().to_string(),
                 "same": found.difference.is_none() && found.missing.is_empty(),
                 "rounds": found.same,
                 "missing": found.missing,
@@ -171,8 +171,8 @@ fn words(difference: &Difference) -> String {
             let (then, now) = (visible_cell(recorded), visible_cell(repeated));
             format!("the {what} of round {round} was {then} and is now {now}, with the same weights")
         }
-        Difference::Model { round, reason } => {
-            format!("the model file is not that of round {round}, the last: {reason}")
+        Difference::Model { file, round, reason } => {
+            format!("{file} is not the model of round {round}: {reason}")
         }
     }
 }

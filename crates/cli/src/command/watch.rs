@@ -46,7 +46,7 @@ impl Watch {
         let interrupt = Interrupt::listen(printer)?;
         let server = LiveServer::start(&run)?;
         if self.json {
-            printer.json(&serde_json::json!({ "address": server.address(), "run": run }))?;
+            printer.json(&serde_json::json!({ "address": server.address(), "run": run.display().to_string() }))?;
         } else {
             printer.line(server.address())?;
         }

@@ -120,7 +120,9 @@ impl Board {
         let Some(row) = state.row(job) else { return };
         row.running.remove(&job.seed);
         match end {
-            JobEnd::Failed(_) | JobEnd::Interrupted => row.failed += 1,
+            // It goes on with the same command.
+            JobEnd::Interrupted => {}
+            JobEnd::Failed(_) => row.failed += 1,
             JobEnd::Before(summary) | JobEnd::Now(summary) | JobEnd::Elsewhere(summary) => {
                 row.ended += 1;
                 row.diverged += usize::from(matches!(summary.status, Status::Diverged { .. }));

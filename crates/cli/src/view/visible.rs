@@ -18,8 +18,8 @@ pub(crate) fn visible_cell(text: &str) -> Cow<'_, str> {
 
 /// The text of a JSON value, which stays the same value.
 pub(crate) fn visible_json(text: &str) -> Cow<'_, str> {
-    // All of them are inside strings, and in the basic plane.
-    escaped(text, is_unsafe, |c| format!("\\u{:04x}", u32::from(c)))
+    // All of them are inside strings, where a line feed is an escape already, and in the basic plane.
+    escaped(text, |c| c != '\n' && is_unsafe(c), |c| format!("\\u{:04x}", u32::from(c)))
 }
 
 fn escaped(text: &str, picks: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> Cow<'_, str> {
@@ -52,6 +52,7 @@ mod tests {
         let json = serde_json::to_string(text).unwrap();
         let safe = visible_json(&json);
         assert!(!safe.contains(is_unsafe), "{safe}");
+        assert_eq!(visible_json("{\n  \"a\": \"\u{9b}\"\n}"), "{\n  \"a\": \"\\u009b\"\n}");
         assert_eq!(serde_json::from_str::<String>(&safe).unwrap(), text);
     }
 }

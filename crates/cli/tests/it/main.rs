@@ -12,6 +12,7 @@ mod data;
 mod data_folder;
 #[cfg(unix)]
 mod flood;
+mod folder;
 mod https;
 mod init;
 mod keys;

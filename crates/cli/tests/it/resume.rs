@@ -260,7 +260,7 @@ fn verify_notices_damage_edited_numbers_and_another_model() {
     let last = model.len() - 1;
     model[last] ^= 0x80;
     fs::write(place.path("out/model.safetensors"), &model).unwrap();
-    differs(&sound, "the model file is not that of round 4, the last: model.safetensors has other weights");
+    differs(&sound, "model.safetensors is not the model of round 4: it has other weights");
     for args in [&["evaluate", "out"][..], &["export", "out", "--pytorch", "net.py"]] {
         let answer = place.call(args);
         assert!(

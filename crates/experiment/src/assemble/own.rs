@@ -1,6 +1,5 @@
 //! A model of one's own, read from its file.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -58,7 +57,7 @@ impl OwnModel {
     pub(crate) fn read(path: &Path, wrong: impl Fn(String) -> ExperimentError) -> Result<Self> {
         let mut bytes = Vec::new();
         let most = MOST_BYTES as u64 + 1;
-        File::open(path)
+        fedelity_files::open(path)
             .and_then(|file| file.take(most).read_to_end(&mut bytes))
             .map_err(|error| wrong(format!("cannot read it: {error}")))?;
         if bytes.len() > MOST_BYTES {

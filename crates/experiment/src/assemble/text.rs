@@ -104,7 +104,8 @@ pub(crate) fn prepare(
             let file = folder.join("tokenizer.json");
             let tokenizer = Tokenizer::open(&file, found.vocabulary(), &found.config_file(), max_length)
                 .map_err(|error| wrong(error.to_string()))?;
-            let json = std::fs::read_to_string(&file).map_err(|error| wrong(format!("{}: {error}", file.display())))?;
+            let json = fedelity_files::read_text(&file, fedelity_files::LISTING)
+                .map_err(|error| wrong(format!("{}: {error}", file.display())))?;
             (model, input, Some(shape), Reading::Tokenizer(json), TextReader::Tokenizer(Box::new(tokenizer)))
         }
         // A fresh model with a vocabulary from the training texts.

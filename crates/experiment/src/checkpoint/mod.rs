@@ -12,6 +12,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use fedelity_files::WEIGHTS;
 use fedelity_fl::wire::Wire;
 use fedelity_fl::{ClientMemory, Finished, Memories, Payload, ServerState};
 use fedelity_sim::Progress;
@@ -270,14 +271,14 @@ pub(crate) fn detach(run: &Path) -> io::Result<()> {
         let path = entry?.path();
         let part = path.file_name().and_then(|name| Part::of(name.to_str()?));
         if matches!(part, Some(Part::Clients { .. })) {
-            fedelity_files::write(&path, &fs::read(&path)?)?;
+            fedelity_files::write(&path, &fedelity_files::read(&path, WEIGHTS)?)?;
         }
     }
     Ok(())
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Damage> {
-    fs::read(path).map_err(|error| match error.kind() {
+    fedelity_files::read(path, WEIGHTS).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Damage::Missing,
         _ => Damage::Content(format!("cannot read: {error}")),
     })

@@ -58,8 +58,8 @@ pub struct Document {
 impl Document {
     /// Reads a file. Only its syntax is checked.
     pub fn read(path: &Path) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(path).map_err(|error| wrong(format!("cannot read {}: {error}", path.display())))?;
+        let text = fedelity_files::read_named(path, fedelity_files::TEXT)
+            .map_err(|error| wrong(format!("cannot read {}: {error}", path.display())))?;
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         Self::parse(path.display().to_string(), folder, &text)
     }

@@ -118,7 +118,7 @@ impl Server {
                 (run.begin(&folder, earlier, place, None)?, accepted)
             }
             // Nothing is written to a folder that is complete.
-            Some(outcome) => {
+            Some((outcome, against)) => {
                 let restored = place.restore(records.len())?;
                 let Some(progress) = restored.progress.filter(|progress| progress.server.round == records.len()) else {
                     return Err(ExperimentError::path(path, "its federation has ended; choose another folder"));
@@ -126,6 +126,7 @@ impl Server {
                 let experiment = study.experiment(run.method, run.seed, threads);
                 let mut ended = RunProgress::new(&run, Simulation::resume(experiment, progress, &records)?, &records);
                 ended.summary = outcome.summary;
+                ended.notes = against;
                 (ended, restored.accepted)
             }
         };

@@ -64,7 +64,7 @@ impl Preset {
 
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path)
+        let text = fedelity_files::read_named(path, fedelity_files::TEXT)
             .map_err(|error| ExperimentError::Config(format!("cannot read {}: {error}", path.display())))?;
         let name = path.file_stem().map_or_else(|| "table".into(), |stem| stem.to_string_lossy());
         Self::parse(&name, path, path.parent().unwrap_or(Path::new("")), &text)

@@ -42,7 +42,7 @@ impl Paces {
     /// Those in a file, if they are of this program on this machine; none of them if all are to be measured `anew`.
     pub fn open(file: Option<PathBuf>, resources: &Resources, anew: bool) -> Self {
         let of = format!("{}, {}, {}", env!("CARGO_PKG_VERSION"), machine::describe(), resources.engine.name());
-        let text = file.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+        let text = file.as_ref().and_then(|file| fedelity_files::read_text(file, fedelity_files::TEXT).ok());
         let known: Option<KnownPaces> = text.and_then(|text| serde_json::from_str(&text).ok());
         let known = known.filter(|known| known.of == of && !anew);
         Self { file, known: known.unwrap_or(KnownPaces { of, seconds: BTreeMap::new() }) }

@@ -91,7 +91,7 @@ impl Workbench<'_> {
             JobState::Done => {
                 let end = if again { JobEnd::Elsewhere } else { JobEnd::Before };
                 let gone = || JobEnd::Failed(format!("{} has just changed", folder.display()));
-                Some(self.sweep.finished(job).map_or_else(gone, end))
+                Some(self.sweep.ended(job).map_or_else(gone, end))
             }
             JobState::Taken => {
                 let why = self.sweep.obstacle(job).unwrap_or_default();

@@ -1,6 +1,5 @@
 //! A sweep file: its keys, and the configurations of its runs.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -53,7 +52,7 @@ impl SweepFile {
                 if !config.is_file() {
                     return Err(document.error("config", format!("config = \"{}\": no such file", config.display())));
                 }
-                let bytes = fs::read(&config)
+                let bytes = fedelity_files::read(&config, fedelity_files::TEXT)
                     .map_err(|error| ExperimentError::path(&config, format!("cannot read: {error}")))?;
                 (Document::read(&config)?, digest(&bytes))
             }

@@ -55,7 +55,7 @@ impl SweepSources {
 }
 
 fn read_into(sum: &mut Sha256, path: &Path) -> io::Result<()> {
-    let mut file = fs::File::open(path)?;
+    let mut file = fedelity_files::open(path)?;
     let mut buffer = vec![0; 1 << 16];
     loop {
         match io::Read::read(&mut file, &mut buffer)? {
@@ -96,7 +96,7 @@ impl SweepStamp {
 
     /// The stamp in a run's folder: none if there is no file, an error if it cannot be read.
     pub(super) fn read(folder: &Path) -> Option<Result<Self, String>> {
-        let text = fs::read_to_string(folder.join(STAMP)).ok()?;
+        let text = fedelity_files::read_text(&folder.join(STAMP), fedelity_files::TEXT).ok()?;
         Some(serde_json::from_str(&text).map_err(|error| format!("its {STAMP} cannot be read: {error}")))
     }
 

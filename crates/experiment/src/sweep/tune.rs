@@ -99,7 +99,7 @@ impl Sweep {
         let path = self.output.join(CHOSEN);
         let json = serde_json::to_vec_pretty(&chosen).unwrap_or_default();
         // Processes that share the sweep choose the same.
-        let is_there = || std::fs::read(&path).is_ok_and(|found| found == json);
+        let is_there = || fedelity_files::read(&path, fedelity_files::TEXT).is_ok_and(|found| found == json);
         match fedelity_files::write(&path, &json) {
             Err(error) if !is_there() => return Err(ExperimentError::path(&path, format!("cannot write: {error}"))),
             _ => {}

@@ -1,9 +1,14 @@
 //! Points in a plane, coloured by class.
 
+use std::collections::BTreeSet;
+
 use super::canvas::{AXIS, Anchor, BLACK, Canvas, Paint};
 use super::legend::{Sample, legend};
 use super::typeface::fit;
 use crate::figure::{Theme, class_colour};
+
+/// Names in the legend.
+const MOST_NAMES: usize = 200;
 
 pub(super) fn scatter(canvas: &mut Canvas, font: f64, title: &str, classes: &[String], points: &[(f64, f64, usize)]) {
     let (left, top) = (0.5 * font, 1.7 * font);
@@ -22,7 +27,9 @@ pub(super) fn scatter(canvas: &mut Canvas, font: f64, title: &str, classes: &[St
     }
     let (right, bottom) = (left + wide, top + tall);
     canvas.line(vec![(left, top), (right, top), (right, bottom), (left, bottom), (left, top)], AXIS, 0.5, &[]);
-    let entries: Vec<(String, Sample)> =
-        classes.iter().enumerate().map(|(class, name)| (name.clone(), Sample::Dot(paint(class)))).collect();
+    // A class without a point needs no name, and no legend helps to tell more classes than this apart.
+    let there: BTreeSet<usize> = points.iter().map(|&(.., class)| class).collect();
+    let named = there.into_iter().filter_map(|class| Some((classes.get(class)?.clone(), Sample::Dot(paint(class)))));
+    let entries: Vec<(String, Sample)> = named.take(MOST_NAMES).collect();
     canvas.height = legend(canvas, font, left, bottom + 0.4 * font, &entries);
 }

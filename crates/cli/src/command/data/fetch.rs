@@ -67,6 +67,7 @@ impl Fetch {
                     Ok(Fetched::New(path)) => ("new", Some(path)),
                     Err(_) => ("failed", None),
                 };
+                let path = path.map(|path| path.display().to_string());
                 printer.json(&json!({ "name": entry.name, "state": state, "path": path }))?;
             }
             match found {
