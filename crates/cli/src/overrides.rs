@@ -69,7 +69,7 @@ impl Overrides {
         if let Some((name, key)) = DataSource::at(file) {
             let mut document = self.document(None)?;
             document.put(&["data", "name"], name.into(), option)?;
-            document.put(&["data", key], path_value(file), option)?;
+            document.put(&["data", key], path_value(file, option)?, option)?;
             return Ok(document);
         }
         let is_toml = file.extension().is_some_and(|end| end == "toml");
@@ -113,11 +113,11 @@ fn configuration(file: &Path) -> Result<PathBuf> {
 pub fn place_data(document: &mut Document, data_dir: Option<&Path>) -> Result<(), ExperimentError> {
     let from_environment = std::env::var_os("FEDELITY_DATA").filter(|dir| !dir.is_empty());
     if let Some(dir) = data_dir {
-        document.put(&["data", "dir"], path_value(dir), "--data-dir")?;
+        document.put(&["data", "dir"], path_value(dir, "--data-dir")?, "--data-dir")?;
     } else if let Some(dir) = from_environment
         && document.table().get("data").is_none_or(toml::Value::is_table)
     {
-        document.put(&["data", "dir"], path_value(Path::new(&dir)), "FEDELITY_DATA")?;
+        document.put(&["data", "dir"], path_value(Path::new(&dir), "FEDELITY_DATA")?, "FEDELITY_DATA")?;
     }
     Ok(())
 }
@@ -157,7 +157,10 @@ fn find_or(name: &str, own: &[&str]) -> Result<&'static CatalogueEntry> {
     })
 }
 
-/// A path as a configuration value.
-pub(crate) fn path_value(path: &Path) -> toml::Value {
-    toml::Value::String(path.display().to_string())
+/// A path that an option gave, as a configuration value.
+pub(crate) fn path_value(path: &Path, option: &str) -> Result<toml::Value, ExperimentError> {
+    let no_text =
+        || format!("{option} {}: the path is not UTF-8, and a configuration is text; rename it", path.display());
+    let text = path.to_str().ok_or_else(|| ExperimentError::Config(no_text()))?;
+    Ok(toml::Value::String(text.to_string()))
 }

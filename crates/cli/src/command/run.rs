@@ -87,7 +87,7 @@ impl RunCommand {
         document.know(methods);
         if let Some(file) = &self.partition {
             document.remove_of_file("partition");
-            document.put(&["partition", "file"], path_value(file), "--partition")?;
+            document.put(&["partition", "file"], path_value(file, "--partition")?, "--partition")?;
         }
         if let Some(metrics) = &self.metrics {
             document.put(&["evaluation", "metrics"], metrics.as_str().into(), "--metrics")?;

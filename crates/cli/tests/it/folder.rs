@@ -202,6 +202,12 @@ fn a_path_that_is_no_text_is_printed_as_json() {
         String::from_utf8(output.stdout).unwrap()
     };
     let word = OsStr::new;
+    let mut command = Command::cargo_bin("fedelity").unwrap();
+    let partition = OsStr::from_bytes(b"all/\xf1.json");
+    let output =
+        command.current_dir(place.0.path()).args([word("run"), word("--partition"), partition]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("the path is not UTF-8"), "{said}");
     assert!(call(&[word("runs"), word("all")]).contains("\"path\":\"all/\u{fffd}\u{fffd}\""));
     assert!(call(&[word("verify"), name]).contains("\"run\":\"all/\u{fffd}\u{fffd}\""));
     assert!(call(&[word("runs"), word("tag"), word("x"), name]).contains("\"tags\":[\"x\"]"));

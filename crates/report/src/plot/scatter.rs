@@ -33,3 +33,23 @@ pub(super) fn scatter(canvas: &mut Canvas, font: f64, title: &str, classes: &[St
     let entries: Vec<(String, Sample)> = named.take(MOST_NAMES).collect();
     canvas.height = legend(canvas, font, left, bottom + 0.4 * font, &entries);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_legend_has_the_classes_that_are_there_and_no_more_than_can_be_told_apart() {
+        let names: Vec<String> = (0..30_000).map(|class| format!("class {class}")).collect();
+        let drawn = |points: &[(f64, f64, usize)]| {
+            let mut canvas = Canvas::new(88.0);
+            scatter(&mut canvas, 8.0, "title", &names, points);
+            canvas.height
+        };
+        let few = drawn(&[(0.0, 0.0, 3), (1.0, 1.0, 29_999)]);
+        assert_eq!(few, drawn(&[(0.0, 0.0, 3), (1.0, 1.0, 4), (0.5, 0.1, 3)]));
+        let all: Vec<(f64, f64, usize)> = (0..30_000).map(|class| (class as f64, 0.0, class)).collect();
+        assert!(few < drawn(&all[..50]) && drawn(&all[..50]) < drawn(&all[..200]));
+        assert_eq!(drawn(&all[..200]), drawn(&all));
+    }
+}
