@@ -9,7 +9,11 @@ use fedelity_report::TableSyntax;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde::Serialize;
 
+use crate::view::units::shortened;
 use crate::view::visible::{visible, visible_cell, visible_json};
+
+/// Characters of a warning or an error.
+const LONGEST: usize = 4_000;
 
 /// When to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -161,7 +165,9 @@ impl Printer {
 
     fn marked(&self, style: Style, mark: &str, text: impl Display) {
         let mark = paint(self.colour_err, style, mark);
-        let _ = writeln!(io::stderr().lock(), "{mark} {}", visible(&text.to_string()));
+        // A cell of a table may be as long as its file.
+        let text = shortened(&text.to_string(), LONGEST);
+        let _ = writeln!(io::stderr().lock(), "{mark} {}", visible(&text));
     }
 
     /// A bar on stderr, hidden unless the display is live.

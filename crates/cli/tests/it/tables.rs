@@ -303,3 +303,15 @@ fn a_part_of_a_known_set_is_named() {
     let held = done(&place, &["check", "exp.toml", "--set", "evaluation.held-out=0.2"]).out;
     assert!(held.contains(warning) && !held.contains("AG News has 7,600"), "{held}");
 }
+
+#[test]
+fn a_cell_of_any_length_does_not_fill_the_screen() {
+    let place = Place::new();
+    let rows: String = (0..60).map(|i| format!("{i},{},{}\n", i % 7, if i % 2 == 0 { "a" } else { "b" })).collect();
+    place.write("big.csv", &format!("x,y,label\n{rows}1,2,{}\n", "L".repeat(70_000)));
+    let sets = ["data.name=csv", "data.train=\"big.csv\"", "model.name=mlp", "rounds=1", "partition.clients=2"];
+    let sets: Vec<&str> = sets.iter().flat_map(|set| ["--set", set]).collect();
+    let answer = place.call(&[&["run", "-o", "out"], &sets[..]].concat());
+    assert_eq!(answer.code, 0, "{}", answer.err);
+    assert!(answer.err.contains("no test sample of 1 of 3 classes: 'LLL") && answer.err.len() < 10_000);
+}
