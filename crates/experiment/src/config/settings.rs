@@ -173,6 +173,12 @@ impl Settings {
         let mut same = self.clone();
         same.table.remove("rounds");
         same.table.get_mut("server").and_then(Value::as_table_mut).map(|server| server.remove("quorum"));
+        same.anywhere(method, seed)
+    }
+
+    /// All settings of a run, except where files are.
+    pub(crate) fn anywhere(&self, method: &MethodChoice, seed: u64) -> String {
+        let mut same = self.clone();
         Config::SCHEMA.change_paths(&mut same.table, &|path| path.clear());
         same.resolved_for(std::slice::from_ref(method), &[seed], "", Some(""))
     }

@@ -89,6 +89,9 @@ impl Workbench<'_> {
         let folder = self.sweep.folder(job);
         match self.sweep.state(job) {
             JobState::Done => {
+                if let (Some(Ok(found)), Some(sources)) = (SweepStamp::read(&folder), self.sweep.sources_of(job)) {
+                    self.renew(&SweepStamp::of(self.sweep, job, sources), &found, &folder);
+                }
                 let end = if again { JobEnd::Elsewhere } else { JobEnd::Before };
                 let gone = || JobEnd::Failed(format!("{} has just changed", folder.display()));
                 Some(self.sweep.ended(job).map_or_else(gone, end))
@@ -99,6 +102,13 @@ impl Workbench<'_> {
                 Some(JobEnd::Failed(format!("{what}; choose another folder or remove it")))
             }
             JobState::ToRun => None,
+        }
+    }
+
+    /// Words the stamp of the same run as this sweep does, which is how its choices are found. Records may be read-only.
+    fn renew(&self, stamp: &SweepStamp, found: &SweepStamp, folder: &Path) {
+        if found != stamp {
+            let _ = stamp.write(folder);
         }
     }
 
@@ -148,8 +158,12 @@ impl Workbench<'_> {
         let study = Study::load_with(&sweep.documents[at], resources)?;
         let sources = sweep.sources_of(job).ok_or_else(|| ExperimentError::path(aside, "its data are not loaded"))?;
         let stamp = SweepStamp::of(sweep, job, sources);
+        let settings = || Some(study.settings.anywhere(&study.settings.methods[0], job.seed));
         let folder = match SweepStamp::read(aside) {
-            Some(Ok(found)) if found == stamp => RunFolder::open(aside)?,
+            Some(Ok(found)) if found.changes(&stamp, aside, settings).is_none() => {
+                self.renew(&stamp, &found, aside);
+                RunFolder::open(aside)?
+            }
             _ => {
                 if aside.exists() {
                     fs::remove_dir_all(aside)

@@ -160,7 +160,7 @@ impl Sweep {
         match SweepStamp::read(&folder) {
             None => folder.exists().then(|| "it is not of a sweep".to_string()),
             Some(Err(reason)) => Some(reason),
-            Some(Ok(found)) => found.changes(&self.stamp(job, found.sources())),
+            Some(Ok(found)) => found.changes(&self.stamp(job, found.sources()), &folder, || self.settings(job)),
         }
     }
 
@@ -210,6 +210,12 @@ impl Sweep {
     /// The configuration of the job at this place.
     pub(crate) fn document(&self, job: usize) -> &Document {
         &self.documents[job]
+    }
+
+    /// All settings of a job, except where its files are.
+    fn settings(&self, job: &Job) -> Option<String> {
+        let settings = Settings::read(self.document(self.place(&job.folder)?)).ok()?;
+        Some(settings.anywhere(settings.methods.first()?, job.seed))
     }
 
     fn with_documents(&self) -> impl Iterator<Item = (&Job, &Document)> {

@@ -5,13 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fedelity_nn::Pretrained;
-use fedelity_record::names::STAMP;
+use fedelity_record::names::{self, STAMP};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Job, Sweep};
 use crate::ExperimentError;
 use crate::assemble::Study;
+use crate::config::{Document, Settings};
 use crate::error::Result;
 
 /// Whether a folder has runs of a sweep: each has a stamp.
@@ -65,6 +66,15 @@ fn read_into(sum: &mut Sha256, path: &Path) -> io::Result<()> {
     }
 }
 
+/// All settings of the run in a folder, except where its files are.
+fn settings_of(folder: &Path) -> Option<String> {
+    let config = folder.join(names::CONFIG);
+    // Nothing waits for a pipe in a run's folder.
+    fedelity_files::open(&config).ok()?;
+    let settings = Settings::read(&Document::read(&config).ok()?).ok()?;
+    Some(settings.anywhere(settings.methods.first()?, *settings.config.seeds.first()?))
+}
+
 /// The identity of a finished run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -104,11 +114,18 @@ impl SweepStamp {
         fedelity_files::write(&folder.join(STAMP), (serde_json::to_string(self)? + "\n").as_bytes())
     }
 
-    /// What is not the same in another stamp, which is the newer one.
-    pub(super) fn changes(&self, new: &Self) -> Option<String> {
-        let settings = (&self.config_sha256, &self.set, self.seed) != (&new.config_sha256, &new.set, new.seed);
+    /// What is not the same in another stamp, which is the newer one. Settings may be given in another order or name files
+    /// that have moved, so whether those of the folder are `settings` counts, too.
+    pub(super) fn changes(
+        &self,
+        new: &Self,
+        folder: &Path,
+        settings: impl FnOnce() -> Option<String>,
+    ) -> Option<String> {
+        let worded = (&self.config_sha256, &self.set, self.seed) == (&new.config_sha256, &new.set, new.seed);
+        let same = worded || settings().is_some_and(|settings| settings_of(folder) == Some(settings));
         let changes = [
-            (settings, "it has other settings".to_string()),
+            (!same, "it has other settings".to_string()),
             (self.sources.data != new.sources.data, "the data have changed since".to_string()),
             (self.sources.partition != new.sources.partition, "the partition has changed since".to_string()),
             (

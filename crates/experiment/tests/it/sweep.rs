@@ -209,3 +209,38 @@ fn a_run_of_other_data_or_another_version_is_not_done() {
     let why: Vec<String> = sweep.jobs.iter().filter_map(|job| sweep.obstacle(job)).collect();
     assert_eq!(why, ["it was made by version 0.0.1"]);
 }
+
+/// The order in which settings are given, and where files are, make no other run; other values do.
+#[test]
+fn settings_in_another_order_and_files_that_moved_are_the_same_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: String = (0..40).map(|i| format!("{},{i}\n", i % 2)).collect();
+    for name in ["a.csv", "moved.csv"] {
+        fs::write(dir.path().join(name), format!("label,x\n{rows}")).unwrap();
+    }
+    let ends = |set: &[&str], stop_after| {
+        let text = "seeds = [1, 2]\n[set]\n\"partition.kind\" = \"iid\"\n\"partition.clients\" = 4\n";
+        let file = dir.path().join("sweep.toml");
+        fs::write(&file, text).unwrap();
+        let set: Vec<String> = set.iter().map(|one| one.replace("DIR", &dir.path().display().to_string())).collect();
+        let sweep = Sweep::read(&file, &dir.path().join("out"), &set, |_| Ok(())).unwrap();
+        let seen = Seen { stop_after, ..Seen::default() };
+        sweep.run(1, &Resources::default(), &seen).unwrap();
+        let why: Vec<String> = sweep.jobs.iter().filter_map(|job| sweep.obstacle(job)).collect();
+        let stamp = fs::read_to_string(sweep.folder(&sweep.jobs[0]).join("sweep.json")).unwrap_or_default();
+        let names = ["a.csv", "moved.csv"].iter().position(|name| stamp.contains(&format!("/{name}")));
+        (seen.ends.into_inner().unwrap(), seen.rounds.into_inner().unwrap(), why, names)
+    };
+    let set = ["data.name=csv", "data.train=DIR/a.csv", "rounds=3", "model.name=logistic", "optimizer.lr=0.1"];
+    assert_eq!(ends(&set, Some(2)), (vec!["interrupted"], 2, vec![], None));
+    // In another order and from another file, the unfinished run goes on.
+    let again =
+        ["optimizer.lr=1e-1", "model.name=\"logistic\"", "rounds=3", "data.name=csv", "data.train=DIR/moved.csv"];
+    assert_eq!(ends(&again, None), (vec!["now"; 2], 4, vec![], Some(1)));
+    assert_eq!(ends(&set, None), (vec!["before"; 2], 0, vec![], Some(0)));
+    let failed = (vec!["failed"; 2], 0, vec!["it has other settings".to_string(); 2], Some(0));
+    let others = ["optimizer.lr=0.2", "model.name=logistic", "rounds=3", "data.name=csv", "data.train=DIR/a.csv"];
+    assert_eq!(ends(&others, None), failed);
+    let longer = ["optimizer.lr=0.1", "model.name=logistic", "rounds=4", "data.name=csv", "data.train=DIR/a.csv"];
+    assert_eq!(ends(&longer, None), failed);
+}
