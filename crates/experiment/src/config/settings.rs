@@ -156,10 +156,7 @@ impl Settings {
     /// Drops the keys about texts: the model's file shows that it does not read them.
     pub(crate) fn forget_texts(&mut self) {
         (self.config.model.max_length, self.config.model.vocabulary) = (None, None);
-        if let Some(Value::Table(model)) = self.table.get_mut("model") {
-            model.remove("max-length");
-            model.remove("vocabulary");
-        }
+        self.remove("model", &["max-length", "vocabulary"]);
     }
 
     /// The whole configuration with every default filled in, so that the file alone reproduces the run.
@@ -172,15 +169,31 @@ impl Settings {
     pub(crate) fn identity(&self, method: &MethodChoice, seed: u64) -> String {
         let mut same = self.clone();
         same.table.remove("rounds");
-        same.table.get_mut("server").and_then(Value::as_table_mut).map(|server| server.remove("quorum"));
-        same.anywhere(method, seed)
+        same.remove("server", &["quorum"]);
+        same.anywhere().resolved_for(std::slice::from_ref(method), &[seed], "", Some(""))
     }
 
-    /// All settings of a run, except where files are.
-    pub(crate) fn anywhere(&self, method: &MethodChoice, seed: u64) -> String {
+    /// All settings, except where files are and what `document` leaves to the data and to the file of a model.
+    pub(crate) fn of_any_data(&self, document: &Document) -> String {
         let mut same = self.clone();
-        Config::SCHEMA.change_paths(&mut same.table, &|path| path.clear());
-        same.resolved_for(std::slice::from_ref(method), &[seed], "", Some(""))
+        if !document.gives("clients.per-round") {
+            same.remove("clients", &["per-round"]);
+        }
+        if self.config.model.file.is_some() {
+            same.remove("model", &["max-length", "vocabulary"]);
+        }
+        same.anywhere().resolved_for(&self.methods, &self.config.seeds, "", Some(""))
+    }
+
+    fn anywhere(mut self) -> Self {
+        Config::SCHEMA.change_paths(&mut self.table, &|path| path.clear());
+        self
+    }
+
+    fn remove(&mut self, section: &str, keys: &[&str]) {
+        if let Some(Value::Table(section)) = self.table.get_mut(section) {
+            keys.iter().for_each(|key| drop(section.remove(*key)));
+        }
     }
 
     /// As [`Self::resolved`], for some of the methods and seeds. `model_file` is the name for a model of one's own, if

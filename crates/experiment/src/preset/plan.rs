@@ -85,8 +85,7 @@ impl Preset {
                 }
             }
         }
-        let shared: Vec<String> = self.shared.iter().map(ToString::to_string).collect();
-        let file = SweepFile::of(&self.path, &self.document, shared.join("\n").as_bytes(), output, "--methods");
+        let file = SweepFile::of(&self.path, &self.document, output, "--methods");
         let sweep = file.sweep(jobs, &|document| {
             if let Some(rounds) = choice.rounds {
                 document.put(&["rounds"], Value::Integer(rounds as i64), "--rounds")?;

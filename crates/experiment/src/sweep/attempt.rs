@@ -8,7 +8,8 @@ use fedelity_files::{Claim, Claims, Holder, Lock, Taking};
 use fedelity_record::{RoundRecord, RunFolder, Status};
 
 use super::share::Sharing;
-use super::{Job, JobEnd, JobState, Sweep, SweepObserver, SweepStamp};
+use super::stamp::{SweepStamp, other_settings};
+use super::{Job, JobEnd, JobState, Sweep, SweepObserver};
 use crate::assemble::Study;
 use crate::checkpoint::{self, Checkpoints};
 use crate::error::Result;
@@ -90,7 +91,7 @@ impl Workbench<'_> {
         match self.sweep.state(job) {
             JobState::Done => {
                 if let (Some(Ok(found)), Some(sources)) = (SweepStamp::read(&folder), self.sweep.sources_of(job)) {
-                    self.renew(&SweepStamp::of(self.sweep, job, sources), &found, &folder);
+                    self.renew(&SweepStamp::of(job, sources), &found, &folder);
                 }
                 let end = if again { JobEnd::Elsewhere } else { JobEnd::Before };
                 let gone = || JobEnd::Failed(format!("{} has just changed", folder.display()));
@@ -118,6 +119,13 @@ impl Workbench<'_> {
         let job = &self.sweep.jobs[at];
         let folder = self.sweep.folder(job);
         let aside = self.adopt(job, &folder, claim)?;
+        if !aside.exists() && folder.exists() {
+            // It went on by itself and was stopped.
+            if let Some(holder) = Lock::holder(&folder) {
+                return Err(ExperimentError::path(&folder, format!("{holder} is writing to it")));
+            }
+            fs::rename(&folder, &aside).map_err(|error| ExperimentError::path(&folder, error.to_string()))?;
+        }
         let outcome = self.attempt(at, &aside, claim)?;
         if outcome.summary.status == Status::Interrupted {
             return Ok(JobEnd::Interrupted);
@@ -157,10 +165,10 @@ impl Workbench<'_> {
         let job = &sweep.jobs[at];
         let study = Study::load_with(&sweep.documents[at], resources)?;
         let sources = sweep.sources_of(job).ok_or_else(|| ExperimentError::path(aside, "its data are not loaded"))?;
-        let stamp = SweepStamp::of(sweep, job, sources);
-        let settings = || Some(study.settings.anywhere(&study.settings.methods[0], job.seed));
+        let stamp = SweepStamp::of(job, sources);
+        let document = &sweep.documents[at];
         let folder = match SweepStamp::read(aside) {
-            Some(Ok(found)) if found.changes(&stamp, aside, settings).is_none() => {
+            Some(Ok(found)) if found.changes(&stamp).is_none() && other_settings(aside, document).is_none() => {
                 self.renew(&stamp, &found, aside);
                 RunFolder::open(aside)?
             }

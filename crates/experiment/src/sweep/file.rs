@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use sha2::{Digest, Sha256};
-
 use super::Sweep;
 use super::job::{Assignment, OPTION, PlannedJob, SweepKeys, SweepPlan};
 use crate::ExperimentError;
@@ -17,8 +15,6 @@ pub(crate) struct SweepFile {
     pub(super) document: Document,
     pub(super) plan: SweepPlan,
     base: Document,
-    /// SHA-256 of the shared configuration.
-    base_sha256: String,
     output: PathBuf,
     /// The option that gave the values which are not in the file.
     option: &'static str,
@@ -26,10 +22,10 @@ pub(crate) struct SweepFile {
 
 impl SweepFile {
     /// Runs that another kind of file describes, which says what they share and has no base of its own.
-    pub(crate) fn of(path: &Path, document: &Document, shared: &[u8], output: &Path, option: &'static str) -> Self {
+    pub(crate) fn of(path: &Path, document: &Document, output: &Path, option: &'static str) -> Self {
         let (path, output, document) = (path.to_path_buf(), output.to_path_buf(), document.clone());
         let plan = SweepPlan { keys: fedelity_keys::defaults(), options: Vec::new() };
-        Self { path, document, plan, base: Document::default(), base_sha256: digest(shared), output, option }
+        Self { path, document, plan, base: Document::default(), output, option }
     }
 
     /// Reads a sweep file. `set` are assignments from the command line: of keys that all runs share, or of the seeds.
@@ -45,16 +41,14 @@ impl SweepFile {
         }
         let (mut keys, _) = fedelity_keys::read::<SweepKeys>(document.table(), "", &mut ())
             .map_err(|error| document.key_error(&error))?;
-        let (base, base_sha256) = match &keys.config {
-            None => (Document::default(), digest(b"")),
+        let base = match &keys.config {
+            None => Document::default(),
             Some(config) => {
                 let config = document.folder_of("config").join(config);
                 if !config.is_file() {
                     return Err(document.error("config", format!("config = \"{}\": no such file", config.display())));
                 }
-                let bytes = fedelity_files::read(&config, fedelity_files::TEXT)
-                    .map_err(|error| ExperimentError::path(&config, format!("cannot read: {error}")))?;
-                (Document::read(&config)?, digest(&bytes))
+                Document::read(&config)?
             }
         };
         if !document.gives("seeds")
@@ -68,7 +62,7 @@ impl SweepFile {
         }
         let (path, output) = (path.to_path_buf(), output.to_path_buf());
         let plan = SweepPlan { keys, options };
-        Ok(Self { path, document, plan, base, base_sha256, output, option: "sweep" })
+        Ok(Self { path, document, plan, base, output, option: "sweep" })
     }
 
     /// A sweep of these runs, each checked.
@@ -116,19 +110,13 @@ impl SweepFile {
             documents.push(document);
         }
         let jobs = jobs.into_iter().map(|(job, _)| job).collect();
-        let (config_sha256, output) = (self.base_sha256.clone(), self.output.clone());
         Ok(Sweep {
             jobs,
             documents,
-            config_sha256,
-            output,
+            output: self.output.clone(),
             sources: OnceLock::new(),
             compared: None,
             places: OnceLock::new(),
         })
     }
-}
-
-fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

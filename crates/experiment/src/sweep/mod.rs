@@ -26,7 +26,7 @@ pub(crate) use job::{Assignment, assignments, flat};
 use queue::Queue;
 pub use share::{Elsewhere, Shard, Sharing, SweepStatus};
 pub use stamp::is_sweep;
-use stamp::{SweepSources, SweepStamp};
+use stamp::{SweepSources, SweepStamp, other_settings};
 pub use tune::Chosen;
 
 use crate::assemble::Study;
@@ -39,8 +39,6 @@ use crate::{ExperimentError, Resources, StopSign};
 pub struct Sweep {
     pub jobs: Vec<Job>,
     documents: Vec<Document>,
-    /// SHA-256 of the shared configuration.
-    config_sha256: String,
     output: PathBuf,
     /// What each job reads, once it has been loaded.
     sources: OnceLock<Vec<SweepSources>>,
@@ -143,14 +141,14 @@ impl Sweep {
 
     /// The state of a job. What it reads counts once [`Sweep::check`] or [`Sweep::run`] has loaded it.
     pub fn state(&self, job: &Job) -> JobState {
-        let folder = self.folder(job);
-        match SweepStamp::read(&folder) {
-            // A folder without a stamp is not of a sweep.
-            None if folder.exists() => JobState::Taken,
-            None => JobState::ToRun,
-            Some(_) if self.finished(job).is_none() => JobState::ToRun,
-            Some(_) if self.obstacle(job).is_none() => JobState::Done,
-            Some(_) => JobState::Taken,
+        if !self.folder(job).exists() {
+            JobState::ToRun
+        } else if self.obstacle(job).is_some() {
+            JobState::Taken
+        } else if self.finished(job).is_some() {
+            JobState::Done
+        } else {
+            JobState::ToRun
         }
     }
 
@@ -160,7 +158,11 @@ impl Sweep {
         match SweepStamp::read(&folder) {
             None => folder.exists().then(|| "it is not of a sweep".to_string()),
             Some(Err(reason)) => Some(reason),
-            Some(Ok(found)) => found.changes(&self.stamp(job, found.sources()), &folder, || self.settings(job)),
+            Some(Ok(found)) => {
+                let changes = found.changes(&self.stamp(job, found.sources()));
+                let settings = || other_settings(&folder, self.document(self.place(&job.folder)?));
+                changes.or_else(settings)
+            }
         }
     }
 
@@ -210,12 +212,6 @@ impl Sweep {
     /// The configuration of the job at this place.
     pub(crate) fn document(&self, job: usize) -> &Document {
         &self.documents[job]
-    }
-
-    /// All settings of a job, except where its files are.
-    fn settings(&self, job: &Job) -> Option<String> {
-        let settings = Settings::read(self.document(self.place(&job.folder)?)).ok()?;
-        Some(settings.anywhere(settings.methods.first()?, job.seed))
     }
 
     fn with_documents(&self) -> impl Iterator<Item = (&Job, &Document)> {
@@ -294,6 +290,6 @@ impl Sweep {
 
     /// The stamp that a finished run of a job has, which reads these if nothing else is known.
     fn stamp(&self, job: &Job, otherwise: &SweepSources) -> SweepStamp {
-        SweepStamp::of(self, job, self.sources_of(job).unwrap_or(otherwise))
+        SweepStamp::of(job, self.sources_of(job).unwrap_or(otherwise))
     }
 }

@@ -1,19 +1,24 @@
 //! What a run of a sweep was made from. A finished run counts as done only if all of it is still the same.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use fedelity_nn::Pretrained;
 use fedelity_record::names::{self, STAMP};
+use fedelity_report::config_values;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Job, Sweep};
+use super::Job;
 use crate::ExperimentError;
 use crate::assemble::Study;
 use crate::config::{Document, Settings};
 use crate::error::Result;
+
+/// Most settings of a run that are named, if they are others.
+const MOST_NAMED: usize = 4;
 
 /// Whether a folder has runs of a sweep: each has a stamp.
 pub fn is_sweep(folder: &Path) -> bool {
@@ -66,13 +71,28 @@ fn read_into(sum: &mut Sha256, path: &Path) -> io::Result<()> {
     }
 }
 
-/// All settings of the run in a folder, except where its files are.
-fn settings_of(folder: &Path) -> Option<String> {
+/// How the settings of the run in a folder differ from those of a job, if they do. Where files are makes no difference, nor
+/// what a job leaves to its data.
+pub(super) fn other_settings(folder: &Path, job: &Document) -> Option<String> {
     let config = folder.join(names::CONFIG);
     // Nothing waits for a pipe in a run's folder.
-    fedelity_files::open(&config).ok()?;
-    let settings = Settings::read(&Document::read(&config).ok()?).ok()?;
-    Some(settings.anywhere(settings.methods.first()?, *settings.config.seeds.first()?))
+    let there = fedelity_files::open(&config).map_err(|error| error.to_string()).and_then(|_| {
+        let document = Document::read(&config).map_err(|error| error.to_string())?;
+        Settings::read(&document).map_err(|error| error.to_string())
+    });
+    let there = match there {
+        Ok(there) => there,
+        Err(reason) => return Some(format!("its {} cannot be read: {reason}", names::CONFIG)),
+    };
+    // What cannot be read is refused before there are jobs.
+    let ours = Settings::read(job).ok()?;
+    let [there, ours] = [there, ours].map(|settings| config_values(&settings.of_any_data(job)));
+    let keys: BTreeSet<&String> = there.keys().chain(ours.keys()).collect();
+    let shown = |value: Option<&String>| value.map_or("not set", |value| value).to_string();
+    let differ = keys.into_iter().filter(|key| there.get(*key) != ours.get(*key));
+    let differ = differ.map(|key| format!("{key} is {}, not {}", shown(there.get(key)), shown(ours.get(key))));
+    let differ: Vec<String> = differ.take(MOST_NAMED).collect();
+    (!differ.is_empty()).then(|| format!("it has other settings: {}", differ.join(", ")))
 }
 
 /// The identity of a finished run.
@@ -81,8 +101,7 @@ fn settings_of(folder: &Path) -> Option<String> {
 pub(super) struct SweepStamp {
     /// The version of the program.
     fedelity: String,
-    /// SHA-256 of the shared configuration.
-    config_sha256: String,
+    /// What the sweep sets, as in its own words: how a run that was chosen is found.
     set: Vec<String>,
     seed: u64,
     #[serde(flatten)]
@@ -90,10 +109,9 @@ pub(super) struct SweepStamp {
 }
 
 impl SweepStamp {
-    pub(super) fn of(sweep: &Sweep, job: &Job, sources: &SweepSources) -> Self {
+    pub(super) fn of(job: &Job, sources: &SweepSources) -> Self {
         Self {
             fedelity: env!("CARGO_PKG_VERSION").to_string(),
-            config_sha256: sweep.config_sha256.clone(),
             set: job.set.clone(),
             seed: job.seed,
             sources: sources.clone(),
@@ -114,18 +132,10 @@ impl SweepStamp {
         fedelity_files::write(&folder.join(STAMP), (serde_json::to_string(self)? + "\n").as_bytes())
     }
 
-    /// What is not the same in another stamp, which is the newer one. Settings may be given in another order or name files
-    /// that have moved, so whether those of the folder are `settings` counts, too.
-    pub(super) fn changes(
-        &self,
-        new: &Self,
-        folder: &Path,
-        settings: impl FnOnce() -> Option<String>,
-    ) -> Option<String> {
-        let worded = (&self.config_sha256, &self.set, self.seed) == (&new.config_sha256, &new.set, new.seed);
-        let same = worded || settings().is_some_and(|settings| settings_of(folder) == Some(settings));
+    /// What is not the same in another stamp, which is the newer one.
+    pub(super) fn changes(&self, new: &Self) -> Option<String> {
         let changes = [
-            (!same, "it has other settings".to_string()),
+            (self.seed != new.seed, "it has another seed".to_string()),
             (self.sources.data != new.sources.data, "the data have changed since".to_string()),
             (self.sources.partition != new.sources.partition, "the partition has changed since".to_string()),
             (

@@ -81,7 +81,6 @@ impl Sweep {
         let mut next = Self {
             jobs: Vec::new(),
             documents: Vec::new(),
-            config_sha256: compared.config_sha256.clone(),
             output: compared.output.clone(),
             sources: OnceLock::new(),
             compared: None,

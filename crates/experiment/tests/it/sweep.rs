@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 
-use fedelity_experiment::{FrontError, Job, JobEnd, JobState, Resources, StopSign, Sweep, SweepObserver};
+use fedelity_experiment::{
+    Document, FrontError, Job, JobEnd, JobState, Resources, StopSign, Study, Sweep, SweepObserver,
+};
 use fedelity_record::RoundRecord;
 
 const SWEEP: &str = "seeds = [1, 2]\n[set]\nrounds = 2\n\"partition.clients\" = 5\n\"clients.epochs\" = 1\n\
@@ -238,9 +240,42 @@ fn settings_in_another_order_and_files_that_moved_are_the_same_run() {
         ["optimizer.lr=1e-1", "model.name=\"logistic\"", "rounds=3", "data.name=csv", "data.train=DIR/moved.csv"];
     assert_eq!(ends(&again, None), (vec!["now"; 2], 4, vec![], Some(1)));
     assert_eq!(ends(&set, None), (vec!["before"; 2], 0, vec![], Some(0)));
-    let failed = (vec!["failed"; 2], 0, vec!["it has other settings".to_string(); 2], Some(0));
+    let failed = |key: &str| (vec!["failed"; 2], 0, vec![format!("it has other settings: {key}"); 2], Some(0));
     let others = ["optimizer.lr=0.2", "model.name=logistic", "rounds=3", "data.name=csv", "data.train=DIR/a.csv"];
-    assert_eq!(ends(&others, None), failed);
+    assert_eq!(ends(&others, None), failed("optimizer.lr is 0.1, not 0.2"));
     let longer = ["optimizer.lr=0.1", "model.name=logistic", "rounds=4", "data.name=csv", "data.train=DIR/a.csv"];
-    assert_eq!(ends(&longer, None), failed);
+    assert_eq!(ends(&longer, None), failed("rounds is 3, not 4"));
+}
+
+/// A run of a sweep that was prolonged is another one, also while it is unfinished: it neither counts as done nor is it run again.
+#[test]
+fn a_prolonged_run_of_a_sweep_is_in_the_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let sweep = sweep(dir.path(), SWEEP).unwrap();
+    let ends = || {
+        let seen = Seen::default();
+        sweep.run(1, &Resources::default(), &seen).unwrap();
+        seen.ends.into_inner().unwrap()
+    };
+    assert_eq!(ends(), ["now"; 4]);
+    let folder = sweep.folder(&sweep.jobs[0]);
+    let prolong = |rounds: usize| {
+        let config = folder.join("config.toml");
+        let mut document = Document::read(&config).unwrap();
+        document.set(&format!("rounds={rounds}")).unwrap();
+        let study = Study::load_with(&document, &Resources::default()).unwrap();
+        fs::write(&config, study.settings.resolved("partition.json")).unwrap();
+    };
+    prolong(3);
+    assert_eq!(sweep.state(&sweep.jobs[0]), JobState::Taken);
+    assert_eq!(sweep.obstacle(&sweep.jobs[0]).unwrap(), "it has other settings: rounds is 3, not 2");
+    let rounds = fs::read(folder.join("rounds.jsonl")).unwrap();
+    fs::remove_file(folder.join("summary.json")).unwrap();
+    assert_eq!(ends(), ["failed", "before", "before", "before"]);
+    assert_eq!(fs::read(folder.join("rounds.jsonl")).unwrap(), rounds);
+    // As long as planned, but with an end that is missing, it goes on.
+    prolong(2);
+    assert_eq!(sweep.state(&sweep.jobs[0]), JobState::ToRun);
+    assert_eq!(ends(), ["now", "before", "before", "before"]);
+    assert_eq!(sweep.state(&sweep.jobs[0]), JobState::Done);
 }
