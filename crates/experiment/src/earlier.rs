@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use fedelity_record::{
-    Header, RecordError, RoundRecord, RunFolder, Salvage, Status, names, read_summary, salvage_rounds,
+    Header, RecordError, RoundRecord, RoundsFile, RunFolder, Salvage, Status, names, read_summary, salvage_rounds_of,
 };
 use fedelity_report::settled;
 
@@ -32,7 +32,7 @@ impl Run<'_> {
     pub(crate) fn earlier(&self, folder: &RunFolder, place: &CheckpointFolder) -> Result<Earlier> {
         let path = folder.file(names::ROUNDS);
         let planned = self.study.settings.config.rounds as u64;
-        let salvage = match salvage_rounds(&path) {
+        let salvage = match salvage_rounds_of(&path, &self.header()) {
             Ok(salvage) => salvage,
             // The run was stopped before its first round.
             Err(RecordError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
@@ -44,7 +44,7 @@ impl Run<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        let Salvage { header, mut rounds, problems } = salvage;
+        let Salvage { header, headless, mut rounds, problems } = salvage;
         self.belongs(&header, &path)?;
         let recorded = rounds.len();
         let whole = (1..).zip(&rounds).take_while(|(n, round)| *n == round.round).count();
@@ -76,7 +76,10 @@ impl Run<'_> {
             rounds.truncate(restored.rounds());
             again = recorded - rounds.len();
         }
-        if whole < recorded {
+        if headless && ended.is_some() {
+            RoundsFile::resume(&path, &header, whole)?;
+        }
+        if whole < recorded || headless {
             restored.notes.extend(problems.iter().map(|problem| format!("{}: {problem}", path.display())));
         }
         Ok(Earlier { header: Some(header), rounds, again, restored, ended })

@@ -19,6 +19,15 @@ pub enum RecordError {
     /// The file is empty or its first line is incomplete.
     #[error("{}: no header: the file is empty or its first line is incomplete", path.display())]
     NoHeader { path: PathBuf },
+    /// The first line cannot be read.
+    #[error(
+        "{}: its first line, which describes the run, is damaged ({reason}); 'fedelity resume' on the run's folder writes it again",
+        path.display()
+    )]
+    Header { reason: String, path: PathBuf },
+    /// The file is longer than any record.
+    #[error("{}: it has more than {most} GB", path.display())]
+    Long { most: u64, path: PathBuf },
     /// The file is of another kind.
     #[error("{}: not a file of this kind: expected format '{expected}', found '{found}'", path.display())]
     Format { expected: &'static str, found: String, path: PathBuf },

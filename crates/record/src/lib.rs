@@ -41,7 +41,7 @@ pub use notice::{Measure, Notice, RoundNotice, client_name};
 pub use numbers::round_numbers;
 pub use plain_name::{numbered, plain_name};
 pub use protection::{Leaves, PrivacySpent, ProtectionRecord, shown_epsilon, what_leaves};
-pub use reader::{Salvage, last_round, read_clients, read_holdings, read_summary, salvage_rounds};
+pub use reader::{Salvage, last_round, read_clients, read_holdings, read_summary, salvage_rounds, salvage_rounds_of};
 pub use round::{ChosenBy, EarlyStop, RoundRecord, Seconds, ValidationRecord, WeightHashes};
 pub use rounds_file::RoundsFile;
 pub use scores::{Ranged, Scores};

@@ -1,6 +1,7 @@
 //! Reads a run back, even if incomplete or damaged.
 
-use std::io::{Read, Seek, SeekFrom};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
@@ -20,6 +21,8 @@ use crate::summary::Summary;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Salvage {
     pub header: Header,
+    /// That of the file is damaged, and this is another.
+    pub headless: bool,
     /// The readable rounds, in ascending order; some may be missing.
     pub rounds: Vec<RoundRecord>,
     /// What was left out, and where.
@@ -28,8 +31,12 @@ pub struct Salvage {
 
 /// Reads as much as possible. Only a file without a readable header is an error.
 pub fn salvage_rounds(path: &Path) -> Result<Salvage, RecordError> {
-    let bytes = fedelity_files::read(path, RECORD).map_err(RecordError::io("read", path))?;
-    salvage(&bytes, path).map(|(salvage, _)| salvage)
+    salvage(path, None).map(|(salvage, _)| salvage)
+}
+
+/// As [`salvage_rounds`], of a run with this header, which counts if that of the file is damaged.
+pub fn salvage_rounds_of(path: &Path, header: &Header) -> Result<Salvage, RecordError> {
+    salvage(path, Some(header)).map(|(salvage, _)| salvage)
 }
 
 /// The number of the last round of a `rounds.jsonl`, from its end alone. Nothing if its last line is not a whole round.
@@ -55,36 +62,101 @@ pub fn last_round(path: &Path) -> Option<u64> {
     }
 }
 
-/// What can be read of the bytes of a file, and the place of each round's line.
-pub(crate) fn salvage(bytes: &[u8], path: &Path) -> Result<(Salvage, Vec<Range<usize>>), RecordError> {
-    let complete = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-    let mut lines = bytes[..complete].split_inclusive(|&byte| byte == b'\n').enumerate();
-    let Some((_, first)) = lines.next() else {
-        return Err(RecordError::NoHeader { path: path.to_path_buf() });
-    };
-    let mut problems = Vec::new();
-    let (header, version) = formatted(first, path)?;
-    // From another version, known fields are read.
-    if version != u64::from(VERSION) {
-        problems.push(format!("unknown format version {version}; it is read as version {VERSION}"));
+/// The longest line that is read: one with the accuracy of a million clients is shorter.
+const LONGEST_LINE: u64 = TEXT;
+
+/// The lines of a file, one by one.
+struct Lines {
+    file: BufReader<File>,
+    line: Vec<u8>,
+    number: usize,
+    /// Where the line starts, and where the next one does.
+    place: Range<u64>,
+}
+
+/// What comes next in a file of lines.
+enum Next {
+    /// A line with its end.
+    Line,
+    /// A line that is longer than any can be.
+    Long,
+    /// A line without an end.
+    Part,
+    End,
+}
+
+impl Lines {
+    fn next(&mut self) -> io::Result<Next> {
+        self.line.clear();
+        let read = self.file.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut self.line)? as u64;
+        self.number += 1;
+        self.place = self.place.end..self.place.end + read;
+        Ok(match self.line.last() {
+            Some(b'\n') => Next::Line,
+            Some(_) if read == LONGEST_LINE => Next::Long,
+            Some(_) => Next::Part,
+            None => Next::End,
+        })
     }
-    let header: Header = parsed(header, path)?;
-    let (mut rounds, mut places): (Vec<RoundRecord>, Vec<Range<usize>>) = Default::default();
+}
+
+/// What can be read of a file, and the place of each round's line. Without a header that can be read, `otherwise` counts.
+pub(crate) fn salvage(path: &Path, otherwise: Option<&Header>) -> Result<(Salvage, Vec<Range<u64>>), RecordError> {
+    let failed = || RecordError::io("read", path);
+    let file = fedelity_files::open(path).map_err(failed())?;
+    if file.metadata().map_err(failed())?.len() > RECORD {
+        return Err(RecordError::Long { most: RECORD >> 30, path: path.to_path_buf() });
+    }
+    let mut lines = Lines { file: BufReader::new(file), line: Vec::new(), number: 0, place: 0..0 };
+    let mut problems = Vec::new();
+    let read = match lines.next().map_err(failed())? {
+        Next::Line => formatted(&lines.line, path).and_then(|(value, version)| Ok((parsed(value, path)?, version))),
+        Next::Long => Err(RecordError::Line { line: 1, reason: "too long".to_string(), path: path.to_path_buf() }),
+        Next::Part | Next::End => return Err(RecordError::NoHeader { path: path.to_path_buf() }),
+    };
+    let mut headless = false;
+    let header: Header = match (read, otherwise) {
+        (Ok((header, version)), _) => {
+            // From another version, known fields are read.
+            if version != u64::from(VERSION) {
+                problems.push(format!("unknown format version {version}; it is read as version {VERSION}"));
+            }
+            header
+        }
+        (Err(RecordError::Line { .. }), Some(header)) => {
+            headless = true;
+            problems.push("line 1, which describes the run, is damaged, and is written again".to_string());
+            header.clone()
+        }
+        (Err(RecordError::Line { reason, path, .. }), None) => return Err(RecordError::Header { reason, path }),
+        (Err(error), _) => return Err(error),
+    };
+    let (mut rounds, mut places): (Vec<RoundRecord>, Vec<Range<u64>>) = Default::default();
     let mut garbage: Vec<(usize, String)> = Vec::new();
-    let mut end = first.len();
-    for (number, line) in lines {
-        let place = end..end + line.len();
-        end = place.end;
-        match serde_json::from_slice::<RoundRecord>(line) {
-            Err(error) => garbage.push((number + 1, error.to_string().replace(" at line 1 column", " at column"))),
+    let mut incomplete = false;
+    loop {
+        match lines.next().map_err(failed())? {
+            Next::Line => {}
+            Next::Long => {
+                garbage.push((lines.number, "it is too long; nothing after it is read".to_string()));
+                break;
+            }
+            Next::Part => {
+                incomplete = true;
+                break;
+            }
+            Next::End => break,
+        }
+        match serde_json::from_slice::<RoundRecord>(&lines.line) {
+            Err(error) => garbage.push((lines.number, error.to_string().replace(" at line 1 column", " at column"))),
             Ok(round) if rounds.last().is_some_and(|last| round.round <= last.round) => {
-                garbage.push((number + 1, format!("round {} occurs again", round.round)));
+                garbage.push((lines.number, format!("round {} occurs again", round.round)));
             }
             Ok(round) => match impossible(&round, &header) {
-                Some(reason) => garbage.push((number + 1, reason)),
+                Some(reason) => garbage.push((lines.number, reason)),
                 None => {
                     rounds.push(round);
-                    places.push(place);
+                    places.push(lines.place.clone());
                 }
             },
         }
@@ -93,7 +165,7 @@ pub(crate) fn salvage(bytes: &[u8], path: &Path) -> Result<(Salvage, Vec<Range<u
         let more = if garbage.len() > 1 { format!(" and {} more lines", garbage.len() - 1) } else { String::new() };
         problems.push(format!("line {line}{more} left out: {reason}"));
     }
-    if complete < bytes.len() {
+    if incomplete {
         problems.push("the last line is incomplete and left out: the run was stopped while writing it".to_string());
     }
     let last = rounds.last().map_or(0, |last| last.round);
@@ -110,7 +182,7 @@ pub(crate) fn salvage(bytes: &[u8], path: &Path) -> Result<(Salvage, Vec<Range<u
             _ => format!("it stopped after round {last} of {}", header.rounds),
         });
     }
-    Ok((Salvage { header, rounds, problems }, places))
+    Ok((Salvage { header, headless, rounds, problems }, places))
 }
 
 /// Training cannot produce a loss beyond this.
@@ -242,6 +314,46 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_header_is_named_and_replaced_by_the_runs() {
+        let (_dir, path) = written(3);
+        let text = fs::read_to_string(&path).unwrap();
+        let (header, rounds) = text.split_once('\n').unwrap();
+        for wrong in [
+            "\0".repeat(header.len()),
+            header.replace("\"seed\":5", "\"seed\":-5"),
+            header[..20].to_string(),
+            String::new(),
+        ] {
+            fs::write(&path, format!("{wrong}\n{rounds}")).unwrap();
+            let message = salvage_rounds(&path).unwrap_err().to_string();
+            assert!(message.contains("its first line, which describes the run, is damaged ("), "{message}");
+            let header = Header { seed: 5, rounds: 3, ..Header::default() };
+            let read = salvage_rounds_of(&path, &header).unwrap();
+            assert_eq!((&read.header, &read.rounds[..]), (&header, &[round(1), round(2), round(3)][..]));
+            assert!(read.problems[0].starts_with("line 1, which describes the run, is damaged"), "{:?}", read.problems);
+            RoundsFile::resume(&path, &header, 2).unwrap();
+            assert_eq!(salvage_rounds(&path).unwrap().rounds, [round(1), round(2)]);
+        }
+        fs::write(&path, format!("{{\"format\":\"other\"}}\n{rounds}")).unwrap();
+        assert!(matches!(salvage_rounds_of(&path, &Header::default()), Err(RecordError::Format { .. })));
+    }
+
+    /// A hole takes no room on disk, and reading it would take that much memory.
+    #[test]
+    fn a_line_without_an_end_is_not_read_to_its_end() {
+        let (_dir, path) = written(2);
+        File::options().write(true).open(&path).unwrap().set_len(RECORD).unwrap();
+        let read = salvage_rounds(&path).unwrap();
+        assert_eq!(read.rounds, [round(1), round(2)]);
+        assert_eq!(read.problems, ["line 4 left out: it is too long; nothing after it is read"]);
+        File::options().write(true).open(&path).unwrap().set_len(RECORD + 1).unwrap();
+        assert!(salvage_rounds(&path).unwrap_err().to_string().ends_with("it has more than 4 GB"));
+        fs::write(&path, "").unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(RECORD).unwrap();
+        assert!(salvage_rounds(&path).unwrap_err().to_string().contains("is damaged (too long)"));
+    }
+
+    #[test]
     fn every_cut_of_the_last_line_is_tolerated() {
         let (_dir, path) = written(2);
         let bytes = fs::read(&path).unwrap();
@@ -257,7 +369,7 @@ mod tests {
             assert!(matches!(salvage_rounds(&path), Err(RecordError::NoHeader { .. })));
         }
         fs::write(&path, [0xff, 0xfe, b'\n']).unwrap();
-        assert!(matches!(salvage_rounds(&path), Err(RecordError::Line { line: 1, .. })));
+        assert!(matches!(salvage_rounds(&path), Err(RecordError::Header { .. })));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Appending to `rounds.jsonl`.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -34,11 +34,15 @@ impl RoundsFile {
     /// [`salvage_rounds`]: crate::salvage_rounds
     pub fn resume(path: &Path, header: &Header, rounds: usize) -> Result<Self, RecordError> {
         let failed = |what| RecordError::io(what, path);
-        let bytes = fedelity_files::read(path, fedelity_files::RECORD).map_err(failed("read"))?;
-        let (_, places) = salvage(&bytes, path)?;
+        let (_, places) = salvage(path, Some(header))?;
         let mut whole = serde_json::to_vec(header).map_err(|error| failed("write")(error.into()))?;
         whole.push(b'\n');
-        places.into_iter().take(rounds).for_each(|place| whole.extend(&bytes[place]));
+        let mut file = fedelity_files::open(path).map_err(failed("read"))?;
+        for place in places.into_iter().take(rounds) {
+            let read = file.seek(SeekFrom::Start(place.start));
+            let read = read.and_then(|_| Read::by_ref(&mut file).take(place.end - place.start).read_to_end(&mut whole));
+            read.map_err(failed("read"))?;
+        }
         fedelity_files::write(path, &whole).map_err(failed("write"))?;
         let file = File::options().append(true).open(path).map_err(failed("open"))?;
         Ok(Self { file, path: path.to_path_buf(), line: Vec::new() })

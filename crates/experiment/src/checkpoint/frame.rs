@@ -3,7 +3,7 @@
 //! A file is `FDCP`, the version (two bytes), the identity of the run (32 bytes) and frames: the length (eight bytes),
 //! the CRC-32C (four bytes) and the bytes. Numbers are little endian. A file that grows may end inside a frame.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 
 const MAGIC: [u8; 4] = *b"FDCP";
 const VERSION: u16 = 1;
@@ -30,6 +30,16 @@ pub(super) enum Damage {
     Content(String),
 }
 
+impl From<io::Error> for Damage {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::NotFound => Self::Missing,
+            ErrorKind::UnexpectedEof => Self::Short,
+            _ => Self::Content(format!("cannot read: {error}")),
+        }
+    }
+}
+
 /// Starts a file.
 pub(super) fn write_head(out: &mut dyn Write, identity: &Identity) -> io::Result<()> {
     out.write_all(&MAGIC)?;
@@ -43,17 +53,22 @@ pub(super) fn write_frame(out: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
     out.write_all(bytes)
 }
 
-/// The frames of a file.
+/// The frames of a file, one by one: no more is in memory than the frame that was read last.
 #[derive(Debug)]
-pub(super) struct Frames<'a> {
-    left: &'a [u8],
+pub(super) struct Frames<R> {
+    file: R,
+    /// Where the next frame starts, and where the file ends.
+    at: u64,
+    end: u64,
 }
 
-impl<'a> Frames<'a> {
+impl<R: Read + Seek> Frames<R> {
     /// Checks the head.
-    pub(super) fn of(bytes: &'a [u8], identity: &Identity) -> Result<Self, Damage> {
-        let mut frames = Self { left: bytes };
-        if frames.take(MAGIC.len())? != MAGIC {
+    pub(super) fn of(mut file: R, identity: &Identity) -> Result<Self, Damage> {
+        let end = file.seek(SeekFrom::End(0))?;
+        file.rewind()?;
+        let mut frames = Self { file, at: 0, end };
+        if frames.array()? != MAGIC {
             return Err(Damage::Magic);
         }
         let version = u16::from_le_bytes(frames.array()?);
@@ -67,42 +82,60 @@ impl<'a> Frames<'a> {
     }
 
     /// The next frame; nothing at the end of the file.
-    pub(super) fn next(&mut self) -> Result<Option<&'a [u8]>, Damage> {
-        if self.left.is_empty() {
+    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, Damage> {
+        if self.at == self.end {
             return Ok(None);
         }
         let length = u64::from_le_bytes(self.array()?);
         let sum = u32::from_le_bytes(self.array()?);
-        let bytes = self.take(usize::try_from(length).map_err(|_| Damage::Short)?)?;
-        if crc32c::crc32c(bytes) != sum {
+        if length > self.end - self.at {
+            return Err(Damage::Short);
+        }
+        // A damaged length could be that of the whole disk, so the checksum comes before the memory.
+        let start = self.at;
+        let mut part = [0; 1 << 16];
+        let mut found = 0;
+        while self.at < start + length {
+            let part = &mut part[..(start + length - self.at).min(1 << 16) as usize];
+            self.fill(part)?;
+            found = crc32c::crc32c_append(found, part);
+        }
+        if found != sum {
             return Err(Damage::Checksum);
         }
+        self.at = self.file.seek(SeekFrom::Start(start))?;
+        let mut bytes = vec![0; usize::try_from(length).map_err(|_| Damage::Short)?];
+        self.fill(&mut bytes)?;
         Ok(Some(bytes))
     }
 
-    /// Bytes that have not been read.
-    pub(super) fn left(&self) -> usize {
-        self.left.len()
+    /// Where the next frame starts.
+    pub(super) fn at(&self) -> u64 {
+        self.at
     }
 
     /// A frame that must be there.
-    pub(super) fn expect(&mut self) -> Result<&'a [u8], Damage> {
+    pub(super) fn expect(&mut self) -> Result<Vec<u8>, Damage> {
         self.next()?.ok_or(Damage::Short)
     }
 
-    fn take(&mut self, n: usize) -> Result<&'a [u8], Damage> {
-        let (taken, left) = self.left.split_at_checked(n).ok_or(Damage::Short)?;
-        self.left = left;
-        Ok(taken)
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damage> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes)?;
+        Ok(bytes)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damage> {
-        self.take(N)?.try_into().map_err(|_| Damage::Short)
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Damage> {
+        self.file.read_exact(bytes)?;
+        self.at += bytes.len() as u64;
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Cursor;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -121,10 +154,10 @@ mod tests {
             write_head(&mut file, &identity).unwrap();
             frames.iter().for_each(|frame| write_frame(&mut file, frame).unwrap());
             let read = |bytes: &[u8]| -> Result<Vec<Vec<u8>>, Damage> {
-                let mut found = Frames::of(bytes, &identity)?;
+                let mut found = Frames::of(Cursor::new(bytes), &identity)?;
                 let mut all = Vec::new();
                 while let Some(frame) = found.next()? {
-                    all.push(frame.to_vec());
+                    all.push(frame);
                 }
                 Ok(all)
             };
@@ -143,15 +176,15 @@ mod tests {
         write_frame(&mut file, b"one").unwrap();
         write_frame(&mut file, b"").unwrap();
         let all = |bytes: &[u8]| {
-            let mut frames = Frames::of(bytes, &identity)?;
+            let mut frames = Frames::of(Cursor::new(bytes), &identity)?;
             let mut found = Vec::new();
             while let Some(frame) = frames.next()? {
-                found.push(frame.to_vec());
+                found.push(frame);
             }
             Ok(found)
         };
         assert_eq!(all(&file), Ok(vec![b"one".to_vec(), Vec::new()]));
-        assert_eq!(Frames::of(&file, &[8; 32]).unwrap_err(), Damage::Foreign);
+        assert_eq!(Frames::of(Cursor::new(&file), &[8; 32]).unwrap_err(), Damage::Foreign);
         for end in 0..file.len() {
             let whole = [38, 38 + 12 + 3].contains(&end);
             assert_eq!(all(&file[..end]).is_ok(), whole, "{end} of {}", file.len());

@@ -9,7 +9,7 @@ mod writer;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use fedelity_files::WEIGHTS;
@@ -156,15 +156,18 @@ impl CheckpointFolder {
         Ok(restored)
     }
 
+    fn frames(&self, path: &Path) -> Result<Frames<BufReader<File>>, Damage> {
+        Frames::of(BufReader::new(fedelity_files::open(path)?), &self.identity)
+    }
+
     fn read_state(&self, rounds: usize) -> Result<(Progress, Index), (PathBuf, Damage)> {
         let path = self.file(Part::State { rounds });
         let of = |damage| (path.clone(), damage);
-        let bytes = read(&path).map_err(of)?;
-        let mut frames = Frames::of(&bytes, &self.identity).map_err(of)?;
+        let mut frames = self.frames(&path).map_err(of)?;
         let mut frame = || frames.expect().map_err(of);
-        let server: ServerState = message(frame()?).map_err(of)?;
-        let features: Payload = message(frame()?).map_err(of)?;
-        let index: Index = serde_json::from_slice(frame()?).map_err(|error| of(Damage::Content(error.to_string())))?;
+        let server: ServerState = message(&frame()?).map_err(of)?;
+        let features: Payload = message(&frame()?).map_err(of)?;
+        let index: Index = serde_json::from_slice(&frame()?).map_err(|error| of(Damage::Content(error.to_string())))?;
         if server.round != rounds {
             return Err(of(Damage::Content(format!("it holds round {}", server.round))));
         }
@@ -179,8 +182,7 @@ impl CheckpointFolder {
     fn read_memory(&self, client: usize, round: usize) -> Result<Payload, (PathBuf, Damage)> {
         let path = self.file(Part::Memory { client, round });
         let read = || {
-            let bytes = read(&path)?;
-            let found: ClientMemory = message(Frames::of(&bytes, &self.identity)?.expect()?)?;
+            let found: ClientMemory = message(&self.frames(&path)?.expect()?)?;
             match found.client == client {
                 true => Ok(found.memory),
                 false => Err(Damage::Content(format!("it is client {}'s", found.client))),
@@ -194,11 +196,10 @@ impl CheckpointFolder {
         let path = self.file(Part::Clients { round });
         let (mut found, mut good) = (Vec::new(), 0);
         let mut all = || {
-            let bytes = read(&path)?;
-            let mut frames = Frames::of(&bytes, &self.identity)?;
+            let mut frames = self.frames(&path)?;
             while let Some(frame) = frames.next()? {
-                found.push(message(frame)?);
-                good = bytes.len() - frames.left();
+                found.push(message(&frame)?);
+                good = frames.at();
             }
             Ok(())
         };
@@ -209,7 +210,7 @@ impl CheckpointFolder {
         // The next client must not follow a part of another.
         let trimmed = match good {
             0 => fs::remove_file(&path),
-            good => File::options().write(true).open(&path).and_then(|file| file.set_len(good as u64)),
+            good => File::options().write(true).open(&path).and_then(|file| file.set_len(good)),
         };
         let note = match (damage, trimmed) {
             // The process was stopped while it wrote.
@@ -275,13 +276,6 @@ pub(crate) fn detach(run: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, Damage> {
-    fedelity_files::read(path, WEIGHTS).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Damage::Missing,
-        _ => Damage::Content(format!("cannot read: {error}")),
-    })
 }
 
 fn message<T: Wire>(bytes: &[u8]) -> Result<T, Damage> {

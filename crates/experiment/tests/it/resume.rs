@@ -314,8 +314,10 @@ fn a_damaged_record_is_replaced() {
     write_table(dir.path());
     let study = study(dir.path(), "fedavg", &[]);
     let expected = undisturbed(&study, dir.path());
-    // Between the header and the rounds, and instead of a round.
-    for (name, until, from, started) in [("between", 1, 1, 3), ("last", 3, 4, 2), ("first", 1, 2, 0)] {
+    // In place of the header, between it and the rounds, and in place of a round.
+    for (name, until, from, started) in
+        [("header", 0, 1, 3), ("between", 1, 1, 3), ("last", 3, 4, 2), ("first", 1, 2, 0)]
+    {
         let folder = study.folder(Some(&dir.path().join(name))).unwrap();
         // States of two rounds that follow each other: the disk is not waited for after each.
         study.run(&folder, 2, &mut Watcher { stop_after: Some(2), ..Watcher::default() }).unwrap();
@@ -327,6 +329,11 @@ fn a_damaged_record_is_replaced() {
         let mut watcher = Watcher::default();
         study.run(&folder, 2, &mut watcher).unwrap();
         assert_eq!(watcher.started, [started], "{name}");
+        assert_eq!(contents(folder.path()), expected, "{name}");
+        // A run that has ended gets its header back, too.
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replacen('{', "\0", 1)).unwrap();
+        study.run(&folder, 2, &mut ()).unwrap();
         assert_eq!(contents(folder.path()), expected, "{name}");
     }
 }
