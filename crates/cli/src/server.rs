@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -18,8 +18,11 @@ use crate::http::{HttpRequest, HttpResponse, HttpServer};
 /// The pause between two versions of the page: several times what one takes, within these bounds. However many ask, the
 /// processor is left to the run.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
-/// How long a viewer has to fetch the final state.
+/// How long those who ask wait for the next version, before they get the one before it.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// How long a viewer has to fetch the final state, and how long that may take to build: features are laid out then.
 const FAREWELL: Duration = Duration::from_secs(4);
+const LONGEST_BUILD: Duration = Duration::from_secs(30);
 
 /// A server for this computer only.
 pub(crate) struct LiveServer {
@@ -34,13 +37,11 @@ impl LiveServer {
         let mut http = HttpServer::listen().context("cannot listen on this computer")?;
         let address = format!("http://127.0.0.1:{}/", http.port());
         let stop = Arc::new(AtomicBool::new(false));
-        let mut site = FollowedRuns {
-            folder: folder.to_path_buf(),
-            state: PageState::default(),
-            embeddings: FeatureLayouts::default(),
-            told: 0,
-            next: Instant::now(),
-        };
+        let runs = Arc::new(FollowedRuns::new(folder));
+        let mut site = Site { runs: Arc::clone(&runs), told: 0 };
+        // Not waited for: what it is still building when the server has ended, nobody will see.
+        let builder = thread::Builder::new().name("page builder".to_string()).spawn(move || runs.keep_up());
+        builder.context("cannot start a thread")?;
         let asked = Arc::clone(&stop);
         let thread = thread::Builder::new().name("page".to_string()).spawn(move || site.serve(&mut http, &asked));
         Ok(Self { address, stop, thread: Some(thread.context("cannot start a thread")?) })
@@ -76,32 +77,116 @@ struct PageState {
     json: Arc<str>,
 }
 
-impl Default for PageState {
-    fn default() -> Self {
-        Self { version: String::new(), html: "".into(), json: "".into() }
-    }
-}
-
+/// The page of runs that are followed. One thread builds it, which can take seconds, and another answers.
 struct FollowedRuns {
     folder: PathBuf,
-    state: PageState,
-    /// Layouts of finished runs, reused in every version of the page.
-    embeddings: FeatureLayouts,
-    /// Update requests so far.
-    told: usize,
-    /// When to look for changes again.
+    build: Mutex<Build>,
+    /// A build was wanted or is done.
+    moved: Condvar,
+}
+
+struct Build {
+    state: Arc<PageState>,
+    /// How many builds were wanted, and how many of these are done.
+    wanted: usize,
+    done: usize,
+    /// When the files are looked at again.
     next: Instant,
+    over: bool,
 }
 
 impl FollowedRuns {
+    fn new(folder: &Path) -> Self {
+        let (html, json) = waiting("the page is being built", "");
+        let state = Arc::new(PageState { version: String::new(), html: html.into(), json: json.into() });
+        let build = Build { state, wanted: 0, done: 0, next: Instant::now(), over: false };
+        Self { folder: folder.to_path_buf(), build: Mutex::new(build), moved: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Build> {
+        // What a thread that panicked has left is whole: it is replaced at once.
+        self.build.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Builds the page whenever it is wanted, until the server has ended.
+    fn keep_up(&self) {
+        // Layouts of finished runs are reused in every version of the page.
+        let mut layouts = FeatureLayouts::default();
+        loop {
+            let build = self.lock();
+            let idle = |build: &mut Build| build.wanted == build.done && !build.over;
+            let build = self.moved.wait_while(build, idle).unwrap_or_else(PoisonError::into_inner);
+            if build.over {
+                return;
+            }
+            let (wanted, before) = (build.wanted, Arc::clone(&build.state));
+            drop(build);
+            let start = Instant::now();
+            let state = self.rebuilt(&before, &mut layouts);
+            let mut build = self.lock();
+            build.next = Instant::now() + (4 * start.elapsed()).clamp(PAUSES.0, PAUSES.1);
+            (build.state, build.done) = (state.unwrap_or(before), wanted);
+            self.moved.notify_all();
+        }
+    }
+
+    /// The page, built again if a file has changed, but not too often. What takes long is not waited for: those who ask
+    /// again get it then.
+    fn state(&self) -> Arc<PageState> {
+        let mut build = self.lock();
+        if build.wanted == build.done && Instant::now() >= build.next {
+            build.wanted += 1;
+            self.moved.notify_all();
+            let wanted = build.wanted;
+            let waited = self.moved.wait_timeout_while(build, PATIENCE, |build| build.done < wanted);
+            build = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Arc::clone(&build.state)
+    }
+
+    /// Asks for the state at the end. Returns the number of that build.
+    fn want_last(&self) -> usize {
+        let mut build = self.lock();
+        build.wanted += 1;
+        self.moved.notify_all();
+        build.wanted
+    }
+
+    fn rebuilt(&self, before: &PageState, layouts: &mut FeatureLayouts) -> Option<Arc<PageState>> {
+        let version = version(&self.folder);
+        if version == before.version {
+            return None;
+        }
+        let report = LoadedRuns::load(std::slice::from_ref(&self.folder))
+            .and_then(|source| ReportPage::with(&Results::new(source).named(paper_name), None, layouts, true));
+        let (html, json) = match report {
+            Ok(report) => (report.html(), report.news(&version)),
+            Err(error) => waiting(&error.to_string(), &version),
+        };
+        Some(Arc::new(PageState { version, html: html.into(), json: json.into() }))
+    }
+}
+
+/// The answers to those who look at a page.
+struct Site {
+    runs: Arc<FollowedRuns>,
+    /// Update requests so far.
+    told: usize,
+}
+
+impl Site {
     fn serve(&mut self, http: &mut HttpServer, stop: &AtomicBool) {
-        let mut until = None;
+        let (mut last, mut until) = (None, None);
         loop {
             if stop.load(Ordering::Relaxed) {
-                // Nobody is watching, or everybody has had enough time.
-                let end = *until
-                    .get_or_insert_with(|| Instant::now() + if self.told > 0 { FAREWELL } else { Duration::ZERO });
-                if Instant::now() >= end {
+                // Nobody is watching, or everybody has had enough time since the final state is there.
+                let asked = Instant::now();
+                let (wanted, asked) = *last.get_or_insert_with(|| (self.runs.want_last(), asked));
+                let built = self.runs.lock().done >= wanted || asked.elapsed() > LONGEST_BUILD;
+                let end = built.then(|| *until.get_or_insert_with(|| Instant::now() + FAREWELL));
+                if self.told == 0 || end.is_some_and(|end| Instant::now() >= end) {
+                    self.runs.lock().over = true;
+                    self.runs.moved.notify_all();
                     return;
                 }
             }
@@ -113,45 +198,20 @@ impl FollowedRuns {
     fn answer(&mut self, request: HttpRequest<'_>) -> HttpResponse {
         match request.path {
             "/" => {
-                self.refresh();
-                let body = Arc::clone(&self.state.html);
+                let body = Arc::clone(&self.runs.state().html);
                 HttpResponse { status: 200, kind: "text/html; charset=utf-8", body }
             }
             "/data" => {
                 self.told += 1;
-                self.refresh();
+                let state = self.runs.state();
                 let kind = "application/json";
-                if request.query.strip_prefix("version=") == Some(&self.state.version) {
+                if request.query.strip_prefix("version=") == Some(&state.version) {
                     return HttpResponse { status: 204, kind, body: "".into() };
                 }
-                HttpResponse { status: 200, kind, body: Arc::clone(&self.state.json) }
+                HttpResponse { status: 200, kind, body: Arc::clone(&state.json) }
             }
             _ => HttpResponse::text(404, "not found\n"),
         }
-    }
-
-    /// Rebuilds the page if a file changed, but not too often.
-    fn refresh(&mut self) {
-        let start = Instant::now();
-        if start >= self.next {
-            self.rebuild();
-            self.next = Instant::now() + (4 * start.elapsed()).clamp(PAUSES.0, PAUSES.1);
-        }
-    }
-
-    fn rebuild(&mut self) {
-        let version = version(&self.folder);
-        if version == self.state.version {
-            return;
-        }
-        let report = LoadedRuns::load(std::slice::from_ref(&self.folder)).and_then(|source| {
-            ReportPage::with(&Results::new(source).named(paper_name), None, &mut self.embeddings, true)
-        });
-        let (html, json) = match report {
-            Ok(report) => (report.html(), report.news(&version)),
-            Err(error) => waiting(&error.to_string(), &version),
-        };
-        self.state = PageState { version, html: html.into(), json: json.into() };
     }
 }
 

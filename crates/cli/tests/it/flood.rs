@@ -36,7 +36,7 @@ fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or("none")
 }
 
-fn port_of(address: &str) -> u16 {
+pub(crate) fn port_of(address: &str) -> u16 {
     address.strip_prefix("http://127.0.0.1:").unwrap().trim_end_matches('/').parse().unwrap()
 }
 

@@ -1,6 +1,8 @@
 //! A run in progress, seen in a browser.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,6 +13,10 @@ use crate::place::{Endless, Place, TINY};
 /// Starts `run --open` with a fake browser that records its argument, after a shell command if one is given; returns the
 /// run and the address.
 pub(crate) fn start(place: &Place, first: Option<&str>) -> (Endless, String) {
+    start_with(place, first, &["--set", "rounds=100000", "--metrics", "fast"])
+}
+
+fn start_with(place: &Place, first: Option<&str>, options: &[&str]) -> (Endless, String) {
     place.write("browser", "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$(dirname \"$0\")/part\"\nmv \"$(dirname \"$0\")/part\" \"$(dirname \"$0\")/given\"\n");
     fs::set_permissions(place.path("browser"), fs::Permissions::from_mode(0o755)).unwrap();
     let program = assert_cmd::cargo::cargo_bin!("fedelity");
@@ -26,7 +32,7 @@ pub(crate) fn start(place: &Place, first: Option<&str>) -> (Endless, String) {
     for set in TINY {
         command.args(["--set", set]);
     }
-    command.args(["--set", "rounds=100000", "--set", "model.name=simple-cnn", "--metrics", "fast"]);
+    command.args(["--set", "model.name=simple-cnn"]).args(options);
     command.current_dir(place.0.path()).env("BROWSER", place.path("browser")).env_remove("FEDELITY_DATA");
     let run = Endless(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     let begun = Instant::now();
@@ -39,6 +45,34 @@ pub(crate) fn start(place: &Place, first: Option<&str>) -> (Endless, String) {
     (run, given.trim_end().to_string())
 }
 
+/// To lay out the features of the end takes longer than anything before. The page is there meanwhile, and gets the end.
+#[test]
+fn a_viewer_gets_the_final_state_however_long_it_takes_to_build() {
+    let place = Place::new();
+    let (mut run, address) = start_with(&place, None, &["--set", "rounds=8", "--metrics", "all"]);
+    let port = crate::flood::port_of(&address);
+    let (mut version, mut last) = (String::new(), serde_json::Value::Null);
+    while run.0.try_wait().unwrap().is_none() {
+        let asked = Instant::now();
+        // The server may just have ended.
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+        let head = format!("GET /data?version={version} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n");
+        let mut answer = String::new();
+        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.read_to_string(&mut answer));
+        if let Some((_, body)) = answer.split_once("\r\n\r\n")
+            && let Ok(news) = serde_json::from_str::<serde_json::Value>(body)
+        {
+            version = news["version"].as_str().unwrap().to_string();
+            last = news;
+        }
+        assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(place.path("run/features.safetensors").is_file());
+    let last = last.to_string();
+    assert!(last.contains("tsne-global"), "{}", &last[..last.len().min(2000)]);
+}
+
 /// Rounds on the accuracy curve of the page.
 const ROUNDS: &str =
     "document.querySelector('[data-figure=accuracy]') ? fedelity.series('accuracy')[0].data.length : 0";
@@ -47,7 +81,7 @@ const ROUNDS: &str =
 fn a_page_grows_with_its_run() {
     let place = Place::new();
     let (mut run, address) = start(&place, None);
-    let port: u16 = address.strip_prefix("http://127.0.0.1:").unwrap().trim_end_matches('/').parse().unwrap();
+    let port = crate::flood::port_of(&address);
     // Nobody else can reach it: the port is bound only to the loopback address.
     if let Ok(table) = fs::read_to_string("/proc/net/tcp") {
         let local = |line: &str| line.split_whitespace().nth(1).map(str::to_string);
