@@ -28,35 +28,44 @@ pub(crate) struct Earlier {
 }
 
 impl Run<'_> {
+    /// The record in a folder, if there is one with a header: an error if it is that of another run, or is longer than this.
+    /// Rounds that follow a missing one are left out; the number of those that were recorded is returned, too.
+    pub(crate) fn recorded(&self, folder: &RunFolder) -> Result<Option<(Salvage, usize)>> {
+        let path = folder.file(names::ROUNDS);
+        let planned = self.study.settings.config.rounds as u64;
+        let mut salvage = match salvage_rounds_of(&path, &self.header()) {
+            Ok(salvage) => salvage,
+            // The run was stopped before its first round.
+            Err(RecordError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(RecordError::NoHeader { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        self.belongs(&salvage.header, &path)?;
+        let recorded = salvage.rounds.len();
+        let whole = (1..).zip(&salvage.rounds).take_while(|(n, round)| *n == round.round).count();
+        salvage.rounds.truncate(whole);
+        if whole as u64 > planned {
+            let more = format!("rounds = {planned}: the run already has {whole} rounds; rounds may be {whole} or more");
+            return Err(ExperimentError::path(folder.path(), more));
+        }
+        Ok(Some((salvage, recorded)))
+    }
+
     /// What the folder already has of this run.
     pub(crate) fn earlier(&self, folder: &RunFolder, place: &CheckpointFolder) -> Result<Earlier> {
         let path = folder.file(names::ROUNDS);
-        let planned = self.study.settings.config.rounds as u64;
-        let salvage = match salvage_rounds_of(&path, &self.header()) {
-            Ok(salvage) => salvage,
-            // The run was stopped before its first round.
-            Err(RecordError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                return Ok(Earlier::default());
-            }
-            Err(RecordError::NoHeader { .. }) => {
+        let Some((Salvage { header, headless, mut rounds, problems }, recorded)) = self.recorded(folder)? else {
+            // One without a header is of no use.
+            if path.exists() {
                 folder.remove(names::ROUNDS)?;
-                return Ok(Earlier::default());
             }
-            Err(error) => return Err(error.into()),
+            return Ok(Earlier::default());
         };
-        let Salvage { header, headless, mut rounds, problems } = salvage;
-        self.belongs(&header, &path)?;
-        let recorded = rounds.len();
-        let whole = (1..).zip(&rounds).take_while(|(n, round)| *n == round.round).count();
-        rounds.truncate(whole);
-        if whole as u64 > planned {
-            let more = format!("rounds = {planned}: the run already has {whole} rounds");
-            return Err(ExperimentError::path(folder.path(), more));
-        }
+        let (whole, planned) = (rounds.len(), self.study.settings.config.rounds);
         // The rounds count, not what the summary makes of them.
         let summary = read_summary(&folder.file(names::SUMMARY)).ok().map(|claimed| settled(claimed, &header, &rounds));
         let ended = summary.filter(|(summary, _)| match summary.status {
-            Status::Finished => whole as u64 == planned,
+            Status::Finished => whole == planned,
             Status::Diverged { .. } | Status::StoppedEarly { .. } => true,
             Status::Interrupted => false,
         });

@@ -72,12 +72,20 @@ impl Study {
         let several = methods.len() * seeds.len() > 1;
         let _lock = if several { Some(lock(folder.path())?) } else { None };
         let (sign, checkpoints) = (observer.stop(), observer.checkpoints());
+        let labels = self.labels();
+        let place = |label: &str, seed: u64| folder.path().join(label).join(format!("seed-{seed}"));
         if several {
+            // What is there must be of this study before anything is written.
+            for (method, label) in methods.iter().zip(&labels) {
+                for &seed in seeds.iter().filter(|&&seed| place(label, seed).exists()) {
+                    let own = RunFolder::open(&place(label, seed))?;
+                    self.one(method, label, seed, threads, checkpoints).recorded(&own)?;
+                }
+            }
             folder.write_config(&self.settings.resolved_for(methods, seeds, names::PARTITION, Some(names::LAYERS)))?;
             self.write_layers(folder)?;
             self.pool.partition.write(&folder.file(names::PARTITION), true)?;
         }
-        let labels = self.labels();
         let (mut groups, mut stopped) = (Vec::new(), Vec::new());
         for (method, label) in methods.iter().zip(&labels) {
             let mut runs = Vec::new();
@@ -85,7 +93,7 @@ impl Study {
                 if sign.is_asked() {
                     break;
                 }
-                let path = folder.path().join(label).join(format!("seed-{seed}"));
+                let path = place(label, seed);
                 let own = match several {
                     true if path.exists() => RunFolder::open(&path)?,
                     true => RunFolder::create(&path)?,

@@ -353,8 +353,23 @@ fn a_finished_run_is_prolonged() {
         long.run(&whole, 2, &mut ()).unwrap();
         assert_eq!(contents(folder.path()).0, contents(whole.path()).0);
         let error = short.run(&folder, 2, &mut ()).err().unwrap().to_string();
-        assert!(error.contains("rounds = 2: the run already has 4 rounds"), "{error}");
+        assert!(error.contains("rounds = 2: the run already has 4 rounds; rounds may be 4 or more"), "{error}");
     }
+}
+
+/// A study that cannot go on as told is as it was: its configuration, too.
+#[test]
+fn a_study_that_cannot_be_shortened_stays_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    let seeds = "seeds=[1, 2]";
+    let folder = study(dir.path(), "fedavg", &[seeds]).folder(Some(&dir.path().join("study"))).unwrap();
+    study(dir.path(), "fedavg", &[seeds]).run(&folder, 2, &mut ()).unwrap();
+    let config = fs::read(folder.file(names::CONFIG)).unwrap();
+    let error = study(dir.path(), "fedavg", &[seeds, "rounds=2"]).run(&folder, 2, &mut ()).err().unwrap().to_string();
+    assert!(error.contains("seed-1: rounds = 2: the run already has 4 rounds"), "{error}");
+    assert_eq!(fs::read(folder.file(names::CONFIG)).unwrap(), config);
+    study(dir.path(), "fedavg", &[seeds]).run(&folder, 2, &mut ()).unwrap();
 }
 
 #[test]
