@@ -20,6 +20,11 @@ impl Interrupt {
         Self::listen_and(move |text| printer.say(text))
     }
 
+    /// The same, where nothing is in training: there is nothing to say.
+    pub(crate) fn listen_quietly() -> Result<Self> {
+        Self::listen_and(|_| {})
+    }
+
     /// The same, for a caller with a table on the screen that must be cleared before a message.
     pub(crate) fn listen_and(say: impl Fn(&str) + Send + 'static) -> Result<Self> {
         let sign = StopSign::default();

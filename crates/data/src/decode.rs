@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
-use image::{DynamicImage, ImageFormat, ImageReader, Limits, imageops::FilterType};
+use image::{DynamicImage, ImageError, ImageFormat, ImageReader, Limits, imageops::FilterType};
 use zune_core::bytestream::ZCursor;
 use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
@@ -185,7 +185,12 @@ fn png(bytes: &[u8]) -> Result<DynamicImage, String> {
     limits.max_image_height = Some(LARGEST_SIDE);
     limits.max_alloc = Some(4 * LARGEST_AREA);
     reader.limits(limits);
-    reader.decode().map_err(|error| format!("damaged PNG: {error}"))
+    reader.decode().map_err(|error| match error {
+        ImageError::Limits(_) => format!(
+            "the image is too large: at most {LARGEST_SIDE} pixels a side and about {LARGEST_AREA} pixels are allowed"
+        ),
+        error => format!("damaged PNG: {error}"),
+    })
 }
 
 /// Decodes a JPEG. A file that ends early is rejected; other readers fill the rest with grey.

@@ -29,6 +29,8 @@ pub struct Estimate {
 
 /// Seconds that a measurement should take to be reliable.
 const ENOUGH_SECS: f64 = 0.25;
+/// Local epochs that are timed. More of them take in proportion, but for what a teacher computes once.
+const MOST_EPOCHS: usize = 4;
 /// Number of rounds whose clients are drawn to see how well threads share the work.
 const ROUNDS: usize = 100;
 /// Number of test samples that are timed.
@@ -39,7 +41,9 @@ const TEST_SAMPLES: usize = 512;
 pub fn estimate(study: &Study, method: &MethodChoice, threads: usize) -> Result<Option<Estimate>> {
     let (config, pool) = (&study.settings.config, &study.pool);
     let (clients, seed) = (&pool.partition.clients, config.seeds[0]);
-    let federation = study.federation(method, seed);
+    let mut federation = study.federation(method, seed);
+    let epochs = federation.training.epochs;
+    federation.training.epochs = epochs.min(MOST_EPOCHS);
     let training = federation.training.clone();
     let before = resident();
     let scaling = Scaling::from(&pool.dataset.normalisation);
@@ -83,7 +87,7 @@ pub fn estimate(study: &Study, method: &MethodChoice, threads: usize) -> Result<
     let evaluations = config.rounds.div_ceil(config.evaluation.every);
     let observed = observed_samples(&study.experiment(method, seed, threads));
     let tested = (evaluations * pool.dataset.test.len()) as f64 + observed;
-    let train = longest_thread(study, threads) * per_sample;
+    let train = longest_thread(study, threads) * per_sample * (epochs as f64 / training.epochs.max(1) as f64);
     let weights = 4 * study.model.layout().len() as u64;
     let waiting = waiting_bytes(threads, study.per_round, study.model.layout().len());
     let worker = resident().zip(before).map(|(after, before)| after.saturating_sub(before));

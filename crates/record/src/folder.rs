@@ -43,6 +43,9 @@ pub mod names {
     pub const COMPARE: &str = "compare";
 }
 
+/// A file that shows whether others can be written.
+const PROBE: &str = ".writable";
+
 #[derive(Clone, Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -62,6 +65,7 @@ impl RunFolder {
         let folder = Self { path: path.to_path_buf() };
         if let Err(source) = folder.try_write() {
             // Clean up; if this fails too, the first error is the one to report.
+            let _ = fs::remove_file(folder.file(PROBE));
             let _ = fs::remove_dir(path);
             return Err(unwritable(source));
         }
@@ -138,7 +142,7 @@ impl RunFolder {
     }
 
     fn try_write(&self) -> io::Result<()> {
-        let probe = self.file(".writable");
+        let probe = self.file(PROBE);
         File::create(&probe).and_then(|mut file| file.write_all(b"1"))?;
         fs::remove_file(&probe)
     }

@@ -58,6 +58,9 @@ pub fn resumable(path: &Path) -> Result<(RunFolder, PathBuf)> {
                 "it is the folder of a sweep, which goes on with its own command: fedelity sweep FILE -o FOLDER, or fedelity \
                  reproduce TABLE -o FOLDER"
             }
+            false if folder.file(names::ROUNDS).exists() => {
+                "its config.toml is gone, without which nobody knows what the run was; put it back"
+            }
             false => "it has no config.toml, so nothing of a run was written; start the run again",
         };
         bail!("{}: cannot be resumed: {missing}", path.display());

@@ -43,7 +43,7 @@ impl Watch {
         if !run.is_dir() {
             bail!("{}: no such folder", run.display());
         }
-        let interrupt = Interrupt::listen(printer)?;
+        let interrupt = Interrupt::listen_quietly()?;
         let server = LiveServer::start(&run)?;
         if self.json {
             printer.json(&serde_json::json!({ "address": server.address(), "run": run.display().to_string() }))?;

@@ -348,6 +348,16 @@ fn the_command_line_wins_over_the_file() {
     assert!(answer.err.contains("partition.alpha"), "{}", answer.err);
 }
 
+/// A few epochs tell how long many take.
+#[test]
+fn check_does_not_train_through_all_local_epochs() {
+    let place = Place::new();
+    let told =
+        place.call(&["check", "--json", "--set", "clients.epochs=9000000000", "--set", "model.name=logistic"]).out;
+    let seconds = serde_json::from_str::<serde_json::Value>(&told).unwrap()["costs"][0]["seconds"].as_f64().unwrap();
+    assert!(seconds > 1e6, "{told}");
+}
+
 #[test]
 fn check_shows_what_would_run() {
     let place = Place::new();

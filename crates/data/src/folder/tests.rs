@@ -133,6 +133,9 @@ fn bad_files_are_named_or_counted() {
     bad("b/notes.txt", b"x", "the name does not end in .png, .jpg or .jpeg");
     let png = fs::read(dir.path().join("a/1.png")).unwrap();
     bad("b/9.png", &png[..png.len() - 20], "damaged PNG: ");
+    let mut wide = std::io::Cursor::new(Vec::new());
+    image::GrayImage::new(20_000, 1).write_to(&mut wide, image::ImageFormat::Png).unwrap();
+    bad("b/9.png", wide.get_ref(), "the image is too large: at most 16384 pixels a side");
     bad("stray.png", &png, "expected a folder of images, found a file");
     fs::create_dir(dir.path().join("c")).unwrap();
     let text = strict(&folder(dir.path())).unwrap_err().to_string();

@@ -147,7 +147,8 @@ impl TableRow<'_> {
         if number.is_finite() {
             Ok(number)
         } else {
-            Err(format!("column '{name}': expected a finite number, found {value}"))
+            let found = if value.is_finite() { format!("{value:e}") } else { value.to_string() };
+            Err(format!("column '{name}': expected a finite number of at most {:e}, found {found}", f32::MAX))
         }
     }
 }

@@ -104,7 +104,10 @@ fn bad_rows_name_their_line() {
     assert_eq!(csv("a,1\n,2\n"), format!("F:3: no label: column 'label' is empty{bad}"));
     assert_eq!(csv("a,1\nb,\n"), format!("F:3: no number: column 'x' is empty{bad}"));
     assert_eq!(csv("a,1\nb,two\n"), format!("F:3: column 'x': expected a number, found 'two'{bad}"));
-    assert_eq!(csv("a,1\nb,inf\n"), format!("F:3: column 'x': expected a finite number, found inf{bad}"));
+    assert_eq!(
+        csv("a,1\nb,inf\n"),
+        format!("F:3: column 'x': expected a finite number of at most 3.4028235e38, found inf{bad}")
+    );
     assert_eq!(csv("a,1\nb\n"), format!("F:3: expected 2 fields, as in the first line, found 1{bad}"));
     assert_eq!(
         error(TableFormat::Csv, b"label,text\na,good\nb,caf\xe9\n"),

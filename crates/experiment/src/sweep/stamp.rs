@@ -20,13 +20,17 @@ use crate::error::Result;
 /// Most settings of a run that are named, if they are others.
 const MOST_NAMED: usize = 4;
 
-/// Whether a folder has runs of a sweep: each has a stamp.
+/// Whether a folder has runs of a sweep, or is that of one of its settings: each run has a stamp.
 pub fn is_sweep(folder: &Path) -> bool {
     let inside = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let below = |folders: Vec<PathBuf>| folders.iter().flat_map(|folder| inside(folder)).collect::<Vec<_>>();
-    let runs = below(inside(folder).collect());
-    // A preset has a folder for each cell, and [tune] one for each stage.
+    let of_setting: Vec<PathBuf> = inside(folder).collect();
     let is_run = |run: &PathBuf| run.join(STAMP).is_file();
+    if of_setting.iter().any(is_run) {
+        return true;
+    }
+    let runs = below(of_setting);
+    // A preset has a folder for each cell, and [tune] one for each stage.
     runs.iter().any(is_run) || below(runs).iter().any(is_run)
 }
 

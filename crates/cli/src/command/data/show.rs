@@ -1,5 +1,6 @@
 //! `fedelity data show`.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
@@ -76,13 +77,10 @@ fn describe(printer: &Printer, dataset: &Dataset, source: &DataSource, fingerpri
     }
     printer.line(format!("sample   {}", dataset.shape))?;
     if let Some(form) = &dataset.table {
+        let constant: HashSet<&String> = form.constant.iter().collect();
         for (i, column) in form.columns.iter().enumerate() {
             let what = if i == 0 { "columns" } else { "" };
-            printer.line(format!(
-                "{what:<8} {}: {}",
-                column.name,
-                values(column, form.constant.contains(&column.name))
-            ))?;
+            printer.line(format!("{what:<8} {}: {}", column.name, values(column, constant.contains(&column.name))))?;
         }
     }
     for (split, what) in [(&dataset.train, "train"), (&dataset.test, "test")] {
@@ -148,10 +146,10 @@ fn as_json(dataset: &Dataset, source: &DataSource, skipped: &Skipped, fingerprin
         ColumnKind::Number { mean, std } => json!({ "name": column.name, "mean": mean, "std": std }),
         ColumnKind::Categories(names) => json!({ "name": column.name, "categories": names }),
     };
-    let columns = dataset
-        .table
-        .as_ref()
-        .map(|form| form.columns.iter().map(|one| column(one, form.constant.contains(&one.name))).collect::<Vec<_>>());
+    let columns = dataset.table.as_ref().map(|form| {
+        let constant: HashSet<&String> = form.constant.iter().collect();
+        form.columns.iter().map(|one| column(one, constant.contains(&one.name))).collect::<Vec<_>>()
+    });
     Ok(json!({
         "name": dataset.name,
         "title": entry.map(|entry| entry.title),
