@@ -90,7 +90,11 @@ pub(super) fn other_settings(folder: &Path, job: &Document) -> Option<String> {
     };
     // What cannot be read is refused before there are jobs.
     let ours = Settings::read(job).ok()?;
-    let [there, ours] = [there, ours].map(|settings| config_values(&settings.of_any_data(job)));
+    let [there, ours] = [there, ours].map(|settings| settings.of_any_data(job));
+    if there == ours {
+        return None;
+    }
+    let [there, ours] = [there, ours].map(|text| config_values(&text));
     let keys: BTreeSet<&String> = there.keys().chain(ours.keys()).collect();
     let shown = |value: Option<&String>| value.map_or("not set", |value| value).to_string();
     let differ = keys.into_iter().filter(|key| there.get(*key) != ours.get(*key));
