@@ -122,7 +122,18 @@ impl FollowedRuns {
             let (wanted, before) = (build.wanted, Arc::clone(&build.state));
             drop(build);
             let start = Instant::now();
-            let state = self.rebuilt(&before, &mut layouts);
+            let version = version(&self.folder);
+            let state = (version != before.version).then(|| {
+                // Layouts of features come later.
+                let mut known = layouts.only_known();
+                let first = self.page(&version, &mut known);
+                if !known.is_short() {
+                    return first;
+                }
+                self.lock().state = first;
+                self.moved.notify_all();
+                self.page(&version, &mut layouts)
+            });
             let mut build = self.lock();
             build.next = Instant::now() + (4 * start.elapsed()).clamp(PAUSES.0, PAUSES.1);
             (build.state, build.done) = (state.unwrap_or(before), wanted);
@@ -137,8 +148,9 @@ impl FollowedRuns {
         if build.wanted == build.done && Instant::now() >= build.next {
             build.wanted += 1;
             self.moved.notify_all();
-            let wanted = build.wanted;
-            let waited = self.moved.wait_timeout_while(build, PATIENCE, |build| build.done < wanted);
+            let (wanted, before) = (build.wanted, Arc::clone(&build.state));
+            let same = |build: &mut Build| build.done < wanted && Arc::ptr_eq(&build.state, &before);
+            let waited = self.moved.wait_timeout_while(build, PATIENCE, same);
             build = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         Arc::clone(&build.state)
@@ -152,18 +164,16 @@ impl FollowedRuns {
         build.wanted
     }
 
-    fn rebuilt(&self, before: &PageState, layouts: &mut FeatureLayouts) -> Option<Arc<PageState>> {
-        let version = version(&self.folder);
-        if version == before.version {
-            return None;
-        }
+    /// The page of this version of the files. One that lacks layouts is another version.
+    fn page(&self, version: &str, layouts: &mut FeatureLayouts) -> Arc<PageState> {
         let report = LoadedRuns::load(std::slice::from_ref(&self.folder))
             .and_then(|source| ReportPage::with(&Results::new(source).named(paper_name), None, layouts, true));
+        let version = format!("{version}{}", if layouts.is_short() { "-" } else { "" });
         let (html, json) = match report {
             Ok(report) => (report.html(), report.news(&version)),
             Err(error) => waiting(&error.to_string(), &version),
         };
-        Some(Arc::new(PageState { version, html: html.into(), json: json.into() }))
+        Arc::new(PageState { version, html: html.into(), json: json.into() })
     }
 }
 

@@ -56,10 +56,15 @@ impl Run<'_> {
         let path = folder.file(names::ROUNDS);
         let Some((Salvage { header, headless, mut rounds, problems }, recorded)) = self.recorded(folder)? else {
             // One without a header is of no use.
+            let mut restored = Restored::default();
             if path.exists() {
                 folder.remove(names::ROUNDS)?;
+                if place.has_states() {
+                    let what = "is empty or has no line that can be read: the run starts over, with the same results";
+                    restored.notes.push(format!("{}: {what}", path.display()));
+                }
             }
-            return Ok(Earlier::default());
+            return Ok(Earlier { restored, ..Earlier::default() });
         };
         let (whole, planned) = (rounds.len(), self.study.settings.config.rounds);
         // The rounds count, not what the summary makes of them.

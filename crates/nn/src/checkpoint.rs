@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -23,11 +24,55 @@ const CARD: &str = "fedelity";
 /// The safetensors crate rejects longer headers.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// The metadata part of a file's header.
+/// Bytes that a file may have more than a model needs and still be read.
+const MUCH: u64 = 1 << 26;
+
+/// A file's header.
 #[derive(Deserialize)]
 struct FileHeader {
     #[serde(rename = "__metadata__", default)]
     metadata: BTreeMap<String, String>,
+    #[serde(flatten)]
+    tensors: HashMap<String, Place>,
+}
+
+/// Where a tensor is, after the header.
+#[derive(Deserialize)]
+struct Place {
+    data_offsets: (u64, u64),
+}
+
+/// The header of a file, and its length with what says how long it is.
+fn header(path: &Path, file: &mut File) -> Result<(FileHeader, u64), NnError> {
+    let io = |source| NnError::Io { source, path: path.to_owned() };
+    let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
+    let mut bytes = Vec::new();
+    Read::by_ref(file).take(8).read_to_end(&mut bytes).map_err(io)?;
+    let length = <[u8; 8]>::try_from(&bytes[..]).map_or(u64::MAX, u64::from_le_bytes);
+    if length > LONGEST_HEADER {
+        return Err(bad("not a safetensors file".to_owned()));
+    }
+    Read::by_ref(file).take(length).read_to_end(&mut bytes).map_err(io)?;
+    let header = serde_json::from_slice(&bytes[8..]).map_err(|e| bad(format!("not a safetensors file ({e})")))?;
+    Ok((header, bytes.len() as u64))
+}
+
+/// Reads a file that is as long as its header says, with tensors of at most this many bytes. What only has holes where
+/// tensors should be takes no memory.
+pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, NnError> {
+    let io = |source| NnError::Io { source, path: path.to_owned() };
+    let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
+    let mut file = fedelity_files::open(path).map_err(io)?;
+    let (header, start) = header(path, &mut file)?;
+    let tensors = header.tensors.values().map(|place| place.data_offsets.1).max().unwrap_or(0);
+    let (found, said) = (file.metadata().map_err(io)?.len(), start.saturating_add(tensors));
+    if found != said {
+        return Err(bad(format!("its header describes {said} bytes, but it has {found}")));
+    }
+    if tensors > most {
+        return Err(bad(format!("it has {tensors} bytes of tensors; this model has at most {most}")));
+    }
+    fedelity_files::read(path, found).map_err(io)
 }
 
 struct Slice<'a> {
@@ -104,18 +149,9 @@ fn serialised(parts: &[(&Layout, &[f32])], card: Option<&Card>) -> Result<Vec<u8
 /// # Errors
 /// When the file or its description cannot be read.
 pub fn card(path: &Path) -> Result<Option<Card>, NnError> {
-    let io = |source| NnError::Io { source, path: path.to_owned() };
     let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
-    let file = fedelity_files::open(path).map_err(io)?;
-    let mut header = Vec::new();
-    (&file).take(8).read_to_end(&mut header).map_err(io)?;
-    let length = <[u8; 8]>::try_from(&header[..]).map_or(u64::MAX, u64::from_le_bytes);
-    if length > LONGEST_HEADER {
-        return Err(bad("not a safetensors file".to_owned()));
-    }
-    file.take(length).read_to_end(&mut header).map_err(io)?;
-    let header: FileHeader =
-        serde_json::from_slice(&header[8..]).map_err(|e| bad(format!("not a safetensors file ({e})")))?;
+    let mut file = fedelity_files::open(path).map_err(|source| NnError::Io { source, path: path.to_owned() })?;
+    let (header, _) = header(path, &mut file)?;
     let Some(text) = header.metadata.get(CARD) else { return Ok(None) };
     serde_json::from_str(text).map(Some).map_err(|e| bad(format!("its description cannot be read ({e})")))
 }
@@ -125,8 +161,8 @@ pub fn card(path: &Path) -> Result<Option<Card>, NnError> {
 /// # Errors
 /// When the file cannot be read or does not fit the layout.
 pub fn load(path: &Path, layout: &Layout) -> Result<Params, NnError> {
-    let read = fedelity_files::read(path, fedelity_files::WEIGHTS);
-    let bytes = read.map_err(|source| NnError::Io { source, path: path.to_owned() })?;
+    // A file of another model is refused below, with the tensor that differs, unless it is much larger.
+    let bytes = read(path, 8 * layout.len() as u64 + MUCH)?;
     let bad = |reason: String| NnError::BadFile { reason, path: path.to_owned() };
     let file = SafeTensors::deserialize(&bytes).map_err(|e| bad(format!("not a safetensors file ({e})")))?;
     // Check everything before allocating memory: a file can claim to be larger than it is.

@@ -45,8 +45,7 @@ impl Pretrained {
             .map_err(|source| NnError::Io { source, path: path.clone() })?;
         let (shape, vocabulary) = shape(&text).map_err(|reason| NnError::BadFile { reason, path })?;
         let path = folder.join(WEIGHTS);
-        let bytes = fedelity_files::read(&path, fedelity_files::WEIGHTS)
-            .map_err(|source| NnError::Io { source, path: path.clone() })?;
+        let bytes = checkpoint::read(&path, fedelity_files::WEIGHTS)?;
         let mut found = Self { folder: folder.to_owned(), shape, vocabulary, bytes };
         let prefix = {
             let file = found.file()?;

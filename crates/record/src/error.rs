@@ -17,7 +17,10 @@ pub enum RecordError {
     #[error("{}: cannot {action}: {source}", path.display())]
     Io { action: &'static str, source: io::Error, path: PathBuf },
     /// The file is empty or its first line is incomplete.
-    #[error("{}: no header: the file is empty or its first line is incomplete", path.display())]
+    #[error(
+        "{}: no header: the file is empty or its first line is incomplete; 'fedelity resume' on the run's folder starts the run over",
+        path.display()
+    )]
     NoHeader { path: PathBuf },
     /// The first line cannot be read.
     #[error(

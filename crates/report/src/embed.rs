@@ -27,9 +27,13 @@ const MOST_SAMPLES: usize = 2_000;
 const PERPLEXITY: f32 = 30.0;
 const EPOCHS: usize = 500;
 
-/// Layouts computed so far, by the file of the features and its state. Each takes about a second.
+/// Layouts computed so far, by the file of the features and its state. Each takes seconds.
 #[derive(Clone, Debug, Default)]
-pub struct FeatureLayouts(BTreeMap<PathBuf, (FileState, Arc<Embedding>)>);
+pub struct FeatureLayouts {
+    known: BTreeMap<PathBuf, (FileState, Arc<Embedding>)>,
+    /// If only known ones are wanted: how many others there would have been.
+    put_off: Option<usize>,
+}
 
 /// Size and modification time of a file.
 type FileState = (u64, Option<SystemTime>);
@@ -37,12 +41,28 @@ type FileState = (u64, Option<SystemTime>);
 type EmbedResult = Result<Arc<Embedding>, String>;
 
 impl FeatureLayouts {
-    /// The embeddings of runs; new ones are computed on all cores.
-    pub(crate) fn of(&mut self, runs: &[&LoadedRun]) -> Vec<EmbedResult> {
+    /// The same layouts, for a page that does not wait for others.
+    #[must_use]
+    pub fn only_known(&self) -> Self {
+        Self { put_off: Some(0), ..self.clone() }
+    }
+
+    /// Whether a page lacks layouts, because only known ones were wanted.
+    pub fn is_short(&self) -> bool {
+        self.put_off.is_some_and(|others| others > 0)
+    }
+
+    /// The embeddings of runs; new ones are computed on all cores, or are absent if only known ones are wanted.
+    pub(crate) fn of(&mut self, runs: &[&LoadedRun]) -> Vec<Option<EmbedResult>> {
         let all: Vec<(PathBuf, FileState)> = runs.iter().map(|run| stamped(run)).collect();
         let known = |(path, stamp): &(PathBuf, FileState)| {
-            self.0.get(path).filter(|(at, _)| at == stamp).map(|(_, f)| f.clone())
+            self.known.get(path).filter(|(at, _)| at == stamp).map(|(_, f)| f.clone())
         };
+        if let Some(others) = self.put_off {
+            let found: Vec<Option<EmbedResult>> = all.iter().map(|file| known(file).map(Ok)).collect();
+            self.put_off = Some(others + found.iter().filter(|found| found.is_none()).count());
+            return found;
+        }
         let one = |(file, run): (&(PathBuf, FileState), &&LoadedRun)| {
             known(file).map_or_else(|| embed(run).map(Arc::new), Ok)
         };
@@ -54,10 +74,10 @@ impl FeatureLayouts {
         for ((path, stamp), found) in all.into_iter().zip(&found) {
             // A file that could not be read is tried again.
             if let Ok(found) = found {
-                self.0.insert(path, (stamp, Arc::clone(found)));
+                self.known.insert(path, (stamp, Arc::clone(found)));
             }
         }
-        found
+        found.into_iter().map(Some).collect()
     }
 }
 

@@ -118,6 +118,7 @@ impl Reproduce {
             printer.raw(preset.text.as_bytes())?;
             return Ok(ExitStatus::Done);
         }
+        self.refuse_twice()?;
         let output = self.output.clone().unwrap_or_else(|| self.usual_output(&preset));
         let plan = self.plan(&preset, &output)?;
         let resources = resources()?;
@@ -162,6 +163,8 @@ impl Reproduce {
             None if self.json => told.json(&json!({ "replication": &replication })),
             None => told.drawn(lines(&replication, printer, terminal::width())),
         }
+        // Features take seconds to lay out.
+        printer.say(format_args!("Writing {}", page.display()));
         if let Some(html) = html(ran, replication)? {
             page_over.write("--page", &page, html.as_bytes())?;
             printer.say(format_args!("Wrote {} ({})", page.display(), bytes(html.len() as u64)));
@@ -170,6 +173,19 @@ impl Reproduce {
             bail!("{} failed; the first: {}", plural(failed.len(), "run"), failed[0]);
         }
         told.end(ExitStatus::Done)
+    }
+
+    /// What has an option of its own is not a setting: runs, folders and published numbers are matched by it.
+    fn refuse_twice(&self) -> Result<()> {
+        for set in &self.overrides.set {
+            let (option, why) = match set.split('=').next().map(str::trim) {
+                Some("seeds" | "seed") => ("--seeds", "with --seeds N, the first N of the preset's seeds run"),
+                Some("rounds") if self.rounds.is_some() => ("--rounds", "both give the number of rounds"),
+                _ => continue,
+            };
+            bail!("--set {set}: not allowed here; use {option}: {why}");
+        }
+        Ok(())
     }
 
     /// The folder for the runs of a table, another one for another number of rounds.
@@ -302,7 +318,11 @@ impl Reproduce {
         for need in needs(costs) {
             printer.line(format!("Needs {need}"))?;
         }
-        let settings = preset.settings_lines();
+        let mut settings = preset.settings_lines();
+        let set: Vec<&str> = self.overrides.set.iter().map(String::as_str).collect();
+        if !set.is_empty() {
+            settings.push(format!("Instead of the above (--set): {}", set.join(" ")));
+        }
         printer.line("")?;
         printer.drawn(settings.iter().flat_map(|line| wrap(line, width)).collect())?;
         printer.drawn(departures(&table.departures, printer, width))

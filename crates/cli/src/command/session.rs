@@ -88,9 +88,10 @@ impl Session {
         if !self.json {
             output.drawn(results::lines(&ended, printer, terminal::width())?);
         }
-        server.into_iter().for_each(LiveServer::end);
         best_models(&ended).iter().chain(&privacy(&ended)).for_each(|line| printer.say(line));
         printer.say(format_args!("Results are in {}", folder.path().display()));
+        // Those who look at the page get the end of it first.
+        server.into_iter().for_each(LiveServer::end);
         let status = match (status(&ended, interrupt.is_asked()), &incomplete) {
             (_, Some(_)) if !interrupt.is_asked() => ExitStatus::CouldNotRun,
             (status, _) => status,

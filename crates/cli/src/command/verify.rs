@@ -65,7 +65,10 @@ impl VerifyCommand {
     pub(crate) fn run(self, printer: &Printer, methods: &Registry) -> Result<ExitStatus> {
         let threads = threads("--threads", self.threads, printer)?;
         let path = latest::resolve(&self.run, printer)?;
-        let runs = LoadedRuns::load(&[path])?.runs;
+        let LoadedRuns { runs, left_out } = LoadedRuns::load(&[path])?;
+        for out in &left_out {
+            printer.warn(format_args!("{}: {}", out.path.display(), out.what));
+        }
         let (resources, interrupt) = (resources()?, Interrupt::listen(printer)?);
         let mut all_same = true;
         for run in &runs {

@@ -250,4 +250,11 @@ fn fetching_without_a_network_says_what_to_do() {
     let text = refused(dir.path(), &["data", "fetch", "mnist", "--mirror", "ftp://x"]);
     assert!(text.contains("expected an address that starts with http"), "{text}");
     done(dir.path(), &["data", "fetch", "fashion-mnist-mini"]);
+    // A pipe is not waited for.
+    let pipe = dir.path().join("mirror/trainDevTestTrees_PTB.zip");
+    fs::create_dir(pipe.parent().unwrap()).unwrap();
+    if std::process::Command::new("mkfifo").arg(&pipe).status().is_ok_and(|status| status.success()) {
+        let text = refused(dir.path(), &["data", "fetch", "sst5", "--mirror", "mirror"]);
+        assert!(text.contains("it is not a file"), "{text}");
+    }
 }

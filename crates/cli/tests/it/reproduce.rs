@@ -265,3 +265,17 @@ fn every_table_of_the_program_is_listed() {
     let loud = place.call(&["-v", "reproduce"]);
     assert!(loud.out.contains("fedssd/table3: FedSSD, Table 3") && loud.out.contains("71.57"), "{}", loud.out);
 }
+
+/// What has an option of its own is refused before anything is trained.
+#[test]
+fn seeds_and_rounds_are_not_settings_of_a_table() {
+    let place = place();
+    let refused = |args: &[&str], said: &str| {
+        place.refuses(&[&["reproduce", "mine.toml", "--cells", "mini-1", "-o", "runs/x"], args].concat(), &[said]);
+        assert!(!place.path("runs").exists());
+    };
+    refused(&["--set", "seeds=[4, 5]"], "--set seeds=[4, 5]: not allowed here; use --seeds");
+    refused(&["--set", "rounds=2", "--rounds", "1"], "--set rounds=2: not allowed here; use --rounds");
+    let plan = place.call(&["reproduce", "mine.toml", "--cells", "mini-1", "--dry-run", "--set", "clients.epochs=2"]);
+    assert!(plan.out.contains("Instead of the above (--set): clients.epochs=2"), "{}", plan.out);
+}

@@ -121,6 +121,11 @@ impl CheckpointFolder {
         entries.filter_map(|entry| Part::of(entry.file_name().to_str()?)).collect()
     }
 
+    /// Whether some round has left a state.
+    pub(crate) fn has_states(&self) -> bool {
+        self.parts().iter().any(|part| matches!(part, Part::State { .. }))
+    }
+
     /// The newest state with at most this many rounds that can be read, and the clients that went further. The state of
     /// another run is an error.
     pub(crate) fn restore(&self, recorded: usize) -> Result<Restored> {

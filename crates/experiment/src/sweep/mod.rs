@@ -156,7 +156,7 @@ impl Sweep {
     pub fn obstacle(&self, job: &Job) -> Option<String> {
         let folder = self.folder(job);
         match SweepStamp::read(&folder) {
-            None => folder.exists().then(|| "it is not of a sweep".to_string()),
+            None => folder.exists().then(|| "it has no sweep.json, so it is not of a sweep".to_string()),
             Some(Err(reason)) => Some(reason),
             Some(Ok(found)) => {
                 let changes = found.changes(&self.stamp(job, found.sources()));

@@ -96,9 +96,12 @@ pub(super) fn other_settings(folder: &Path, job: &Document) -> Option<String> {
     }
     let [there, ours] = [there, ours].map(|text| config_values(&text));
     let keys: BTreeSet<&String> = there.keys().chain(ours.keys()).collect();
-    let shown = |value: Option<&String>| value.map_or("not set", |value| value).to_string();
     let differ = keys.into_iter().filter(|key| there.get(*key) != ours.get(*key));
-    let differ = differ.map(|key| format!("{key} is {}, not {}", shown(there.get(key)), shown(ours.get(key))));
+    let differ = differ.map(|key| match (there.get(key), ours.get(key)) {
+        (Some(there), Some(ours)) => format!("{key} is {there}, not {ours}"),
+        (Some(there), None) => format!("{key} is {there}, and is not set now"),
+        (None, ours) => format!("{key} is not set, and is {} now", ours.map_or("", |ours| ours)),
+    });
     let differ: Vec<String> = differ.take(MOST_NAMED).collect();
     (!differ.is_empty()).then(|| format!("it has other settings: {}", differ.join(", ")))
 }

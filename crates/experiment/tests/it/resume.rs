@@ -357,6 +357,25 @@ fn a_finished_run_is_prolonged() {
     }
 }
 
+/// What a power cut may leave: the rounds are run again, and it is said.
+#[test]
+fn a_record_without_a_line_is_run_again_with_a_word() {
+    let dir = tempfile::tempdir().unwrap();
+    write_table(dir.path());
+    let study = study(dir.path(), "scaffold", &[]);
+    let expected = undisturbed(&study, dir.path());
+    for (name, left) in [("empty", vec![]), ("zeros", vec![0; 5_000])] {
+        let folder = study.folder(Some(&dir.path().join(name))).unwrap();
+        study.run(&folder, 2, &mut Watcher { stop_after: Some(2), ..Watcher::default() }).unwrap();
+        fs::write(folder.file(names::ROUNDS), left).unwrap();
+        let mut watcher = Watcher::default();
+        study.run(&folder, 2, &mut watcher).unwrap();
+        assert_eq!(watcher.started, [0], "{name}");
+        assert!(watcher.notes[0].contains("the run starts over"), "{:?}", watcher.notes);
+        assert_eq!(contents(folder.path()), expected, "{name}");
+    }
+}
+
 /// A study that cannot go on as told is as it was: its configuration, too.
 #[test]
 fn a_study_that_cannot_be_shortened_stays_as_it_was() {

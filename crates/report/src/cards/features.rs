@@ -24,8 +24,9 @@ pub(super) fn features(
     for ((method, run), found) in methods.into_iter().zip(&runs).zip(embeddings.of(&runs)) {
         let label = study.groups[method].title();
         let found = match found {
-            Ok(found) => found,
-            Err(reason) => {
+            None => continue,
+            Some(Ok(found)) => found,
+            Some(Err(reason)) => {
                 left_out.push(LeftOut { path: run.path.clone(), what: format!("features left out: {reason}") });
                 continue;
             }
