@@ -115,6 +115,10 @@ pub enum Verdict {
     /// Both gaps have the same sign, but the published one is outside the interval, or there is no interval.
     SameOrder,
     OtherOrder,
+    /// There is a gap in the publication, and none here.
+    LevelHere,
+    /// There is none in the publication, and one here.
+    LevelThere,
     /// A target that was reached neither there nor here.
     NeverInBoth,
     /// A target that was reached only in the publication.
@@ -127,7 +131,7 @@ impl Verdict {
     /// The rule: signs first, then the interval.
     pub fn of(published: f64, ours: &Difference) -> Self {
         let mean = ours.summary.mean;
-        // A gap of zero has no sign: only another zero has the same order.
+        // A gap of zero has no sign: only another zero has the same order, and none has another.
         let same = if published == 0.0 { mean == 0.0 } else { published * mean > 0.0 };
         match ours.interval {
             Some(Interval { low, high }) if low <= published && published <= high => {
@@ -138,6 +142,8 @@ impl Verdict {
                 }
             }
             _ if same => Self::SameOrder,
+            _ if mean == 0.0 => Self::LevelHere,
+            _ if published == 0.0 => Self::LevelThere,
             _ => Self::OtherOrder,
         }
     }
@@ -158,6 +164,8 @@ impl ReplicatedValue {
             (Verdict::SameOrder, Some(_)) => "same order, larger gap",
             (Verdict::OtherOrder, None) => "other order, no interval",
             (Verdict::OtherOrder, Some(_)) => "other order",
+            (Verdict::LevelHere, _) => "level here",
+            (Verdict::LevelThere, _) => "level in the paper",
             (Verdict::NeverInBoth, _) => "never in both",
             (Verdict::NeverHere, _) => "reached only in the paper",
             (Verdict::NeverThere, _) => "reached only here",

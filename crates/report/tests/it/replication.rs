@@ -74,7 +74,7 @@ fn a_verdict_follows_from_the_sign_and_the_interval() {
         (7.6, Verdict::SameOrder, "same order, smaller gap"),
         (2.4, Verdict::SameOrder, "same order, larger gap"),
         (-1.0, Verdict::OtherOrder, "other order"),
-        (0.0, Verdict::OtherOrder, "other order"),
+        (0.0, Verdict::LevelThere, "level in the paper"),
     ] {
         assert_eq!(verdict(published, &gaps), (expected, said.to_string()), "{published}");
     }
@@ -85,6 +85,12 @@ fn a_verdict_follows_from_the_sign_and_the_interval() {
     for gaps in [&[2.0][..], &[2.0, 2.0]] {
         assert_eq!(verdict(2.0, gaps), (Verdict::SameOrder, "same order, no interval".to_string()));
         assert_eq!(verdict(-2.0, gaps), (Verdict::OtherOrder, "other order, no interval".to_string()));
+        assert_eq!(verdict(0.0, gaps).0, Verdict::LevelThere);
+    }
+    // Equal numbers are in no order.
+    for gaps in [&[0.0][..], &[0.0, 0.0]] {
+        assert_eq!(verdict(2.0, gaps), (Verdict::LevelHere, "level here".to_string()));
+        assert_eq!(verdict(0.0, gaps).0, Verdict::SameOrder);
     }
 }
 
