@@ -10,6 +10,11 @@ use crate::machine;
 use crate::run::Run;
 use crate::saved::POSITIVE;
 
+/// The SHA-256 of some bytes, as hex.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl Run<'_> {
     /// What tells its checkpoints from those of other runs.
     pub(crate) fn identity(&self) -> Identity {

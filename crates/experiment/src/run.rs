@@ -15,6 +15,7 @@ use crate::checkpoint::{CheckpointFolder, Checkpoints, Restored, Writer};
 use crate::config::MethodChoice;
 use crate::earlier::Earlier;
 use crate::error::Result;
+use crate::header::sha256;
 use crate::observer::{FrontError, Observer};
 use crate::progress::{RunProgress, RunRecord};
 
@@ -137,6 +138,7 @@ impl Run<'_> {
         let method = std::slice::from_ref(self.method);
         let config = study.settings.resolved_for(method, &[self.seed], names::PARTITION, Some(names::LAYERS));
         folder.write_config(&config)?;
+        let config_sha256 = sha256(config.as_bytes());
         study.write_layers(folder)?;
         if !study.pool.partition.is_of_sites() {
             study.pool.partition.write(&folder.file(names::PARTITION), true)?;
@@ -155,7 +157,8 @@ impl Run<'_> {
                     ));
                 }
                 let guessing = header.guessing.or(simulation.experiment().guessing());
-                let header = Header { rounds: study.settings.config.rounds as u64, guessing, ..header };
+                let rounds_now = study.settings.config.rounds as u64;
+                let header = Header { rounds: rounds_now, config_sha256, guessing, ..header };
                 match rounds.last().filter(|_| ends) {
                     Some(last) => {
                         let mut file = folder.resume_rounds(&header, rounds.len() - 1)?;
@@ -169,7 +172,7 @@ impl Run<'_> {
                 let attackers = simulation.attackers().into_iter().map(|client| client as u64).collect();
                 let local_evaluation = Some(simulation.local_evaluation());
                 let guessing = simulation.experiment().guessing();
-                let header = Header { local_evaluation, attackers, guessing, ..self.header() };
+                let header = Header { local_evaluation, attackers, config_sha256, guessing, ..self.header() };
                 folder.start_rounds(&header)?
             }
         };

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use crate::assemble::Study;
 use crate::config::Document;
 use crate::error::Result;
+use crate::header::sha256;
 use crate::privacy::PrivacyAccount;
 use crate::stop::StopSign;
 use crate::{Checkpoints, ExperimentError, Resources};
@@ -29,6 +30,8 @@ pub struct Verification {
     pub same: u64,
     /// Rounds that could not be compared, because the record lacks them or their lines are damaged.
     pub missing: Vec<u64>,
+    /// Whether the configuration in the folder is not the one that the run has written there.
+    pub config_changed: bool,
     /// The first thing that differs.
     pub difference: Option<Difference>,
 }
@@ -76,7 +79,10 @@ pub fn verify(
     let salvage = salvage_rounds(&folder.join(names::ROUNDS))?;
     let config = folder.join(names::CONFIG);
     // A configuration that a user names may come through a pipe, that of a run does not.
-    fedelity_files::open(&config).map_err(|error| ExperimentError::path(&config, format!("cannot read: {error}")))?;
+    let text = fedelity_files::read_text(&config, fedelity_files::TEXT)
+        .map_err(|error| ExperimentError::path(&config, format!("cannot read: {error}")))?;
+    let written = &salvage.header.config_sha256;
+    let config_changed = !written.is_empty() && *written != sha256(text.as_bytes());
     let mut document = Document::read(&config)?;
     prepare(&mut document)?;
     let study = Study::load_with(&document, resources)?;
@@ -84,7 +90,7 @@ pub fn verify(
     let (seed, threads) = (salvage.header.seed, how.threads);
     let run = study.one(method, label, seed, threads, Checkpoints::Off);
     let (recorded, repeated) = (salvage.header, run.header());
-    let mut found = Verification { recorded, repeated, same: 0, missing: Vec::new(), difference: None };
+    let mut found = Verification { recorded, repeated, same: 0, missing: Vec::new(), config_changed, difference: None };
     if let Some((what, recorded, repeated)) = found.recorded.first_difference(&found.repeated) {
         found.difference = Some(Difference::Setting { what, recorded, repeated });
         return Ok(found);

@@ -80,6 +80,9 @@ pub struct Header {
     pub local_evaluation: Option<LocalEvaluation>,
     /// SHA-256 of the assignment of samples to clients, as hex. Older records lack it.
     pub partition_fingerprint: String,
+    /// SHA-256 of the run's configuration file, as hex. Older records lack it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub config_sha256: String,
     /// Unusable samples that were left out, as the configuration allowed. Older records lack it.
     pub left_out: u64,
     /// A description of the computer: its processor and system.

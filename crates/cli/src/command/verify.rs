@@ -125,6 +125,7 @@ impl VerifyCommand {
                 "same": found.difference.is_none() && found.missing.is_empty(),
                 "rounds": found.same,
                 "missing": found.missing,
+                "config-changed": found.config_changed,
                 "difference": difference,
                 "recorded": side(&found.recorded),
                 "repeated": side(&found.repeated),
@@ -132,6 +133,10 @@ impl VerifyCommand {
         }
         let path = folder.display().to_string();
         let path = visible_cell(&path);
+        if found.config_changed {
+            let what = "is not what the run has written there, so another run may have been repeated";
+            printer.warn(format_args!("{path}: {} {what}", names::CONFIG));
+        }
         let Some(difference) = &found.difference else {
             return match &found.missing[..] {
                 [] => printer.line(format!("{path}: the same, bit for bit: {rounds}")),

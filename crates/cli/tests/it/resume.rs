@@ -322,11 +322,23 @@ fn verify_repeats_a_run_and_names_what_differs() {
     ] {
         assert!(answer.out.contains(text), "{text:?} in {}", answer.out);
     }
-    // Other data than those of the record.
+    // A setting that only shows in the weights.
+    assert!(!answer.err.contains("config.toml"), "{}", answer.err);
     let config = String::from_utf8(place.read("out/config.toml")).unwrap();
+    place.write("out/config.toml", &config.replace("lr = 0.", "lr = 0.5"));
+    let answer = place.call(&["verify", "out"]);
+    let said = "out: config.toml is not what the run has written there, so another run may have been repeated";
+    assert!(answer.out.contains("after round 1") && answer.err.contains(said), "{}{}", answer.out, answer.err);
+    // Other data than those of the record.
     place.write("out/config.toml", &config.replace("alpha = 1.0", "alpha = 2.0"));
     let answer = place.call(&["verify", "out", "--json"]);
     let found: Value = serde_json::from_str(&answer.out).unwrap();
     assert_eq!((answer.code, &found["same"]), (1, &Value::Bool(false)));
     assert!(found["difference"].as_str().unwrap().contains("the partition was"), "{found}");
+    assert_eq!(found["config-changed"], Value::Bool(true));
+    // With a round more, it is another configuration, and its own.
+    place.write("out/config.toml", &config);
+    assert_eq!(place.call(&["resume", "out", "--set", "rounds=3"]).code, 0);
+    let answer = place.call(&["verify", "out", "--json"]);
+    assert!(answer.out.contains("\"config-changed\":false"), "{}", answer.out);
 }
