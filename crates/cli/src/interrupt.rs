@@ -6,7 +6,8 @@ use fedelity_experiment::StopSign;
 
 use crate::printer::Printer;
 
-/// Whether the user wants to stop. Signals mean what they did before once it is dropped.
+/// Whether the user wants to stop. Once it is dropped, signals go to those who listened before, if anybody did, and are
+/// ignored otherwise.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
     sign: StopSign,
@@ -35,6 +36,11 @@ impl Interrupt {
 
     pub(crate) fn is_asked(&self) -> bool {
         self.sign.is_asked()
+    }
+
+    /// From now on, the first signal ends the program: nothing is in training any more.
+    pub(crate) fn end_at_once(&self) {
+        self.sign.ask();
     }
 
     pub(crate) fn sign(&self) -> StopSign {

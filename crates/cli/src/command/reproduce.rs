@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::compare::Form;
 use super::cost::{CellCost, Clock, needs, total};
-use super::sweep_stage::SweepStage;
+use super::sweep_stage::{SweepStage, unknown_since};
 use crate::command::methods::paper_name;
 use crate::engine::resources;
 use crate::interrupt::Interrupt;
@@ -128,7 +128,9 @@ impl Reproduce {
         let page = self.page.clone().unwrap_or_else(|| output.join("report.html"));
         let page_over = self.overwrite.or_page(&page);
         page_over.check("--page", &page)?;
-        plan.sweep.check(&resources)?;
+        if let Some(error) = plan.sweep.check_unless_done(&resources)? {
+            printer.warn(unknown_since(&error));
+        }
         let workers = at_once.min(plan.sweep.jobs.len());
         let runs = plural(plan.sweep.jobs.len(), "run");
         printer.say(format_args!("{}: {runs}, {workers} in parallel, into {}", preset.table.title, output.display()));
@@ -145,12 +147,14 @@ impl Reproduce {
             screen: &screen,
             interrupt: &interrupt,
         };
-        let (failed, _) = stage.run(at_once, &resources)?;
+        let end = stage.run(at_once, &resources)?;
         let plan = PresetPlan { sweep: stage.sweep, ..plan };
         if interrupt.is_asked() {
             printer.say("Interrupted; the same command resumes it");
             return told.end(ExitStatus::Interrupted);
         }
+        // From here on there is nothing to finish first.
+        interrupt.end_at_once();
         let (ran, left_out) = plan.runs();
         for out in &left_out {
             printer.warn(format_args!("{}: {}", out.path.display(), out.what));
@@ -169,10 +173,10 @@ impl Reproduce {
             page_over.write("--page", &page, html.as_bytes())?;
             printer.say(format_args!("Wrote {} ({})", page.display(), bytes(html.len() as u64)));
         }
-        if !failed.is_empty() {
-            bail!("{} failed; the first: {}", plural(failed.len(), "run"), failed[0]);
+        if let Some(first) = end.failed.first() {
+            bail!("{} failed; the first: {first}", plural(end.failed.len(), "run"));
         }
-        told.end(ExitStatus::Done)
+        told.end(end.status())
     }
 
     /// What has an option of its own is not a setting: runs, folders and published numbers are matched by it.

@@ -17,7 +17,7 @@ use crate::status::ExitStatus;
 const EXAMPLES: &str = "\
 Examples:
   fedelity resume runs/latest                     go on where the last run was stopped
-  fedelity resume runs/a --set rounds=200         prolong a finished run to 200 rounds
+  fedelity resume runs/a --set rounds=200         extend a finished run to 200 rounds
   fedelity resume runs/a --threads 1              results do not depend on the threads
 
 A run writes a checkpoint after every round and, within a round, after every client that trained for
@@ -26,9 +26,9 @@ results of the resumed run are the same, bit for bit, as if it had never been st
 methods or seeds, runs that have ended are not repeated. A damaged checkpoint is named, and the one
 before it is used.
 
-A finished run keeps its last checkpoint, in the folder 'checkpoint', so that it can be prolonged.";
+A finished run keeps its last checkpoint, in the folder 'checkpoint', so that it can be extended.";
 
-/// Go on with a run that was stopped, or prolong a finished one
+/// Resume a run that was stopped, or extend a finished one
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ResumeCommand {

@@ -90,10 +90,12 @@ impl Session {
         }
         best_models(&ended).iter().chain(&privacy(&ended)).for_each(|line| printer.say(line));
         printer.say(format_args!("Results are in {}", folder.path().display()));
+        let asked = interrupt.is_asked();
+        interrupt.end_at_once();
         // Those who look at the page get the end of it first.
         server.into_iter().for_each(LiveServer::end);
-        let status = match (status(&ended, interrupt.is_asked()), &incomplete) {
-            (_, Some(_)) if !interrupt.is_asked() => ExitStatus::CouldNotRun,
+        let status = match (status(&ended, asked), &incomplete) {
+            (_, Some(_)) if !asked => ExitStatus::CouldNotRun,
             (status, _) => status,
         };
         if let Some((stopped, of)) = &incomplete {

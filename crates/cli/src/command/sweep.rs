@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use fedelity_data::quoted;
-use fedelity_experiment::{Chosen, Elsewhere, ExperimentError, JobState, Shard, Sharing, Sweep, SweepStatus};
+use fedelity_experiment::{Chosen, Elsewhere, JobState, Shard, Sharing, Sweep, SweepStatus};
 use fedelity_files::ClaimState;
 use fedelity_methods::Registry;
 use fedelity_report::{AS_IT_IS, Comparison, LoadedRuns, MeanSd, Options, Results, spread};
 use serde_json::json;
 
-use super::sweep_stage::SweepStage;
+use super::sweep_stage::{SweepStage, unknown_since};
 use super::{compare, sweep_status};
 use crate::engine::resources;
 use crate::file_kind::FileKind;
@@ -131,7 +131,9 @@ impl SweepCommand {
             self.overrides.place(document)
         })?;
         let resources = resources()?;
-        sweep.check(&resources).map_err(|error| self.unchecked(error, &sweep, &output))?;
+        if let Some(error) = sweep.check_unless_done(&resources)? {
+            printer.warn(unknown_since(&error));
+        }
         if self.dry_run {
             return self.announce(printer, &sweep, &output);
         }
@@ -158,40 +160,28 @@ impl SweepCommand {
             screen: &screen,
             interrupt: &interrupt,
         };
-        let (mut failed, mut left) = stage.run(at_once, &resources)?;
-        if stage.sweep.chooses() && failed.is_empty() && left.runs == 0 && !interrupt.is_asked() {
+        let mut end = stage.run(at_once, &resources)?;
+        if stage.sweep.chooses() && end.failed.is_empty() && end.left.runs == 0 && !interrupt.is_asked() {
             let (chosen, next) = stage.sweep.choose()?;
             self.show_chosen(printer, &output, &chosen);
             (stage.sweep, stage.sharing) = (next, self.sharing(false));
-            (failed, left) = stage.run(at_once, &resources)?;
+            end = stage.run(at_once, &resources)?;
         }
         if interrupt.is_asked() {
             printer.say("Interrupted; the same command resumes the sweep");
             return output.end(ExitStatus::Interrupted);
         }
-        if left.runs > 0 {
-            self.show_left(printer, &output, &stage.sweep, &left);
+        if end.left.runs > 0 {
+            self.show_left(printer, &output, &stage.sweep, &end.left);
         } else if !self.json && !stage.sweep.chooses() {
             let folders: Vec<PathBuf> = stage.sweep.jobs.iter().map(|job| stage.sweep.folder(job)).collect();
             output.drawn(table(printer, &folders)?);
             printer.say(format_args!("Next: fedelity report {}", quoted(&stage.sweep.results())));
         }
-        if !failed.is_empty() {
-            bail!("{} failed; the first: {}", plural(failed.len(), "run"), failed[0]);
+        if let Some(first) = end.failed.first() {
+            bail!("{} failed; the first: {first}", plural(end.failed.len(), "run"));
         }
-        output.end(ExitStatus::Done)
-    }
-
-    /// Why a sweep cannot start, and where its results are if all of its runs have finished.
-    fn unchecked(&self, error: ExperimentError, sweep: &Sweep, output: &Path) -> anyhow::Error {
-        if !sweep.jobs.iter().all(|job| sweep.state(job) == JobState::Done) {
-            return error.into();
-        }
-        let folder = quoted(output);
-        anyhow!(
-            "{error}; all runs in {folder} have finished, but only with what they were made from can be told whether it has \
-             changed since; their results: fedelity compare {folder}"
-        )
+        output.end(end.status())
     }
 
     /// How the runs are shared. Before settings are chosen, everybody waits: what follows is left to start.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use fedelity_experiment::{
-    Elsewhere, FrontError, Job, JobEnd, JobState, Resources, Sharing, StopSign, Sweep, SweepObserver,
+    Elsewhere, ExperimentError, FrontError, Job, JobEnd, JobState, Resources, Sharing, StopSign, Sweep, SweepObserver,
 };
 use fedelity_record::{RoundRecord, Status as Ending};
 use indicatif::MultiProgress;
@@ -14,8 +14,14 @@ use serde_json::json;
 use crate::interrupt::Interrupt;
 use crate::printer::Printer;
 use crate::run_output::RunOutput;
+use crate::status::ExitStatus;
 use crate::view::board::Board;
 use crate::view::units::{percent, seconds};
+
+/// What is said if all runs have finished, and what they were made from is not there or cannot be read.
+pub(super) fn unknown_since(error: &ExperimentError) -> String {
+    format!("{error}; all runs have finished, but whether what they were made from has changed since cannot be told")
+}
 
 /// A stage of a sweep.
 pub(super) struct SweepStage<'a> {
@@ -31,9 +37,28 @@ pub(super) struct SweepStage<'a> {
     pub(super) interrupt: &'a Interrupt,
 }
 
+/// What became of the runs of a stage.
+#[derive(Default)]
+pub(super) struct StageEnd {
+    /// The errors of those that failed.
+    pub(super) failed: Vec<String>,
+    /// What other processes have left to do.
+    pub(super) left: Elsewhere,
+    /// How many ended, and how many of these diverged.
+    ended: usize,
+    diverged: usize,
+}
+
+impl StageEnd {
+    /// The status of a command whose runs have ended: some that diverged are results among others.
+    pub(super) fn status(&self) -> ExitStatus {
+        if self.ended > 0 && self.ended == self.diverged { ExitStatus::Diverged } else { ExitStatus::Done }
+    }
+}
+
 impl SweepStage<'_> {
-    /// Runs them; returns the errors of those that failed, and what other processes have left to do.
-    pub(super) fn run(&self, at_once: usize, resources: &Resources) -> Result<(Vec<String>, Elsewhere)> {
+    /// Runs them.
+    pub(super) fn run(&self, at_once: usize, resources: &Resources) -> Result<StageEnd> {
         let Self { json, by_label, sharing, printer, output, sweep, screen, interrupt } = self;
         let (json, by_label) = (*json, *by_label);
         let board = Board::new(printer, screen, &sweep.jobs);
@@ -42,13 +67,13 @@ impl SweepStage<'_> {
             SweepViewer { json, by_label, sharing, printer, output, sweep, board: &board, interrupt, ended, told };
         let ran = sweep.run(at_once.min(sweep.jobs.len()), resources, &viewer);
         board.clear();
-        let mut left = ran?;
+        let mut end = viewer.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
+        end.left = ran?;
         if matches!(sharing, Sharing::Shard(_)) && !interrupt.is_asked() {
-            let failed = viewer.ended.lock().unwrap_or_else(PoisonError::into_inner).1.len();
             let undone = sweep.jobs.iter().filter(|job| sweep.state(job) != JobState::Done).count();
-            left.runs = undone.saturating_sub(failed);
+            end.left.runs = undone.saturating_sub(end.failed.len());
         }
-        Ok((viewer.ended.into_inner().unwrap_or_else(PoisonError::into_inner).1, left))
+        Ok(end)
     }
 }
 
@@ -62,8 +87,7 @@ struct SweepViewer<'a> {
     sweep: &'a Sweep,
     board: &'a Board,
     interrupt: &'a Interrupt,
-    /// How many jobs ended, and the errors of those that failed.
-    ended: Mutex<(usize, Vec<String>)>,
+    ended: Mutex<StageEnd>,
     /// Whether it was said that others work too, and that this process waits for them.
     told: [AtomicBool; 2],
 }
@@ -75,16 +99,19 @@ impl SweepObserver for SweepViewer<'_> {
 
     fn end(&self, job: &Job, end: &JobEnd) -> Result<(), FrontError> {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        ended.0 += 1;
+        ended.ended += 1;
         self.board.ended(job, end);
         if matches!(end, JobEnd::Interrupted) {
             return Ok(());
         }
         if let JobEnd::Failed(reason) = end {
             let name = Some(self.name(job)).filter(|name| !name.is_empty()).map_or(String::new(), |name| name + ", ");
-            ended.1.push(format!("{name}seed {}: {reason}", job.seed));
+            ended.failed.push(format!("{name}seed {}: {reason}", job.seed));
         }
-        self.board.suspend(|| self.tell(job, end, ended.0));
+        if let JobEnd::Before(summary) | JobEnd::Now(summary) | JobEnd::Elsewhere(summary) = end {
+            ended.diverged += usize::from(matches!(summary.status, Ending::Diverged { .. }));
+        }
+        self.board.suspend(|| self.tell(job, end, ended.ended));
         Ok(())
     }
 

@@ -188,6 +188,44 @@ fn methods_can_be_added_to_a_cell() {
 }
 
 #[test]
+fn a_finished_table_is_shown_without_its_data() {
+    let place = place();
+    let rows: String = (0..60).map(|i| format!("{},{},{}\n", i % 7, i % 11, i % 2)).collect();
+    place.write("t.csv", &format!("a,b,label\n{rows}"));
+    place.write("mine.toml", &PRESET.replace("data.name = \"mnist\"", "data = { name = \"csv\", train = \"t.csv\" }"));
+    let args = ["--cells", "mnist", "--seeds", "2", "-o", "out"];
+    let first = call(&place, &args);
+    assert_eq!(first.code, 0, "{}", first.err);
+    fs::remove_file(place.path("t.csv")).unwrap();
+    let again = call(&place, &args);
+    assert_eq!((again.code, again.out), (0, first.out), "{}", again.err);
+    for said in ["warning: ", "t.csv", "all runs have finished, but whether what they were made from has changed since"]
+    {
+        assert!(again.err.contains(said), "{said}: {}", again.err);
+    }
+    // A run that is missing needs the data.
+    let more = call(&place, &["--cells", "mnist", "--seeds", "3", "-o", "out"]);
+    assert!(more.code == 2 && more.err.contains("t.csv") && !more.err.contains("have finished"), "{}", more.err);
+}
+
+#[test]
+fn a_table_of_which_every_run_diverged_ends_with_1() {
+    let place = place();
+    let args =
+        ["--cells", "mini-1", "--seeds", "1", "--set", "optimizer.lr=1e30", "--set", "model.name=mlp", "-o", "all"];
+    let answer = call(&place, &args);
+    assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
+    let again = call(&place, &args);
+    assert_eq!((again.code, again.err.matches("] was done").count()), (1, 2), "{}", again.err);
+    place.write(
+        "mine.toml",
+        &PRESET.replace("set.method.mu = 0.1", "set.optimizer.lr = 1e30\nset.model.name = \"mlp\""),
+    );
+    let answer = call(&place, &["--cells", "mini-1", "--seeds", "1", "-o", "some"]);
+    assert!(answer.code == 0 && answer.err.contains("diverged"), "{}{}", answer.out, answer.err);
+}
+
+#[test]
 fn nothing_runs_if_something_is_missing() {
     let place = place();
     for (args, said) in [

@@ -235,36 +235,37 @@ fn a_sweep_skips_what_is_done() {
     place.refuses(&["sweep", "nowhere.toml"], &["nowhere.toml"]);
 }
 
-/// Two methods on two partitions: a sweep and `compare` say the same, in every format.
 #[test]
-fn a_finished_sweep_without_its_data_says_where_its_results_are() {
+fn a_finished_sweep_shows_its_results_without_its_data() {
     let place = Place::new();
     let rows: String = (0..60).map(|i| format!("{},{},{}\n", i % 7, i % 11, i % 2)).collect();
-    place.write("t.csv", &format!("a,b,label\n{rows}"));
-    place.write(
-        "sweep.toml",
-        "seeds = [1, 2]\n[set]\nrounds = 1\n\"data.name\" = \"csv\"\n\"data.train\" = \"t.csv\"\n\
-         \"partition.kind\" = \"iid\"\n\"partition.clients\" = 2\n\"model.name\" = \"logistic\"\n",
-    );
-    let args = ["sweep", "sweep.toml", "-o", "out"];
-    assert_eq!(place.call(&args).code, 0);
-    fs::remove_file(place.path("t.csv")).unwrap();
-    place.refuses(&args, &["t.csv", "all runs in out have finished", "their results: fedelity compare out"]);
-    assert_eq!(place.call(&["compare", "out"]).code, 0);
-    // One that has not finished needs its data.
-    fs::remove_dir_all(
-        fs::read_dir(place.path("out"))
-            .unwrap()
-            .flatten()
-            .map(|entry| entry.path())
-            .find(|path| path.is_dir())
-            .unwrap(),
-    )
-    .unwrap();
-    let answer = place.call(&args);
-    assert!(answer.code == 2 && !answer.err.contains("have finished"), "{}", answer.err);
+    let set = "[set]\nrounds = 1\n\"data.name\" = \"csv\"\n\"data.train\" = \"t.csv\"\n\"partition.kind\" = \"iid\"\n\
+               \"partition.clients\" = 2\n\"model.name\" = \"logistic\"\n";
+    let tune = "[tune]\nvalidation = 0.2\nseeds = [11]\n[grid]\n\"optimizer.lr\" = [0.01, 0.05]\n";
+    place.write("plain.toml", &format!("seeds = [1, 2]\n{set}"));
+    place.write("tuned.toml", &format!("seeds = [1, 2]\n{set}{tune}"));
+    for (file, folder, runs) in [("plain.toml", "plain", 2), ("tuned.toml", "tuned", 4)] {
+        place.write("t.csv", &format!("a,b,label\n{rows}"));
+        let args = ["sweep", file, "-o", folder];
+        let first = place.call(&args);
+        assert_eq!(first.code, 0, "{}", first.err);
+        fs::remove_file(place.path("t.csv")).unwrap();
+        let again = place.call(&args);
+        assert_eq!((again.code, again.out), (0, first.out), "{}", again.err);
+        let said = "all runs have finished, but whether what they were made from has changed since cannot be told";
+        assert!(again.err.contains("t.csv") && again.err.contains(said), "{}", again.err);
+        assert_eq!(again.err.matches("] was done").count(), runs, "{}", again.err);
+        // One that has not finished needs its data.
+        let below = if folder == "tuned" { place.path("tuned/compare") } else { place.path(folder) };
+        let setting =
+            fs::read_dir(below).unwrap().flatten().map(|entry| entry.path()).find(|path| path.is_dir()).unwrap();
+        fs::remove_dir_all(setting.join("seed-2")).unwrap();
+        let answer = place.call(&args);
+        assert!(answer.code == 2 && !answer.err.contains("have finished"), "{}", answer.err);
+    }
 }
 
+/// Two methods on two partitions: a sweep and `compare` say the same, in every format.
 #[test]
 fn a_sweep_and_compare_agree_and_mix_only_what_is_named() {
     let place = Place::new();

@@ -253,4 +253,10 @@ fn wrong_tuning_is_refused() {
     place.write("tune.toml", &tuning().replace("1e-6, 0.05", "1e30"));
     let answer = place.call(&["sweep", "tune.toml", "-o", "none"]);
     assert!(answer.code == 2 && answer.err.contains("fedavg: every setting diverged"), "{}", answer.err);
+    // Without a choice, runs that diverge are results, but not if there are no others.
+    for (lr, code) in [("[1e30, 0.05]", 0), ("[1e30, 2e30]", 1)] {
+        place.write("grid.toml", &format!("{SET}[grid]\n\"optimizer.lr\" = {lr}\n"));
+        let answer = place.call(&["sweep", "grid.toml", "-o", &format!("grid-{code}")]);
+        assert!(answer.code == code && answer.err.contains("diverged"), "{lr}: {}{}", answer.out, answer.err);
+    }
 }

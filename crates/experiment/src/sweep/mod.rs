@@ -40,7 +40,7 @@ pub struct Sweep {
     pub jobs: Vec<Job>,
     documents: Vec<Document>,
     output: PathBuf,
-    /// What each job reads, once it has been loaded.
+    /// What each job reads, once it has been loaded; nothing if all have finished and it cannot be.
     sources: OnceLock<Vec<SweepSources>>,
     /// If the jobs only choose settings, all that may be compared afterwards.
     compared: Option<Box<Sweep>>,
@@ -169,6 +169,21 @@ impl Sweep {
     /// Loads everything that the runs need, and rejects a run that cannot start. Nothing is written.
     pub fn check(&self, resources: &Resources) -> Result<()> {
         [Some(self), self.compared.as_deref()].into_iter().flatten().try_for_each(|sweep| sweep.load(resources))
+    }
+
+    /// The same for jobs that may all have finished, which need nothing more: then it returns what is missing or wrong, so
+    /// that nobody can tell whether it has changed since.
+    pub fn check_unless_done(&self, resources: &Resources) -> Result<Option<ExperimentError>> {
+        let checked = self.check(resources);
+        let done = |sweep: &Self| sweep.jobs.iter().all(|job| sweep.state(job) == JobState::Done);
+        let next_done = || self.compared.is_none() || self.chosen().is_ok_and(|(_, next)| done(&next));
+        match checked {
+            Err(error) if done(self) && next_done() => {
+                let _ = self.sources.set(Vec::new());
+                Ok(Some(error))
+            }
+            other => other.map(|()| None),
+        }
     }
 
     /// Loads what all jobs read, also those that are done: it may have changed since.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use fedelity_files::{ClaimState, Claims, Holder, Worker};
-use fedelity_record::names::STAMP;
+use fedelity_record::names::{self, STAMP};
 
 use super::SweepObserver;
 use super::job::claimed_folder;
@@ -130,7 +130,8 @@ fn stamped(folder: &Path, depth: usize) -> std::io::Result<usize> {
         }
         let path = entry.path();
         if path.join(STAMP).is_file() {
-            found += 1;
+            // One that is being prolonged has no end yet.
+            found += usize::from(path.join(names::SUMMARY).is_file());
         } else if depth > 1 {
             found += stamped(&path, depth - 1)?;
         }

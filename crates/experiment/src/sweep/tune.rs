@@ -68,6 +68,19 @@ impl Sweep {
     /// compared on; the first of equals. Returns the choices, which are also written to a file, and the sweep that
     /// compares them on the test data with seeds that did not choose.
     pub fn choose(&self) -> Result<(Vec<Chosen>, Self)> {
+        let (chosen, next) = self.chosen()?;
+        let path = self.output.join(CHOSEN);
+        let json = serde_json::to_vec_pretty(&chosen).unwrap_or_default();
+        // Processes that share the sweep choose the same.
+        let is_there = || fedelity_files::read(&path, fedelity_files::TEXT).is_ok_and(|found| found == json);
+        match fedelity_files::write(&path, &json) {
+            Err(error) if !is_there() => Err(ExperimentError::path(&path, format!("cannot write: {error}"))),
+            _ => Ok((chosen, next)),
+        }
+    }
+
+    /// What the runs that have finished choose.
+    pub(super) fn chosen(&self) -> Result<(Vec<Chosen>, Self)> {
         let Some(compared) = &self.compared else {
             return Err(ExperimentError::Config("the sweep has no [tune]: there is nothing to choose".to_string()));
         };
@@ -82,7 +95,13 @@ impl Sweep {
             jobs: Vec::new(),
             documents: Vec::new(),
             output: compared.output.clone(),
-            sources: OnceLock::new(),
+            // What could not be read for these cannot be read for those.
+            sources: self
+                .sources
+                .get()
+                .filter(|all| all.is_empty())
+                .cloned()
+                .map_or_else(OnceLock::new, OnceLock::from),
             compared: None,
             places: OnceLock::new(),
         };
@@ -94,14 +113,6 @@ impl Sweep {
             }
             let set = next.jobs.last().map_or(Vec::new(), |job| job.set.clone());
             chosen.push(Chosen { set, tuned: compared.tuned(task)?, ..choice });
-        }
-        let path = self.output.join(CHOSEN);
-        let json = serde_json::to_vec_pretty(&chosen).unwrap_or_default();
-        // Processes that share the sweep choose the same.
-        let is_there = || fedelity_files::read(&path, fedelity_files::TEXT).is_ok_and(|found| found == json);
-        match fedelity_files::write(&path, &json) {
-            Err(error) if !is_there() => return Err(ExperimentError::path(&path, format!("cannot write: {error}"))),
-            _ => {}
         }
         Ok((chosen, next))
     }
