@@ -56,7 +56,7 @@ def resume(
     progress: bool | Show | None = None,
     data: Data | None = None,
 ) -> Result:
-    """Goes on with the runs of a folder that were stopped, or prolongs them to more ``rounds``. Data in memory are
+    """Resumes the runs of a folder that were stopped, or extends them to more ``rounds``. Data in memory are
     given again.
 
     >>> short = {"rounds": 1, "partition": {"clients": 4}, "clients": {"per-round": 2}}
