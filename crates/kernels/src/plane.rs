@@ -1,8 +1,14 @@
 //! The memory layout of activations.
 //!
 //! A spatial activation is `[group][channel][row][column][lane]`: a group interleaves one sample per vector lane, so
-//! that every operation on pixels is one vector operation, whatever the channel count or the image size. Rows and
-//! columns carry a border of zeros (`halo`) as wide as the convolution reading the activation needs.
+//! that every operation on pixels is one vector operation, whatever the channel count or the image size: no unfolding, no
+//! ragged edges, and statistics over pixels never cross lanes. Rows and columns carry a border of zeros (`halo`) as wide as
+//! the convolution reading the activation needs.
+//!
+//! There are eight lanes on every processor: one register with AVX2, two with NEON, and half of one with AVX-512, which
+//! holds two such vectors, of neighbouring pixels, patches, channels or rows. A chunk of groups runs through all spatial
+//! layers at a time, so that activations stay in cache. Dense layers work on plain rows, and texts follow one another,
+//! `[token][width]`, without padding or masks.
 
 /// Rows and columns of one channel, with the border of zeros around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

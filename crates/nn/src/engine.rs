@@ -2,6 +2,9 @@
 //!
 //! Weights, gradients and outputs cross it as flat f32 slices in the order of the [`Outline`], because methods read and
 //! change them between steps. How and on which device an engine keeps activations is up to it.
+//!
+//! An engine must keep what the rest relies on: the same bits in every run, a sample's evaluation independent of its batch,
+//! no allocation per step. The gradient and golden tests of this crate run on every engine of the machine.
 
 use std::fmt::Debug;
 use std::sync::Arc;
