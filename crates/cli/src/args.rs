@@ -7,32 +7,35 @@ use crate::printer::When;
 
 const EXAMPLES: &str = "\
 Examples:
-  fedelity run                          20 skewed clients learn Fashion-MNIST; needs no files
+  fedelity run                          train 20 skewed clients on Fashion-MNIST; needs no files
   fedelity init                         write experiment.toml, with every key explained
-  fedelity run experiment.toml          run a file, results in runs/<date-time>-<name>
+  fedelity run experiment.toml          run a file; results go to runs/<date-time>-<name>
   fedelity run --set rounds=5 --set model.name=mlp
-  fedelity check experiment.toml        show what would run and about how long it would take
+  fedelity check experiment.toml        show what would run, and estimate its time and memory
   fedelity compare runs/a runs/b        compare methods over seeds, with statistics
   fedelity report runs/a -o a.html      write a page with tables and figures
   fedelity watch runs/a                 show the same page during the run
   fedelity sweep sweep.toml             run a grid of settings on all cores
-  fedelity reproduce                    list published tables, to repeat and compare
+  fedelity reproduce                    list the published tables you can reproduce
   fedelity runs                         list past runs
   fedelity evaluate runs/a              test the model on its test data, class by class
   fedelity predict runs/a photo.png     classify an image or a text
-  fedelity export runs/a --onnx a.onnx  write the model for other programs
+  fedelity export runs/a --onnx a.onnx  export the model for other programs
   fedelity partition                    show which client holds which classes
-  fedelity methods                      what each method does, and what it needs
+  fedelity methods                      list the methods: what each does and needs
   fedelity methods fedntd               explain a method: its equation and its keys
-  fedelity layers simple-cnn            print a model's layers, as a file to change and train
+  fedelity layers simple-cnn            print a model's layers as a file to edit and train
   fedelity models                       list all models with their sizes
   fedelity keys                         explain every key of a configuration
 
-runs/latest names the last run in runs wherever a run is named.
+Wherever a command takes a run, runs/latest is the last run in runs.
 Results and tables go to stdout, everything else to stderr.
-Data sets are in the folder named by --data-dir, FEDELITY_DATA or data.dir, in this order, or in ./data. FEDELITY_ISA selects the instruction set,
-which changes the speed and no result: portable, avx2, avx512 or neon [default: the fastest of this machine].
-Exit codes: 0 success, 1 training diverged, 2 could not run, 130 interrupted.";
+Data sets are in the folder given by --data-dir, FEDELITY_DATA or data.dir, in this order, or else
+in ./data.
+FEDELITY_ISA selects the instruction set: portable, avx2, avx512 or neon [default: the fastest of
+this machine]. It changes the speed, never the results.
+Exit codes: 0 success; 1 training diverged, or verify found a difference; 2 could not run; 130
+interrupted.";
 
 /// Federated learning on non-IID data.
 #[derive(Debug, Parser)]
@@ -43,7 +46,7 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", help_heading = "Global options")]
     pub(crate) color: When,
 
-    /// No progress or notes on stderr, only errors.
+    /// Print only errors on stderr, no progress or notes.
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Global options")]
     pub(crate) quiet: bool,
 

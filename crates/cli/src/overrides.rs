@@ -26,10 +26,10 @@ pub(crate) struct Overrides {
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 
-    /// Leave out images and rows that cannot be read, and say how many, instead of ending with an error at the first.
+    /// Skip images and rows that cannot be read and say how many, instead of failing at the first.
     ///
-    /// These are damaged images, rows with a missing or misspelt value, and the like. The record counts them. It is the same
-    /// as data.skip-bad = true.
+    /// These are damaged images, rows with a missing or misspelt value, and the like. The record counts them. Same as
+    /// data.skip-bad = true.
     #[arg(long)]
     pub(crate) skip_bad: bool,
 }

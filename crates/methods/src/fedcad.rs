@@ -27,7 +27,7 @@ use crate::distil::mixed;
 /// In the broadcast: alpha_y for each class.
 const CLASS_ALPHA: &str = "class-alpha";
 
-/// Learn from the global model's outputs, the more the better it knows the class of a sample.
+/// Learn from the global model's outputs, the more so the better it knows a sample's class.
 #[method(
     id = "fedcad",
     title = "FedCAD",
@@ -47,7 +47,7 @@ pub struct FedCad {
     /// Temperature of both softmaxes in the distillation term.
     #[key(symbol = "T", default = 2.0, above = 0, paper = "2 for FedLSD, not stated for FedCAD")]
     pub tau: f32,
-    /// Whether the distillation term is multiplied by tau^2. If not, it shrinks as tau grows.
+    /// Whether to multiply the distillation term by tau^2. If not, it shrinks as tau grows.
     #[key(symbol = "T^2", default = false, paper = "not in FedCAD; on in FedNTD's eq. 3")]
     pub tau_squared: bool,
 }

@@ -32,7 +32,7 @@ const FISHER: &str = "fisher";
 /// F * w, likewise.
 const WEIGHTED: &str = "fisher-weights";
 
-/// Hold the weights that matter to the other clients (elastic weight consolidation between clients).
+/// Hold on to the weights that matter to the other clients (elastic weight consolidation between clients).
 #[method(
     id = "fedcurv",
     title = "FedCurv",
@@ -46,7 +46,7 @@ pub struct FedCurv {
     #[key(default = 0.001, min = 0, zero = fedavg)]
     #[key(paper = "not comparable; FedSSD 1e-3 (CIFAR-10), 1e-4 (CIFAR-100), FedNTD's code 1")]
     pub lambda: f64,
-    /// Maximum number of samples per client for its Fisher information.
+    /// Maximum number of samples per client for the Fisher information.
     #[key(default = 500, min = 1, paper = "FedNTD's code 500")]
     pub samples: usize,
 }

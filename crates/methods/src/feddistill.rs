@@ -26,8 +26,8 @@ use fedelity_nn::loss::{self, Groups, cross_entropy};
 
 use crate::NumberOr;
 
-/// Learn from the global model separately for the true class, the classes the client has many samples of, and the
-/// classes it has few of; as a whole, and through its classifier and its extractor.
+/// Learn from the global model separately for the true class, the classes with many samples on the client, and those
+/// with few; as a whole, and through its classifier and its extractor.
 #[method(
     id = "feddistill",
     title = "FedDistill",
@@ -42,10 +42,10 @@ pub struct FedDistill {
     /// Weight of the true class against all others.
     #[key(symbol = "alpha_t", default = 0.0, min = 0, paper = "0 to 1, lower is better", zero = "no such term")]
     pub alpha_true: NumberOr<f32, Mass>,
-    /// Weight of the classes of which the client holds many samples.
+    /// Weight of the classes with many samples on the client.
     #[key(symbol = "alpha_r", default = 0.3, min = 0, paper = "0 to 1, best in between", zero = "no such term")]
     pub alpha_rich: NumberOr<f32, Mass>,
-    /// Weight of the classes of which the client holds few samples.
+    /// Weight of the classes with few samples on the client.
     #[key(symbol = "alpha_f", default = 1.0, min = 0, paper = "0 to 1, best from 0.8 on", zero = "no such term")]
     pub alpha_few: NumberOr<f32, Mass>,
     /// Weight of the whole model's group distillation.
@@ -57,7 +57,7 @@ pub struct FedDistill {
     /// Weight of group distillation of the local head on the global features.
     #[key(symbol = "beta_FC", default = 0.3, min = 0, paper = "0.1 to 0.5", zero = fedavg)]
     pub beta_classifier: f32,
-    /// Whether the split between rich and few counts once instead of twice.
+    /// Whether to count the split between rich and few once instead of twice.
     #[key(default = false, paper = "false, although its claim of equivalence to KL requires true")]
     pub exact: bool,
 }

@@ -30,8 +30,8 @@ use crate::Clip;
 /// In the server's state, the median norm of the last round's updates; in its scratch, the norms of this round's.
 const NORMS: &str = "norms";
 
-/// Learn from labels corrected for how often the client sees each class, and from the global model as far as the client
-/// lacks classes.
+/// Learn from labels corrected for how often the client sees each class, and from the global model to the extent that
+/// the client lacks classes.
 #[method(
     id = "fedelity",
     title = "Fedelity",
@@ -40,7 +40,7 @@ const NORMS: &str = "norms";
                 lambda = 1 - H(pi) / log K",
     helps = "With skewed labels: on CIFAR-10 with 100 clients at Dirichlet 0.1, 52.3 % against FedAvg's 24.4 % and \
              FedNTD's 36.5 % after the last round, 52.9 % against 37.9 % and 48.9 % in the best, three seeds \
-             (docs/results.md). With equally frequent classes at every client it is FedAvg."
+             (docs/results.md). Where every client has all classes equally often, it is FedAvg."
 )]
 pub struct Fedelity {
     /// How much of log pi is added to the logits.
@@ -49,7 +49,7 @@ pub struct Fedelity {
     /// Factor on lambda.
     #[key(default = 1.0, min = 0, zero = fedavg)]
     pub teacher: f32,
-    /// How many times the usual norm an update may have.
+    /// Maximum norm of an update, as a multiple of the usual norm.
     #[key(default = 10.0, min = 0, zero = fedavg)]
     pub guard: f64,
 }

@@ -51,7 +51,7 @@ const TRAINING: Purpose = Purpose::Method(2);
     title = "FedGen",
     reference = "Zhu et al., ICML 2021, arXiv:2105.10056",
     equation = "L = CE + alpha * CE(h(G(y')), y') + beta * KL(softmax(h(G(y))) || softmax(z)), alpha and beta * decay^t",
-    helps = "Rarely in the comparison of FedGKD, Table 3: on CIFAR-10 at Dirichlet 0.1 it equals FedAvg (69.2 %), on \
+    helps = "Rarely, according to FedGKD, Table 3: on CIFAR-10 at Dirichlet 0.1 it equals FedAvg (69.2 %), on \
              CIFAR-100 it is below (33.1 % against 34.9 %), and on Tiny-ImageNet above (32.8 % against 29.0 %)."
 )]
 pub struct FedGen {
@@ -62,7 +62,7 @@ pub struct FedGen {
     /// Initial factor on the KL divergence from the outputs for generated features.
     #[key(default = 0.1, min = 0, paper = "10 (MNIST), 1 (EMNIST); 0 in the code of the FedGKD paper", zero = fedavg)]
     pub beta: f64,
-    /// Alpha and beta are multiplied by this after each round.
+    /// Factor applied to alpha and beta after each round.
     #[key(default = 0.98, above = 0, max = 1, paper = "0.98")]
     pub decay: f64,
     /// Factor on the diversity of generated features.
@@ -80,7 +80,7 @@ pub struct FedGen {
     /// Training steps of the generator per round, on the server.
     #[key(default = 50, min = 0, paper = "50", zero = "the generator stays random")]
     pub iterations: usize,
-    /// The generator's learning rate in the first round. It decays by 0.98 per round.
+    /// The generator's learning rate in the first round. It decays by a factor of 0.98 per round.
     #[key(default = 0.0001, min = 0, paper = "0.0001, 0.0003 (MNIST)", zero = "the generator stays random")]
     pub lr: f64,
     /// The generator's weight decay.

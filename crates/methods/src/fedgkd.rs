@@ -39,7 +39,7 @@ pub struct FedGkd {
     /// Twice the factor on the distance from the teacher.
     #[key(default = 0.2, min = 0, paper = "0.2 (ResNet-8, DistilBERT), 0.1 (ResNet-50)", zero = fedavg)]
     pub gamma: f64,
-    /// How many of the last global models are averaged. Above 1, a second model is sent to clients.
+    /// How many of the last global models to average. Above 1, a second model is sent to clients.
     #[key(symbol = "M", default = 1, min = 1, paper = "best of 1, 3, 5, 7 by data set")]
     pub buffer: usize,
     /// The distance: KL divergence of the class probabilities, or squared difference of the logits (Table 9 of the paper).

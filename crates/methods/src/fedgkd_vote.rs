@@ -23,13 +23,13 @@ use crate::NumberOr;
 use crate::distil::softened;
 use crate::history::{older, remember};
 
-/// Stay near the outputs of each of the last global models, and nearer those of better ones.
+/// Stay near the outputs of each of the last global models, nearer to those of better ones.
 #[method(
     id = "fedgkd-vote",
     title = "FedGKD-VOTE",
     reference = "Yao et al., 2021, arXiv:2107.00051, eq. 5",
     equation = "L = CE + sum_m gamma_m/2 * KL(h(w_(t-m+1)) || h(w)), gamma_m/2 = lambda * softmax(-L_m / beta)",
-    helps = "With strong skew a little more than FedGKD: 73.0 % against its 72.3 % and FedAvg's 69.2 % on CIFAR-10 \
+    helps = "With strong skew, a little more than FedGKD: 73.0 % against its 72.3 % and FedAvg's 69.2 % on CIFAR-10 \
              at Dirichlet 0.1 with ResNet-8 and 20 clients. At 1 it is no better: 78.9 % against 79.1 % (FedGKD, \
              Table 3)."
 )]

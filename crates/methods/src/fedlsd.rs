@@ -35,7 +35,7 @@ pub struct FedLsd {
     /// Temperature of both softmaxes in the distillation term.
     #[key(symbol = "T", default = 2.0, above = 0, paper = "2")]
     pub tau: f32,
-    /// Whether the distillation term is multiplied by tau^2. If not, it shrinks as tau grows.
+    /// Whether to multiply the distillation term by tau^2. If not, it shrinks as tau grows.
     #[key(symbol = "T^2", default = false, paper = "not in FedCAD; on in FedNTD's eq. 3")]
     pub tau_squared: bool,
 }

@@ -41,7 +41,7 @@ const REST: &str = "fednova-rest";
     title = "FedNova",
     reference = "Wang et al., NeurIPS 2020, arXiv:2007.07481",
     equation = "w = w^t - (sum_i p_i a_i) * sum_i p_i (w^t - w_i) / a_i",
-    helps = "Where clients take different numbers of steps, because their sizes differ: FedAvg then favours clients \
+    helps = "Where clients take different numbers of steps because their sizes differ: FedAvg then favours clients \
              with many steps beyond their share of the data. Where all take the same number of steps, it is FedAvg.",
     identity = EqualSteps
 )]

@@ -30,7 +30,7 @@ const CONTROL: &str = "control";
 /// In an upload: c_i+ - c_i.
 const CHANGE: &str = "control-change";
 
-/// Correct every local step by how the client's steps differ from the average.
+/// Correct every local step by how far the client's steps differ from the average.
 #[method(
     id = "scaffold",
     title = "SCAFFOLD",

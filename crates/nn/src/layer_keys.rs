@@ -12,7 +12,7 @@ use crate::architecture::{BlockNames, Layer};
 pub struct LayerKeys {
     #[key(flatten)]
     pub kind: LayerKind,
-    /// The name of its weights, as PyTorch names them: `conv1`, `features.0`. By default, the kind and a number. Layers
+    /// The name of the layer's weights, as in PyTorch: `conv1`, `features.0`. By default, the kind and a number. Layers
     /// without weights have no name.
     pub name: Option<String>,
 }
@@ -21,7 +21,7 @@ pub struct LayerKeys {
 #[keys(tag = "kind")]
 #[derive(Serialize)]
 pub enum LayerKind {
-    /// Convolution with a square kernel. It works on images.
+    /// Convolution with a square kernel. Works on images.
     Conv {
         /// Output channels.
         #[key(min = 1, max = 65536)]
@@ -35,55 +35,55 @@ pub enum LayerKind {
         /// Zeros on each side of the image.
         #[key(default = 0, max = 127)]
         pad: usize,
-        /// Whether a number is added to each output channel. A normalisation after the layer makes it useless.
+        /// Whether to add a number to each output channel. Useless if a normalisation follows the layer.
         #[key(default = true)]
         bias: bool,
     },
-    /// Fully connected layer with a bias. It works on rows: put a flatten layer before the first one.
+    /// Fully connected layer with a bias. Works on rows: put a flatten layer before the first one.
     Dense {
         /// Output units.
         #[key(min = 1, max = 1048576)]
         out: usize,
     },
-    /// max(x, 0). It works on images and rows.
+    /// max(x, 0). Works on images and rows.
     Relu,
-    /// Maximum of each window. It works on images.
+    /// Maximum of each window. Works on images.
     MaxPool {
         /// Rows and columns of the window.
         #[key(min = 1, max = 255)]
         kernel: usize,
-        /// Pixels from one position to the next. By default, those of the window, so that windows do not overlap.
+        /// Pixels from one position to the next. By default, the size of the window, so that windows do not overlap.
         #[key(min = 1, max = 255)]
         stride: Option<usize>,
         /// Padding on each side of the image, at most half the window.
         #[key(default = 0, max = 127)]
         pad: usize,
     },
-    /// Mean of each window. It works on images.
+    /// Mean of each window. Works on images.
     AveragePool {
         /// Rows and columns of the window.
         #[key(min = 1, max = 255)]
         kernel: usize,
-        /// Pixels from one position to the next. By default, those of the window, so that windows do not overlap.
+        /// Pixels from one position to the next. By default, the size of the window, so that windows do not overlap.
         #[key(min = 1, max = 255)]
         stride: Option<usize>,
         /// Padding on each side of the image, at most half the window.
         #[key(default = 0, max = 127)]
         pad: usize,
     },
-    /// Mean over all pixels of a channel. It makes an image of one pixel: a flatten layer follows.
+    /// Mean over all pixels of each channel. The result is an image of one pixel: put a flatten layer after it.
     GlobalAveragePool,
-    /// Group normalisation. It works on images.
+    /// Group normalisation. Works on images.
     GroupNorm {
         /// Channels that share a mean and a variance; they must divide the channels of the image.
         #[key(min = 1, max = 65536)]
         channels_per_group: usize,
     },
-    /// Batch normalisation with running statistics. It works on images.
+    /// Batch normalisation with running statistics. Works on images.
     BatchNorm,
-    /// Zeroes random features during training. It works on rows.
+    /// Zeroes random features during training. Works on rows.
     Dropout {
-        /// Share of the features that is zeroed.
+        /// Share of the features to zero.
         #[key(default = 0.5, min = 0, below = 1)]
         p: f32,
     },
@@ -110,7 +110,7 @@ pub enum LayerKind {
         /// Added to the variance.
         #[key(default = 1e-12, above = 0, below = 1)]
         eps: f32,
-        /// Share of the numbers that is zeroed during training.
+        /// Share of the numbers to zero during training.
         #[key(default = 0.1, min = 0, below = 1)]
         dropout: f32,
     },
@@ -126,30 +126,30 @@ pub enum LayerKind {
         /// Added to the variance.
         #[key(default = 1e-12, above = 0, below = 1)]
         eps: f32,
-        /// Share of the numbers that is zeroed during training, before each sum.
+        /// Share of the numbers to zero during training, before each sum.
         #[key(default = 0.1, min = 0, below = 1)]
         dropout: f32,
-        /// Share of the attention that is zeroed during training.
+        /// Share of the attention to zero during training.
         #[key(default = 0.1, min = 0, below = 1)]
         attention_dropout: f32,
         /// How its tensors are named.
         #[key(default = "bert")]
         names: BlockNames,
     },
-    /// Takes the first token of a text as its features. It follows transformer blocks.
+    /// Takes the first token of a text as its features. Put it after transformer blocks.
     FirstToken,
-    /// An LSTM over the tokens; its last hidden state is the row of features. It follows an embedding.
+    /// An LSTM over the tokens; its last hidden state is the row of features. Put it after an embedding.
     Lstm {
         /// Size of the hidden state.
         #[key(min = 1, max = 65536)]
         hidden: usize,
     },
-    /// The sum of two paths. It works on images, and both paths must make the same shape.
+    /// The sum of two paths. Works on images; both paths must give the same shape.
     Residual {
         /// The layers of the first path.
         #[key(what = "a list of layers")]
         body: toml::Value,
-        /// The layers of the second path. By default there are none: the input itself is added.
+        /// The layers of the second path. By default, there are none, and the input itself is added.
         #[key(what = "a list of layers")]
         shortcut: Option<toml::Value>,
     },

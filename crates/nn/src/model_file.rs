@@ -21,7 +21,7 @@ use crate::tensor_name;
 pub struct ModelFileKeys {
     /// What the model is called in tables and records; by default, the name of its file.
     pub name: Option<String>,
-    /// The name of the last layer, which is added by itself: a dense layer from the features to the classes.
+    /// The name of the last layer, which is added automatically: a dense layer from the features to the classes.
     #[key(default = "head")]
     pub head: String,
     /// The layers from the input to the features, in order.

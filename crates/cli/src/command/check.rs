@@ -26,10 +26,10 @@ Examples:
   fedelity check experiment.toml --set clients.epochs=10
   fedelity check examples/cifar10-dirichlet.toml --data-dir ~/data";
 
-/// Show what a configuration would run, and about how long it would take
+/// Show what a configuration would run, and estimate its time and memory
 ///
 /// Prints the whole configuration with its defaults, the clients and their classes, the size of the model, the bytes per
-/// round, and an estimate of time and memory from a short measurement. Nothing is written.
+/// round, and an estimate of time and memory from a short measurement. Writes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Check {

@@ -30,20 +30,24 @@ Examples:
   fedelity compare runs/a --format latex --columns final,best,interval
   fedelity compare runs/a --json | jq '.rows[].difference'
   fedelity compare runs/sweep --mix partition.alpha
-  fedelity compare runs/a --by last-ten             differences in the mean of the last ten rounds
+  fedelity compare runs/a --by last-ten             compare the mean of the last ten rounds
 
 Runs that differ only in their seed form one row: mean and standard deviation. Rows that differ only
-in the method form a setting; each is compared with the baseline of its own setting. After a sweep
-with [tune], what was chosen for a method belongs to it, and 'chosen' says what that is. --mix names
-other keys that may differ within a setting. 'difference' is the final accuracy, or the one that --by
-names, minus the baseline's on the same seeds, in points, with its 95 % interval. p is the p-value of that difference (paired
-t-test with fewer than 10 seeds, otherwise Wilcoxon signed-rank test), and p (Holm) is corrected for
-the number of rows. 'area' is the mean of the accuracy curve. 'to target' is the first round that
+in the method form a setting; each is compared with the baseline of its own setting. --mix names
+other keys that may differ within a setting. After a sweep with [tune], the settings chosen for a
+method are part of that method, and 'chosen' shows them.
+
+'difference' is the final accuracy, or the one selected by --by, minus the baseline's on the same
+seeds, in points, with its 95 % interval. 'p' is the p-value of that difference (paired t-test with
+fewer than 10 seeds, otherwise Wilcoxon signed-rank test), and 'p (Holm)' is corrected for the
+number of rows. 'area' is the mean of the accuracy curve. 'to target' is the first round that
 reaches the target accuracy: that of --target, or the baseline's final accuracy with the same seed.
-'rank' is the mean rank over seeds. Unfinished runs (*), collapsed ones (†) and those that learnt
-nothing (‡) do not count in differences, rounds to target and ranks, unless --include names them. A
-LaTeX table has the columns final, forgetting, difference and p, which fit a column of a paper, unless --columns names others.
-'epsilon' is there if runs have a privacy account: the largest of a row's runs, each by itself.";
+'rank' is the mean rank over seeds. 'epsilon' is shown if runs have a privacy account: the largest
+of the row's runs, each taken by itself.
+
+Unfinished runs (*), collapsed runs (†) and runs that learnt nothing (‡) do not count in
+differences, rounds to target and ranks, unless --include names them. A LaTeX table has the columns
+final, forgetting, difference and p, which fit a column of a paper, unless --columns names others.";
 
 /// Compare methods over seeds, with statistics
 #[derive(Debug, clap::Args)]
@@ -53,7 +57,7 @@ pub(crate) struct Compare {
     #[arg(required = true, value_name = "RUNS")]
     runs: Vec<PathBuf>,
 
-    /// The method that the others are compared with [default: fedavg, or the first].
+    /// The method to compare the others with [default: fedavg, or the first].
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
 
@@ -61,7 +65,7 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "SHARE")]
     target: Option<f64>,
 
-    /// The accuracy that differences and ranks are of.
+    /// The accuracy to use for differences and ranks.
     #[arg(long, value_enum, value_name = "ACCURACY", default_value_t)]
     by: By,
 
@@ -69,11 +73,11 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "KEYS", value_delimiter = ',')]
     mix: Vec<String>,
 
-    /// Marked runs that count in differences, rounds to target and ranks.
+    /// Marked runs to count in differences, rounds to target and ranks.
     #[arg(long, value_enum, value_name = "WHICH", value_delimiter = ',')]
     include: Vec<Marked>,
 
-    /// Write the table for another program.
+    /// Print the table in a format for other programs.
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Form>,
 
@@ -94,12 +98,12 @@ pub(crate) struct Compare {
 
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 enum By {
-    /// Of the last round.
+    /// The accuracy of the last round.
     #[default]
     Final,
-    /// The mean of the last ten rounds: single rounds swing where clients are skewed.
+    /// The mean of the last ten rounds; single rounds swing if clients are skewed.
     LastTen,
-    /// Of the best round, which the test data choose.
+    /// The accuracy of the best round, chosen on the test data.
     Best,
 }
 
@@ -115,11 +119,11 @@ impl By {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Marked {
-    /// Runs that were stopped or killed, still run, or diverged.
+    /// Runs that were stopped or killed, are still running, or diverged.
     Unfinished,
-    /// Runs whose global model is collapsed at the end.
+    /// Runs that end with a collapsed global model.
     Collapsed,
-    /// Runs whose global model never was better than guessing.
+    /// Runs whose global model was never better than guessing.
     Unlearnt,
 }
 

@@ -30,21 +30,21 @@ Examples:
   fedelity evaluate runs/a/model.safetensors --data fashion-mnist --data-dir ~/data
   fedelity evaluate runs/a --data photos                    all images of a folder
   fedelity evaluate runs/a --data new.csv --ignore remarks  all rows of a table
-  fedelity evaluate runs/a/best.safetensors                 the best round's model, if it was kept
+  fedelity evaluate runs/a/best.safetensors                 the best round's model, if kept
   fedelity evaluate runs/a --json | jq .accuracy
   fedelity evaluate torch.safetensors --model resnet18-bn --data cifar10 --data-dir ~/data
 
-Data sets are tested on their test samples. Your own data are used whole, unless they have a test
-folder or data.test, or are the data of the run; --part chooses. The output says how many samples
-have the same input as one that the model was trained on, if the run's data have not changed since.
+A data set is tested on its test samples. Your own data are used whole, unless they have a test
+folder or data.test, or are the data of the run; --part chooses other samples. If the run's data
+have not changed since, the output says how many samples have the same input as a training sample.
 
 Samples of several sites (data.key, several files, or folders by site) are also tested site by site.
-With two classes, sensitivity, specificity, F1 and the area under the ROC curve (AUC) are about one
-of them, which --positive names.
+With two classes, sensitivity, specificity, F1 and the area under the ROC curve (AUC) refer to one
+of them; --positive names it.
 
-The model file records how inputs are normalised, scaled or tokenised, and the columns of tables:
-they are matched by name, and so are classes. Data with other class names must have the same number
-of classes, in the same order.";
+The model file records how inputs are normalised, scaled or tokenized, and the columns of tables.
+Columns and classes are matched by name. Data with other class names must have the same number of
+classes, in the same order.";
 
 /// Test a trained model on labelled data
 #[derive(Debug, clap::Args)]
@@ -61,11 +61,11 @@ pub(crate) struct EvaluateCommand {
     #[arg(long, value_name = "PART", help = part_help())]
     part: Option<String>,
 
-    /// Of two classes, the one to be found [default: the run's, else the last].
+    /// With two classes, the one to detect [default: the run's, else the last].
     #[arg(long, value_name = "CLASS")]
     positive: Option<String>,
 
-    /// A column of a table that the model does not know, to leave out. May be repeated.
+    /// Ignore a table column that the model does not know. May be repeated.
     #[arg(long, value_name = "COLUMN")]
     ignore: Vec<String>,
 
@@ -76,7 +76,7 @@ pub(crate) struct EvaluateCommand {
     #[command(flatten)]
     overrides: Overrides,
 
-    /// Threads; they do not change results [default: all cores].
+    /// Number of threads; does not change results [default: all cores].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 

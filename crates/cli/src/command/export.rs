@@ -20,22 +20,22 @@ const EXAMPLES: &str = "\
 Examples:
   fedelity export runs/a --onnx clothes.onnx
   fedelity export runs/a --safetensors clothes.safetensors
-  fedelity export runs/a --pytorch clothes.py               an nn.Module that loads model.safetensors
+  fedelity export runs/a --pytorch clothes.py               nn.Module that loads model.safetensors
   fedelity export runs/a --onnx clothes.onnx --overwrite    replace an existing file
   fedelity export torch.safetensors --model resnet18-bn --data cifar10 --onnx planes.onnx
 
 The ONNX file (opset 17) accepts batches of any size: 'input', normalised pixels as float32
 [batch, channels, height, width] or, for texts, 'input_ids' and 'attention_mask', int64
 [batch, sequence]. It returns 'logits', [batch, classes]. Its metadata hold the class names, mean,
-standard deviation and tokeniser; a pixel is (value / 255 - mean) / std.
+standard deviation and tokenizer; a pixel is (value / 255 - mean) / std.
 For tables, 'input' is float32 [batch, numbers], and 'columns' in the metadata says what the numbers
-are, in order: (value - mean) / std for a column of numbers, and one number per category otherwise, 1
-for the row's own and 0 for the others.
-The safetensors file has PyTorch's names; its metadata describe the model.
-The PyTorch file is the model as Python source, with the class names, mean and standard deviation; its
-first lines say how to load the weights. It needs torch and safetensors, and nothing of Fedelity.";
+are, in order: (value - mean) / std for a column of numbers, and otherwise one number per category,
+1 for the row's own and 0 for the others.
+The safetensors file uses PyTorch's names; its metadata describe the model.
+The PyTorch file is the model as Python source, with the class names, mean and standard deviation;
+its first lines say how to load the weights. It needs torch and safetensors, but not Fedelity.";
 
-/// Write a trained model for other programs, as ONNX, safetensors or PyTorch source
+/// Export a trained model for other programs, as ONNX, safetensors or PyTorch source
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Export {

@@ -19,22 +19,22 @@ use crate::view::units::wrap;
 
 const EXAMPLES: &str = "\
 Examples:
-  fedelity init                             the default experiment, as experiment.toml
+  fedelity init                                          the default experiment, as experiment.toml
   fedelity init mine.toml --data cifar10
-  fedelity init --data photos                     a folder of images
+  fedelity init --data photos                            a folder of images
   fedelity init --data visits.csv --set data.label=outcome
-  fedelity init --data tables --set data.label=outcome     a folder with a table per site
+  fedelity init --data tables --set data.label=outcome   a folder with a table per site
   fedelity init --set method.name=fedntd --set rounds=100
-  fedelity init -                           to stdout
+  fedelity init -                                        to stdout
 
-The file has every key with its description: those that apply with their values, the others as
-comments. Change what you want, delete what you like, and run it: fedelity run experiment.toml.";
+The file has every key with its description: keys that apply have their values, all others are
+comments. Change or delete what you like, then run it: fedelity run experiment.toml.";
 
-/// Write a configuration in which every key is explained
+/// Write a configuration file with every key explained
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct InitCommand {
-    /// The file to write; - is stdout.
+    /// The file to write; - for stdout.
     #[arg(default_value = "experiment.toml")]
     file: PathBuf,
 

@@ -23,10 +23,10 @@ Examples:
   fedelity keys clients           the keys of one section
   fedelity keys optimizer.lr      one key
   fedelity keys layers            the kinds of layers of a model file, and their keys
-  fedelity keys layers.conv       one kind
+  fedelity keys layers.conv       one kind of layer
   fedelity keys sweep             the keys of a sweep file
-  fedelity keys tune.validation   one of them
-  fedelity keys preset            the keys of a published table
+  fedelity keys tune.validation   one key of a sweep file
+  fedelity keys preset            the keys of a preset, the file of a published table
   fedelity keys --json            one object per key
 
 fedelity methods NAME explains the keys of a method.";

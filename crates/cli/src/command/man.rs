@@ -18,7 +18,7 @@ Examples:
   fedelity man > fedelity.1                     the page of the program itself
   fedelity man ~/.local/share/man/man1          one page per command; then: man fedelity-run";
 
-/// Print the manual page, or write one page per command into a folder
+/// Print the manual page, or write one page per command to a folder
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Manual {

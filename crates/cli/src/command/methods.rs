@@ -19,14 +19,15 @@ use crate::view::units::{thousands, wrap};
 
 const EXAMPLES: &str = "\
 Examples:
-  fedelity methods            what each method does, and what it needs
+  fedelity methods            list the methods: what each does and needs
   fedelity methods fedntd     explain one: its equation, its keys and their defaults
   fedelity methods --json     one object per method, with the numbers sent and kept
 
-The columns of the table, from left to right: samples that the server must hold; what a client keeps between
-rounds, in models; what it sends besides its weights, its numbers of samples and steps and its mean
-loss; extra forward passes per step; bytes in both directions relative to FedAvg. Traffic is measured
-with default keys on the default model, with a projection head if the method was published with one.";
+The columns of the table, from left to right: samples that the server must hold; what a client keeps
+between rounds, in models; what it sends besides its weights, its numbers of samples and steps and
+its mean loss; extra forward passes per step; bytes in both directions, relative to FedAvg. Traffic
+is measured with default keys on the default model, with a projection head if the method was
+published with one.";
 
 /// List the methods, or explain one
 #[derive(Debug, clap::Args)]

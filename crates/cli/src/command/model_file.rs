@@ -17,16 +17,16 @@ use crate::view::units::wrap;
 
 const EXAMPLES: &str = "\
 Examples:
-  fedelity layers simple-cnn > my.toml          a file to change
+  fedelity layers simple-cnn > my.toml          write a file to edit
   fedelity run --set model.file=my.toml         train it
   fedelity layers resnet18-gn --stem imagenet
   fedelity layers runs/a                        the layers of a trained model
-  fedelity layers my.toml                       every layer with its name, if the file is sound
+  fedelity layers my.toml                       every layer with its name, if the file is valid
 
 fedelity keys layers explains the kinds of layers and their keys. The last dense layer, from the
-features to the classes of the data, is added by itself.";
+features to the classes of the data, is added automatically.";
 
-/// Print the layers of a model, as a file that model.file takes
+/// Print the layers of a model, as a file for model.file
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Layers {
@@ -34,7 +34,7 @@ pub(crate) struct Layers {
     #[arg(value_name = "MODEL")]
     model: String,
 
-    /// With the projection head of MOON and FedGKD+ (a model of the zoo).
+    /// Add the projection head of MOON and FedGKD+, for a model of the zoo.
     #[arg(long)]
     projection: bool,
 
@@ -42,7 +42,7 @@ pub(crate) struct Layers {
     #[arg(long, value_name = "STEM")]
     stem: Option<String>,
 
-    /// The image that a model of the zoo is built for: channels, rows and columns.
+    /// The image to build a model of the zoo for: channels, rows and columns.
     #[arg(long, value_name = "CxHxW", default_value = "3x32x32")]
     input: String,
 }

@@ -21,15 +21,15 @@ use crate::view::units::{bytes, thousands, wrap};
 
 const EXAMPLES: &str = "\
 Examples:
-  fedelity models                           all models with their sizes, for 28x28 grey images
-  fedelity models --data cifar10            the same for the images and classes of CIFAR-10
-  fedelity models resnet18-gn --data cifar10        every layer, its output and its weights
-  fedelity models mlp --input 1x1x12 --classes 2    for a table with 12 columns
-  fedelity models my.toml --data cifar10    the same for a model of your own
-  fedelity models runs/latest               the model of a run, for its own data
+  fedelity models                                 all models with their sizes, for 28x28 grey images
+  fedelity models --data cifar10                  the same, for the images and classes of CIFAR-10
+  fedelity models resnet18-gn --data cifar10      every layer, its output and its weights
+  fedelity models mlp --input 1x1x12 --classes 2  for a table with 12 columns
+  fedelity models my.toml --data cifar10          the same for a model of your own
+  fedelity models runs/latest                     the model of a run, for its own data
 
-Sizes depend on the input: channels, height and width of an image. A model that does not fit it has
-no size. Text models are shown with the default vocabulary and length of a configuration.";
+Sizes depend on the input: channels, height and width of an image. A model that does not fit the
+input has no size. Text models are shown with the default vocabulary and length of a configuration.";
 
 /// List the models, or the layers of one
 #[derive(Debug, clap::Args)]

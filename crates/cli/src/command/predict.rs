@@ -24,12 +24,12 @@ Examples:
   fedelity predict runs/reviews reviews.txt                 one text per line; - reads stdin
   fedelity predict runs/reviews reviews.csv --column body   also .tsv and .jsonl
   fedelity predict runs/patients new.csv                    rows of a table, also .tsv and .jsonl
-  fedelity predict runs/patients new.csv --ignore remarks   without a column that the model does not know
+  fedelity predict runs/patients new.csv --ignore remarks   without a column unknown to the model
   fedelity predict runs/a photo.png --json | jq .predictions[0].class
 
-Images are scaled to the size the model was trained on. Columns of tables are matched by name and
-need no order; a label column may be there or not. A category that the model does not know counts as
-none. The model file records how inputs are normalised or tokenised, the columns and the class names.";
+Images are scaled to the size the model was trained on. Table columns are matched by name, in any
+order; a label column is optional. A category that the model does not know counts as none. The model
+file records how inputs are normalised or tokenized, the columns and the class names.";
 
 /// Classify images, texts or rows of a table with a trained model
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ pub(crate) struct Predict {
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
 
-    /// A column of a table that the model does not know, to leave out. May be repeated.
+    /// Ignore a table column that the model does not know. May be repeated.
     #[arg(long, value_name = "COLUMN")]
     ignore: Vec<String>,
 
@@ -70,7 +70,7 @@ pub(crate) struct Predict {
     #[command(flatten)]
     overrides: Overrides,
 
-    /// Threads; results do not depend on them [default: all cores].
+    /// Number of threads; does not change results [default: all cores].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 

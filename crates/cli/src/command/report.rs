@@ -22,16 +22,16 @@ Examples:
   fedelity report runs/a runs/b --figures figures    every figure as PDF, SVG and PNG
   fedelity report runs/a --figures f --width 180 --font 9
   fedelity report runs/a -o a.html --baseline fedprox
-  fedelity report runs/attack --mix server           defences compared with each other
-  fedelity report runs/a --clients 'mercy,charity'   single clients, by name or number
+  fedelity report runs/attack --mix server           compare defences with each other
+  fedelity report runs/a --clients 'mercy,charity'   draw single clients, by name or number
 
 The page is a single file that works offline. An earlier page is replaced; any other existing file
-only with --overwrite. Runs that differ only in their seed are one method:
-curves are means over seeds, bands are one standard deviation. The client and the rounds of the
-confusion matrices are set before the run: evaluation.client and evaluation.confusion.
+is replaced only with --overwrite. Runs that differ only in their seed are one method: curves are
+means over seeds, bands are one standard deviation. Set the client and the rounds of the confusion
+matrices before the run, with evaluation.client and evaluation.confusion.
 
-Figures have the width of one column, 88 mm, and text of 8 pt, so that they go into a paper as they
-are; captions.txt and figures.tex beside them say what each one shows. Numbers inside cells can be
+Figures are one column wide (88 mm) with text of 8 pt, so that they go into a paper as they are;
+captions.txt and figures.tex next to them say what each one shows. Numbers inside cells can be
 smaller than the text.";
 
 /// Write a page with tables and figures
@@ -46,12 +46,12 @@ pub(crate) struct Report {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// A folder for the figures, as PDF, SVG and PNG, with captions.
+    /// Write the figures to this folder as PDF, SVG and PNG, with captions.
     #[arg(long, value_name = "DIR")]
     figures: Option<PathBuf>,
 
-    /// Clients to draw, by name or number, such as 'mercy,charity' or 0,3. May be repeated [default: up to 30 clients that
-    /// have names].
+    /// Clients to draw, by name or number, such as 'mercy,charity' or 0,3. May be repeated [default: up to 30 clients
+    /// with names].
     #[arg(long, value_name = "LIST")]
     clients: Vec<String>,
     /// The width of figures in millimetres.
@@ -62,7 +62,7 @@ pub(crate) struct Report {
     #[arg(long, value_name = "PT", default_value_t = PaperSize::default().font, requires = "figures")]
     font: f64,
 
-    /// The method that the others are compared with [default: fedavg, or the first].
+    /// The method to compare the others with [default: fedavg, or the first].
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
 

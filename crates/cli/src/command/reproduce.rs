@@ -30,28 +30,28 @@ use crate::view::units::{bytes, plural, shortened, wrap};
 const EXAMPLES: &str = "\
 Examples:
   fedelity reproduce                                    list all tables
-  fedelity reproduce feddistill/table2 --dry-run        its numbers and settings, and about how long it takes
+  fedelity reproduce feddistill/table2 --dry-run        its numbers, settings and estimated time
   fedelity reproduce feddistill/table2 --cells cifar10-0.1 --methods fedavg,fedntd,feddistill
   fedelity reproduce feddistill/table2 --cells cifar10-0.1 --seeds 1 --rounds 30
   fedelity reproduce feddistill/table2 --cells cifar10-0.1 --methods fedavg,fedgkd
   fedelity reproduce feddistill/table2 --show > mine.toml
   fedelity reproduce mine.toml
 
-A table is a preset: a TOML file with the published numbers, the configuration of each, and where
-that had to be chosen because the paper leaves it open. --show prints it; a changed copy is run by its
-path. The runs go to runs/<name of the table>, a folder for each cell and row, and report.html there
-shows the result with all figures. The same command resumes what was interrupted.
+A table is a preset: a TOML file with the published numbers, the configuration of each, and the
+choices made where the paper leaves the configuration open. --show prints it; to run an edited copy,
+give its path. Runs go to runs/<name of the table>, one folder for each cell and row; report.html
+there shows the result with all figures. Repeat the command to resume interrupted runs.
 
---methods names rows of the table, or any other method, which then has the settings of the cell and
-its own defaults. Gaps are differences from the table's baseline, FedAvg; a verdict says whether ours
-agrees with the published one. With --rounds or --set, it is no longer the published setting, and the
-result says so.";
+--methods takes rows of the table, or any other method, which then has the settings of the cell and
+its own defaults. Gaps are differences from the table's baseline, which is FedAvg unless a preset of
+your own says otherwise; a verdict says whether our gap agrees with the published one. With --rounds
+or --set, the setting is no longer the published one, and the result says so.";
 
-/// Run the experiments of a published table, and compare the numbers
+/// Run the experiments of a published table and compare the numbers
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Reproduce {
-    /// The table, by its name or as a preset file [default: list all tables].
+    /// The table: its name or a preset file [default: list all tables].
     table: Option<PathBuf>,
 
     /// Cells to run, such as cifar10-0.1 [default: all].
@@ -66,11 +66,11 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "N", requires = "table")]
     seeds: Option<usize>,
 
-    /// Number of rounds, instead of the published one.
+    /// Number of rounds, instead of the published number.
     #[arg(long, value_name = "N", requires = "table")]
     rounds: Option<usize>,
 
-    /// Folder for the runs; what was interrupted there is resumed [default: runs/<name of the table>].
+    /// Folder for the runs; interrupted runs there are resumed [default: runs/<name of the table>].
     #[arg(short, long, value_name = "DIR", requires = "table")]
     output: Option<PathBuf>,
 
@@ -81,11 +81,11 @@ pub(crate) struct Reproduce {
     #[command(flatten)]
     overrides: Overrides,
 
-    /// Only show the published numbers, the settings, and about how long it would take.
+    /// Only show the published numbers, the settings and the estimated time.
     #[arg(long, requires = "table")]
     dry_run: bool,
 
-    /// In the list and with --dry-run, measure times again: the machine may have been busy before.
+    /// In the list and with --dry-run, measure times again, in case the machine was busy before.
     #[arg(long)]
     measure: bool,
 

@@ -16,23 +16,23 @@ use crate::status::ExitStatus;
 
 const EXAMPLES: &str = "\
 Examples:
-  fedelity resume runs/latest                     go on where the last run was stopped
+  fedelity resume runs/latest                     resume the last run where it was stopped
   fedelity resume runs/a --set rounds=200         extend a finished run to 200 rounds
-  fedelity resume runs/a --threads 1              results do not depend on the threads
+  fedelity resume runs/a --threads 1              use one thread; the results are the same
 
 A run writes a checkpoint after every round and, within a round, after every client that trained for
-more than a moment. It may be stopped at any time, by Ctrl-C, a full disk, a crash or a power cut: the
+more than a moment. It can stop at any time, by Ctrl-C, a full disk, a crash or a power cut: the
 results of the resumed run are the same, bit for bit, as if it had never been stopped. With several
-methods or seeds, runs that have ended are not repeated. A damaged checkpoint is named, and the one
-before it is used.
+methods or seeds, runs that have ended are not repeated. If a checkpoint is damaged, a message names
+it, and the one before it is used.
 
-A finished run keeps its last checkpoint, in the folder 'checkpoint', so that it can be extended.";
+A finished run keeps its last checkpoint in the folder 'checkpoint', so that you can extend it.";
 
 /// Resume a run that was stopped, or extend a finished one
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ResumeCommand {
-    /// The folder of the run, or of several runs.
+    /// A run folder, or a folder with several runs.
     run: PathBuf,
 
     #[command(flatten)]

@@ -18,7 +18,7 @@ use crate::status::ExitStatus;
 const EXAMPLES: &str = "\
 Examples:
   fedelity run                              the built-in data, 20 skewed clients, FedAvg
-  fedelity run experiment.toml              run a file; missing keys have their defaults
+  fedelity run experiment.toml              run a file; missing keys take their defaults
   fedelity run --set rounds=5 --set partition.alpha=1.0
   fedelity run experiment.toml --set seeds=[1,2,3] --output runs/three-seeds
   fedelity run runs/three-seeds/config.toml repeat a run with bit-identical results
@@ -28,12 +28,12 @@ Examples:
 A run folder contains config.toml (all keys), partition.json, rounds.jsonl (one line per round),
 summary.json, clients.json (each client at the end) and model.safetensors; with a validation part
 (server.validation), best.safetensors is the best round's model. With several methods or seeds, each
-run gets its own subfolder. A run may be stopped at any moment, for example with Ctrl-C:
-fedelity resume goes on from its checkpoints, with the same results.
+run gets its own subfolder. You can stop a run at any moment, for example with Ctrl-C: fedelity
+resume continues it from its checkpoints, with the same results.
 
-The table shows means over seeds and standard deviations. 'to fedavg' is the first round that
-reaches FedAvg's final accuracy with the same seed, '-' if it is never reached. 'traffic' is the
-number of bytes in both directions, relative to FedAvg.";
+The table shows means and standard deviations over seeds. 'to fedavg' is the first round that
+reaches FedAvg's final accuracy with the same seed, or '-' if none does. 'traffic' is the number of
+bytes in both directions, relative to FedAvg.";
 
 /// Train a federation and record it
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,7 @@ pub(crate) struct RunCommand {
     #[command(flatten)]
     session: Session,
 
-    /// Resume the runs of this folder instead; see fedelity resume.
+    /// Resume the runs in this folder instead; see fedelity resume.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["file", "output", "partition", "metrics"])]
     resume: Option<PathBuf>,
 

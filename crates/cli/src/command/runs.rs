@@ -34,7 +34,7 @@ Examples:
   fedelity runs export runs/a --mlflow mlruns       metrics, settings and tags for MLflow
 
 On a narrow terminal, the list drops the data set if all runs share it, otherwise the curve.
---json always names the data set.";
+--json always includes the data set.";
 
 /// List, tag, remove and export runs
 #[derive(Debug, clap::Args)]
@@ -83,13 +83,13 @@ enum RunsAction {
     Export {
         /// A run folder, or a folder with several runs, such as a sweep's.
         run: PathBuf,
-        /// A file with one row per round; of several runs, with columns that tell them apart. - is stdout.
+        /// Write one row per round to this file, with columns that tell several runs apart; - for stdout.
         #[arg(long, value_name = "FILE", required_unless_present_any = ["tensorboard", "mlflow"])]
         csv: Option<PathBuf>,
-        /// A folder that TensorBoard reads.
+        /// Write to this folder for TensorBoard.
         #[arg(long, value_name = "DIR")]
         tensorboard: Option<PathBuf>,
-        /// A folder that MLflow reads (its file store), new or with other runs.
+        /// Write to this folder for MLflow (its file store); it may be new or hold other runs.
         #[arg(long, value_name = "DIR")]
         mlflow: Option<PathBuf>,
         #[command(flatten)]

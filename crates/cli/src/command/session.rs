@@ -22,7 +22,7 @@ use crate::view::{results, terminal};
 /// How to carry out runs, new or resumed.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Session {
-    /// Worker threads, one client each; results do not depend on them [default: all cores].
+    /// Number of worker threads, one client each; does not change results [default: all cores].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
@@ -30,7 +30,7 @@ pub(crate) struct Session {
     #[arg(long)]
     open: bool,
 
-    /// Write no checkpoints: a run that is stopped starts over, or goes back to where it was resumed.
+    /// Write no checkpoints: a stopped run starts over, or goes back to where it was last resumed.
     #[arg(long)]
     pub(super) no_checkpoints: bool,
 

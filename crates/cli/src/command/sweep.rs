@@ -38,35 +38,36 @@ A sweep file names keys of the configuration and their values:
   \"method.name\" = [\"fedavg\", \"fedntd\"]
   \"partition.alpha\" = [0.1, 1.0]
 
-  [[list]]                        # settings one by one; with a grid, each with the whole grid
+  [[list]]                        # settings one by one; with a grid, each runs with the whole grid
   \"clients.epochs\" = 1
   \"optimizer.lr\" = 0.05
 
-With [tune], the best setting of each method is chosen first, and only those are compared:
+With [tune], the best setting of each method is chosen first, and only these are compared:
 
   [tune]
   validation = 0.1                # share of the training samples to choose on
   seeds = [101, 102, 103]         # seeds of the runs that choose, other than those above
 
 Settings are chosen by their mean final accuracy on samples held out from the training data, never
-on the test data. The settings that compete differ in any keys except method.name and those of
-[data], [partition] and [model]; with several of these, each gets its own choice. The chosen settings
-then run on all training data with the seeds of the file, and are tested on the test data.
-chosen.json in the folder says what was chosen and from how many; the runs are below choose/ and
-compare/.
+on the test data. Competing settings may differ in any key except method.name and the keys of
+[data], [partition] and [model]; with several values of these, each gets its own choice. The chosen
+settings then run on all training data with the seeds of the file, and are tested on the test data.
+chosen.json in the folder says what was chosen and from how many settings; the runs are in choose/
+and compare/.
 
-Several processes, on any machines that see the folder, share a sweep: start the same command in
-each. Every run is claimed by one of them; what a process leaves behind, another takes over and goes
-on with, with the same results. A process that has ended on this machine is noticed at once, any other
-when it has shown no sign of life for a minute (--takeover). The last command prints the table; with
---no-wait, a command ends as soon as no run is left to start, which suits the jobs of a cluster.
---shard 2/8 takes every eighth run instead, without claims, also where nothing is shared.
+Several processes can share a sweep, on any machines that see the folder: start the same command in
+each. Each run is claimed by one process; if a process leaves a run behind, another takes it over
+and resumes it, with the same results. A process that has ended on this machine is noticed at once,
+any other after a minute without a sign of life (--takeover). Every command waits for the others and
+prints the table; with --no-wait, it ends as soon as no run is left to start, which suits cluster
+jobs.
+--shard 2/8 takes every eighth run instead, without claims; it also works where nothing is shared.
 
 Examples:
-  fedelity sweep sweep.toml -o runs/sweep     run it; the same command resumes it, or shares it
+  fedelity sweep sweep.toml -o runs/sweep     run it; repeat the command to resume or share it
   fedelity sweep --status runs/sweep          which process runs what, and what was left behind
   fedelity sweep sweep.toml --dry-run         check everything and show what would run
-  fedelity sweep sweep.toml --set rounds=5    override a key of all runs, or seeds=[1,2]
+  fedelity sweep sweep.toml --set rounds=5    override a key in all runs, or seeds=[1,2]
   fedelity sweep examples/tune.toml           choose the best settings, then compare them
   fedelity compare runs/sweep                 the table again, each setting with its own baseline";
 
@@ -80,7 +81,7 @@ pub(crate) struct SweepCommand {
     #[arg(required_unless_present = "status")]
     file: Option<PathBuf>,
 
-    /// Folder for the runs; a sweep interrupted there is resumed [default: runs/<name of the file>].
+    /// Folder for the runs; an interrupted sweep there is resumed [default: runs/<name of the file>].
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
@@ -95,7 +96,7 @@ pub(crate) struct SweepCommand {
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
 
-    /// End when no run is left to start, instead of waiting for what other processes run.
+    /// End when no run is left to start, instead of waiting for the runs of other processes.
     #[arg(long, conflicts_with = "shard")]
     no_wait: bool,
 
@@ -103,7 +104,7 @@ pub(crate) struct SweepCommand {
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = patience, conflicts_with = "shard")]
     takeover: Duration,
 
-    /// Show which processes work in the folder of a sweep, and what others have left behind.
+    /// Show which processes work on the sweep in this folder, and what others have left behind.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["file", "output", "jobs", "set", "shard", "no_wait"])]
     status: Option<PathBuf>,
 

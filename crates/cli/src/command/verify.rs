@@ -23,26 +23,26 @@ use crate::view::visible::visible_cell;
 const EXAMPLES: &str = "\
 Examples:
   fedelity verify runs/latest                 repeat the last run and compare every round
-  fedelity verify runs/a --rounds 3           only its first three rounds
+  fedelity verify runs/a --rounds 3           compare only the first three rounds
   fedelity verify runs/study --json           one object per run
 
-A run folder has all it needs, except the data set; --data-dir says where that is on this machine.
-Results are the same bits on every processor and with any number of threads, so a run of another
-machine can be verified too. If something differs, the first round and the tensors that differ are
-named, with the versions and settings of both sides, and the exit code is 1.";
+A run folder has everything needed except the data set; --data-dir says where that is on this
+machine. Results are the same, bit for bit, on every processor and with any number of threads, so
+you can also verify a run of another machine. If something differs, verify names the first round and
+the tensors that differ, with the versions and machines of both sides, and exits with code 1.";
 
 /// Repeat a run and compare it round by round: weights, measurements and the model file
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct VerifyCommand {
-    /// The folder of the run, or of several runs.
+    /// A run folder, or a folder with several runs.
     run: PathBuf,
 
-    /// Compare only the first N rounds [default: all that were recorded].
+    /// Compare only the first N rounds [default: all recorded rounds].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rounds: Option<u64>,
 
-    /// Worker threads, one client each; results do not depend on them [default: all cores].
+    /// Number of worker threads, one client each; does not change results [default: all cores].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 

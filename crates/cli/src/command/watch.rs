@@ -17,9 +17,9 @@ Examples:
   fedelity watch runs --no-open             all runs in a folder; only print the address
   fedelity run experiment.toml --open       the same, from the start of a run
 
-The page is served only to this computer and updates as the run's files change. It can be reloaded
-and opened more than once. Ctrl-C stops the server; open pages keep what they show. The environment
-variable BROWSER names another program to open it with.";
+The page is served only to this computer and updates as the run's files change. You can reload it
+and open it more than once. Ctrl-C stops the server; open pages keep what they show. The environment
+variable BROWSER names another program to open the page with.";
 
 /// Follow a run in a browser
 #[derive(Debug, clap::Args)]

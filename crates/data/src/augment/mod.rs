@@ -36,7 +36,7 @@ pub struct Augmentation {
     /// What fills the border of a shifted image.
     #[key(default = "zero")]
     pub padding: Padding,
-    /// Flip the image horizontally half of the time.
+    /// Flip the image horizontally half the time.
     #[key(default = false)]
     pub flip: bool,
     /// Rotate the image by up to this many degrees either way, with nearest-pixel sampling and black outside.

@@ -8,13 +8,13 @@ use fedelity_keys::{KeyError, Keys, Typed, ValueType, keys};
 pub struct DataKeys {
     #[key(flatten)]
     pub source: DataSource,
-    /// Augmentation of training images: what a published code base does with the data set, or a table such as
+    /// Augmentation of training images: that of a published code base for the data set, or a table such as
     /// { crop = 4, padding = "reflect", flip = true, rotation = 15, cutout = 16 }.
     #[key(default = "none")]
     pub augmentation: Change,
     /// Mean and standard deviation of each channel, instead of the recipe's or the data set's.
     pub normalisation: Option<Normalisation>,
-    /// Whether to skip images and rows that cannot be used, and count them, instead of stopping at the first one.
+    /// Whether to skip and count images and rows that cannot be used, instead of stopping at the first one.
     #[key(default = false)]
     pub skip_bad: bool,
 }

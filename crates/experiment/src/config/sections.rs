@@ -18,34 +18,34 @@ pub struct Config {
     /// Rounds of federated training.
     #[key(default = 30, min = 1)]
     pub rounds: usize,
-    /// Seeds of weights, client sampling and training: one run per seed. The partition has its own seed.
+    /// Seeds for weights, client sampling and training: one run per seed. The partition has its own seed.
     #[key(default = [1])]
     pub seeds: Vec<u64>,
-    /// One seed, instead of `seeds`.
+    /// A single seed, instead of `seeds`.
     #[key(instead = "seeds")]
     pub seed: Option<u64>,
-    /// Which data are used, and what is done with them.
+    /// Which data to use, and how to prepare them.
     pub data: DataKeys,
-    /// Who holds which samples.
+    /// Which client holds which samples.
     pub partition: PartitionKeys,
     /// What clients do in a round.
     pub clients: ClientKeys,
-    /// How a client's weights follow its gradients.
+    /// How clients update their weights.
     pub optimizer: OptimizerKeys,
     /// The network.
     pub model: ModelKeys,
-    /// What the server holds, and what it makes of the uploads.
+    /// What the server holds, and what it does with the uploads.
     pub server: ServerKeys,
-    /// The method, or several as `[[method]]`: `fedelity methods` lists them with their keys.
+    /// The method, or several as `[[method]]`: `fedelity methods` lists them, and `fedelity methods NAME` their keys.
     #[key(what = "a table [method] or tables [[method]]")]
     pub method: Option<toml::Value>,
-    /// What is measured, and when.
+    /// What to measure, and when.
     pub evaluation: EvaluationKeys,
-    /// When a run ends before its last round.
+    /// When to end a run before its last round.
     pub stop: StopKeys,
-    /// What goes wrong on purpose: clients that drop out, are late, send damaged uploads, or attack.
+    /// Faults to simulate: clients that drop out, are late, send damaged uploads, or attack.
     pub faults: Faults,
-    /// Noise that hides single clients.
+    /// Noise that hides individual clients.
     pub privacy: PrivacyKeys,
 }
 
@@ -54,10 +54,10 @@ pub struct PartitionKeys {
     /// Who holds what.
     #[key(flatten)]
     pub kind: Kind,
-    /// Number of clients. By default, a natural partition has one per key, and sites are as many as their names.
+    /// Number of clients. By default, a natural partition has one per key, and sites have one per name.
     #[key(default = 20, min = 1, unless("kind", names_clients))]
     pub clients: Option<usize>,
-    /// The names of the sites, in the order of their numbers.
+    /// Names of the sites, in the order of their numbers.
     #[key(what = "a list of different names", only("kind", is_sites))]
     pub names: Option<Vec<String>>,
     /// Seed of the partition, independent of the training seeds.
@@ -99,11 +99,11 @@ fn one_name_each(partition: &PartitionKeys) -> Result<(), KeyError> {
 
 #[keys]
 pub struct ClientKeys {
-    /// Clients that train in each round, at most as many as there are. The default is 10, or all of them if there are
-    /// fewer.
+    /// Number of clients that train in each round, at most as many as there are. The default is 10, or all of them if
+    /// there are fewer.
     #[key(default = 10, min = 1)]
     pub per_round: usize,
-    /// The share of all clients that train in each round, instead of `per-round`.
+    /// Share of all clients that train in each round, instead of `per-round`.
     #[key(above = 0, max = 1, instead = "per-round")]
     pub fraction: Option<f64>,
     /// Passes of a client over its samples in each round.
@@ -112,10 +112,10 @@ pub struct ClientKeys {
     /// Samples per step.
     #[key(default = 32, min = 1)]
     pub batch: usize,
-    /// How uploads are weighted: by the client's samples, or all equally.
+    /// How to weight uploads: by the client's number of samples, or all equally.
     #[key(default = "size")]
     pub weighting: Weighting,
-    /// Whether teachers run once per client and round instead of once per step. The result is the same.
+    /// Whether to run teachers once per client and round instead of once per step. The result is the same.
     #[key(default = true)]
     pub teacher_cache: bool,
 }
@@ -124,7 +124,7 @@ pub struct ClientKeys {
 pub struct OptimizerKeys {
     #[key(flatten)]
     pub rule: StepRule,
-    /// The learning rate is multiplied by this after each round.
+    /// Factor applied to the learning rate after each round.
     #[key(default = 1.0, above = 0, max = 1)]
     pub lr_decay: f32,
     /// Largest gradient norm; larger gradients are scaled down to it.
@@ -137,7 +137,7 @@ pub struct OptimizerKeys {
 pub enum StepRule {
     /// Stochastic gradient descent.
     Sgd {
-        /// Learning rate of the first round.
+        /// Learning rate in the first round.
         #[key(default = 0.02, above = 0)]
         lr: f32,
         /// Share of the previous step that is kept.
@@ -149,7 +149,7 @@ pub enum StepRule {
     },
     /// Adam.
     Adam {
-        /// Learning rate of the first round.
+        /// Learning rate in the first round.
         #[key(default = 0.001, above = 0)]
         lr: f32,
         /// Decay of the running mean of gradients.
@@ -170,14 +170,14 @@ pub enum StepRule {
 
 #[keys(check = needs_weights)]
 pub struct ModelKeys {
-    /// A file with the layers of a model of your own, instead of `name`. `fedelity keys layers` explains the kinds of
+    /// A file with the layers of your own model, instead of `name`. `fedelity keys layers` explains the kinds of
     /// layers, and `fedelity layers NAME` prints a model of the zoo as such a file.
     #[key(what = "the path of a model file", instead = "name")]
     pub file: Option<PathBuf>,
     /// The network; `fedelity check` reports whether it fits the data.
     #[key(default = "simple-cnn", unless("file", is_given))]
     pub name: Option<ModelName>,
-    /// Whether to put two more layers before the classifier, as in MOON and FedGKD+.
+    /// Whether to add two layers before the classifier, as in MOON and FedGKD+.
     #[key(default = false)]
     pub projection: bool,
     /// First layers of a residual network; by default, `cifar` up to 64 pixels and `imagenet` above.
@@ -186,7 +186,8 @@ pub struct ModelKeys {
     /// Folder with a pretrained encoder and its tokenizer, in Hugging Face format.
     #[key(what = "the path of a folder", only("name", zoo::is_encoder))]
     pub weights: Option<PathBuf>,
-    /// Maximum number of tokens per text; longer texts are truncated. Also for a file whose first layer is an embedding.
+    /// Maximum number of tokens per text; longer texts are truncated. Also for a model file whose first layer is an
+    /// embedding.
     #[key(default = 128, min = 1, only("name", may_read_text))]
     pub max_length: Option<usize>,
     /// Number of encoder layers to freeze, in addition to the embeddings.
@@ -195,7 +196,8 @@ pub struct ModelKeys {
     /// Dropout inside the encoder, instead of the value in its folder.
     #[key(min = 0, below = 1, only("name", zoo::is_encoder))]
     pub dropout: Option<f32>,
-    /// Number of words in the vocabulary, if there is no tokenizer. Also for a file whose first layer is an embedding.
+    /// Number of words in the vocabulary, if there is no tokenizer. Also for a model file whose first layer is an
+    /// embedding.
     #[key(default = 20000, min = 3, only("name", may_read_text), unless("weights", is_given))]
     pub vocabulary: Option<usize>,
 }
@@ -238,15 +240,16 @@ pub struct ServerKeys {
     /// Whether clients also hold the auxiliary samples.
     #[key(default = false)]
     pub auxiliary_keep: bool,
-    /// Share of the training samples that the server holds for validation, such as 0.1. No client trains on them. They choose
-    /// the best round, whose model is kept as best.safetensors; `[stop]`, FedGKD-VOTE and FedDF need them, too.
+    /// Share of the training samples that the server holds for validation, such as 0.1. No client trains on them. They
+    /// choose the best round, whose model is kept as best.safetensors. `[stop]` and FedGKD-VOTE need them; FedDF can use
+    /// them.
     #[key(default = 0.0, min = 0, below = 1)]
     pub validation: f64,
     /// Training samples that the server holds without their labels, such as 1000 for FedDF.
     #[key(default = 0)]
     pub unlabelled: usize,
-    /// Share of a round's clients whose uploads must arrive and be accepted. Otherwise, the round is repeated with other
-    /// clients. It matters with `[faults]`: without them, all uploads arrive.
+    /// Share of a round's clients whose uploads must arrive and be accepted; otherwise the round is repeated with other
+    /// clients. Matters with `[faults]`: without them, all uploads arrive.
     #[key(default = 0.5, min = 0, max = 1)]
     pub quorum: f64,
     #[key(flatten)]
@@ -254,7 +257,7 @@ pub struct ServerKeys {
     #[key(flatten)]
     pub rule: Rule,
     /// Largest norm of a client's update over its trainable weights; larger updates are scaled down to it before the rule sees
-    /// them. Running statistics are not limited, nor are other arrays that a method sends.
+    /// them. Running statistics and other arrays that a method sends are not limited.
     #[key(symbol = "C", above = 0)]
     pub clip_update: Option<f64>,
 }
@@ -264,26 +267,26 @@ pub struct EvaluationKeys {
     /// Rounds between tests of the global model. The last round is always tested.
     #[key(default = 1, min = 1)]
     pub every: usize,
-    /// How much is measured on local models: `all` (every model, on all test samples), `standard` (on as many samples as
+    /// How much to measure on local models: `all` (every model, on all test samples), `standard` (on as many samples as
     /// fit into a small share of the time) or `fast` (nothing that takes time).
     #[key(default = "standard")]
     pub metrics: Metrics,
     /// Rounds with a confusion matrix, besides the last one.
     #[key(default = [], min = 1)]
     pub confusion: Vec<usize>,
-    /// Share of the training samples to test on instead of the test data, so that settings can be chosen without them.
-    /// Nobody trains on these samples. `fedelity sweep` uses it for `[tune]`.
+    /// Share of the training samples to test on instead of the test data, to choose settings without the test data.
+    /// These samples are not used for training. `fedelity sweep` uses this key for `[tune]`.
     #[key(default = 0.0, min = 0, below = 1)]
     pub held_out: f64,
-    /// The client to examine closely, by its number or its name; by default, the most skewed client of the last round.
+    /// The client to examine closely, by number or name; by default, the most skewed client of the last round.
     #[key(what = "the number or the name of a client")]
     pub client: Option<ClientChoice>,
-    /// Of two classes, the one to be found: sensitivity, specificity, F1 and AUC are about it. By default, it is the last
-    /// one, such as `yes` of `no` and `yes`.
+    /// With two classes, the one to detect: sensitivity, specificity, F1 and AUC refer to it. By default, the last one,
+    /// such as `yes` of `no` and `yes`.
     #[key(what = "the name of a class")]
     pub positive: Option<String>,
-    /// What the round whose model is kept as best.safetensors is chosen by. By default, it is the validation part
-    /// (server.validation), and no model is kept without one. With `test`, it is the accuracy on the test samples, which is
+    /// How to choose the best round, whose model is kept as best.safetensors. By default, by the validation part
+    /// (server.validation); without one, no model is kept. With `test`, by the accuracy on the test samples, which is
     /// then too high an estimate for that model.
     pub best: Option<BestRound>,
 }
@@ -309,11 +312,11 @@ impl fedelity_keys::Typed for ClientChoice {
 
 #[keys(check = StopKeys::has_patience)]
 pub struct StopKeys {
-    /// Ends a run once the accuracy on the validation part (server.validation) has not improved for this many rounds. Without
-    /// it, all rounds are run.
+    /// End a run once the accuracy on the validation part (server.validation) has not improved for this many rounds. By
+    /// default, all rounds run.
     #[key(min = 1)]
     pub patience: Option<usize>,
-    /// How much the accuracy must rise to count as an improvement, as a share; 0 if it is not given.
+    /// How much the accuracy must rise to count as an improvement, as a share; 0 by default.
     #[key(min = 0, below = 1)]
     pub min_delta: Option<f64>,
 }
@@ -331,13 +334,13 @@ impl StopKeys {
 #[keys(check = PrivacyKeys::has_noise)]
 pub struct PrivacyKeys {
     /// Standard deviation of the Gaussian noise on the sum of the updates, as a multiple of server.clip-update. Needs that key
-    /// and clients.weighting = "uniform". Without it, or at 0, there is no noise and no guarantee.
+    /// and clients.weighting = "uniform". By default, or at 0, there is no noise and no guarantee.
     #[key(symbol = "z", min = 0)]
     pub noise: Option<f64>,
-    /// Who adds the noise: the `server`, to the mean of the updates, or each `client`, to its own update. It is the server if this
-    /// is not given.
+    /// Who adds the noise: the `server`, to the mean of the updates, or each `client`, to its own update. By default,
+    /// the server.
     pub at: Option<NoiseAt>,
-    /// The delta at which epsilon is reported; 1e-5 if it is not given. It should be well below 1 / clients.
+    /// The delta at which epsilon is reported; 1e-5 by default. It should be well below 1 / clients.
     #[key(above = 0, below = 1)]
     pub delta: Option<f64>,
 }

@@ -23,19 +23,19 @@ use crate::{ExperimentError, MethodChoice, Resources};
 pub struct SiteKeys {
     /// Host and port of the server, such as fl.example.org:8000.
     pub server: String,
-    /// Number of this site among the clients, from 0. No other site has the same.
+    /// Number of this site among the clients, from 0. No other site may have the same number.
     pub client: usize,
     /// Certificate of the authority that signed the server's, in PEM format. Without it, the connection is not encrypted
     /// and nothing proves who the server is.
     #[key(what = "the path of a certificate in PEM format")]
     pub certificate: Option<PathBuf>,
-    /// Private key that proves who this site is; `fedelity-node key` makes it.
+    /// Private key that proves who this site is; `fedelity-node key` creates it.
     #[key(what = "the path of a private key")]
     pub key: Option<PathBuf>,
     /// Folder for what must survive a restart: memory, the audit log, and the last model.
     #[key(default = "state", what = "the path of a folder")]
     pub state: PathBuf,
-    /// Folder with the frozen weights of a pretrained encoder, which do not travel, if the model has some.
+    /// Folder with the frozen weights of a pretrained encoder, if the model has one. They are never sent.
     #[key(what = "the path of a folder")]
     pub weights: Option<PathBuf>,
     /// Data of this site.
@@ -50,20 +50,20 @@ pub struct PolicyKeys {
     /// Methods that may run here; by default, all.
     #[key(what = "a list of methods, such as [\"fedavg\", \"fedntd\"]")]
     pub methods: Option<Vec<String>>,
-    /// The most bytes that may leave in one round.
+    /// Maximum number of bytes that may leave in one round.
     #[key(min = 1)]
     pub most_bytes_up: Option<u64>,
-    /// Whether the numbers of samples of each class may leave, which some methods need.
+    /// Whether the number of samples of each class may leave; some methods need it.
     #[key(default = false)]
     pub label_counts: bool,
-    /// With fewer samples, the site does not take part.
+    /// Minimum number of samples: with fewer, the site does not take part.
     #[key(default = 1, min = 1)]
     pub fewest_samples: usize,
-    /// The largest norm of an update that may leave; a larger one is scaled down to it.
+    /// Largest norm of an update that may leave; a larger one is scaled down to it.
     #[key(above = 0)]
     pub largest_update: Option<f64>,
-    /// Noise on every weight that leaves: its standard deviation over `largest-update`. It is drawn from a secret of this
-    /// site.
+    /// Noise on every weight that leaves: its standard deviation, as a multiple of `largest-update`. It is drawn from a
+    /// secret of this site.
     #[key(above = 0)]
     pub noise: Option<f64>,
 }

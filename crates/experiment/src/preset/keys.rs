@@ -13,7 +13,7 @@ pub(super) struct PresetKeys {
     pub(super) source: String,
     /// What a reader should know about it.
     pub(super) about: Option<String>,
-    /// The row that the others are compared with.
+    /// The row to compare the others with.
     #[key(default = "fedavg")]
     pub(super) baseline: String,
     /// Seeds: every row of every cell runs once per seed.
@@ -22,17 +22,16 @@ pub(super) struct PresetKeys {
     /// The configuration that all runs share.
     #[key(default = {}, what = "a table [config]")]
     pub(super) config: Value,
-    /// What the numbers of the table are, as `[[quantity]]`. Verdicts are given for each.
+    /// The quantities that the table shows, as `[[quantity]]`. Each gets verdicts of its own.
     #[key(what = "tables [[quantity]]")]
     pub(super) quantity: Value,
     /// The settings of the table, usually its columns, as `[[cell]]`.
     #[key(what = "tables [[cell]]")]
     pub(super) cell: Value,
-    /// What is compared in every cell, usually methods, as `[[row]]`. Rows without published numbers run only if they are
-    /// named.
+    /// What is compared in every cell, usually methods, as `[[row]]`. Rows without published numbers run only if named.
     #[key(what = "tables [[row]]")]
     pub(super) row: Value,
-    /// Where the configuration is not, or not certainly, that of the publication, as `[[departure]]`.
+    /// Where the configuration differs, or may differ, from the publication, as `[[departure]]`.
     #[key(default = [], what = "tables [[departure]]")]
     pub(super) departure: Value,
 }
@@ -49,15 +48,15 @@ struct DepartureKeys {
 /// `[[quantity]]`.
 #[keys]
 struct QuantityKeys {
-    /// What rows call it in `published`.
+    /// What rows call the quantity in `published`.
     name: String,
-    /// What tables call it.
+    /// What tables call the quantity.
     title: Option<String>,
     #[key(flatten)]
     kind: QuantityRule,
 }
 
-/// How the number follows from the records of a run.
+/// How to compute the number from the records of a run.
 #[keys(tag = "kind", default = "final")]
 enum QuantityRule {
     /// Accuracy in the last round, in percent.
@@ -74,7 +73,7 @@ enum QuantityRule {
     },
     /// How far class accuracies are below their best in earlier rounds: the mean over classes, as a share.
     Forgetting {
-        /// For `forgetting`: the round that it is of.
+        /// For `forgetting`: the round to measure it in.
         #[key(default = "final")]
         round: ForgettingRound,
     },
@@ -84,7 +83,7 @@ enum QuantityRule {
     Alignment {
         /// For `alignment`: the name of the layer.
         layer: String,
-        /// For `alignment`: the models after the round, those of the clients or the global one.
+        /// For `alignment`: the models after the round, the clients' or the global one.
         #[key(default = "global")]
         models: AlignedModels,
     },
@@ -105,17 +104,17 @@ enum AlignedModels {
 /// `[[cell]]`.
 #[keys]
 pub(super) struct CellKeys {
-    /// Its name, for the command line and for folders.
+    /// Name of the cell, for the command line and for folders.
     pub(super) name: String,
-    /// What it is, for people.
+    /// Title of the cell, for readers.
     pub(super) title: Option<String>,
-    /// The accuracy that `to-target` means, in percent, instead of the baseline's final accuracy.
+    /// The target accuracy of `to-target`, in percent, instead of the baseline's final accuracy.
     #[key(above = 0, max = 100)]
     pub(super) target: Option<f64>,
-    /// Keys of the configuration that the cell has.
+    /// Keys of the configuration to set for the cell.
     #[key(default = {}, what = "a table [cell.set]")]
     pub(super) set: Value,
-    /// By row: keys that this row has only here.
+    /// By row: keys to set for the row only in this cell.
     #[key(default = {}, what = "a table [cell.rows]")]
     pub(super) rows: Value,
 }
@@ -123,11 +122,11 @@ pub(super) struct CellKeys {
 /// `[[row]]`.
 #[keys]
 pub(super) struct RowKeys {
-    /// Its name, for the command line and for folders; without `set.method.name`, also the method.
+    /// Name of the row, for the command line and for folders; without `set.method.name`, also the method.
     pub(super) name: String,
-    /// What tables call it; by default, the method's name in papers.
+    /// What tables call the row; by default, the method's name in papers.
     pub(super) title: Option<String>,
-    /// Keys of the configuration that the row has, such as `method.mu`.
+    /// Keys of the configuration to set for the row, such as `method.mu`.
     #[key(default = {}, what = "a table [row.set]")]
     pub(super) set: Value,
     /// The published numbers: for each quantity, one value per cell in the order of the cells. "-" stands for a value that the

@@ -24,19 +24,19 @@ pub(super) struct SweepKeys {
     /// The configuration that all runs share.
     #[key(what = "the path of a file")]
     pub(super) config: Option<PathBuf>,
-    /// Seeds: each setting runs once per seed. Without them, those of the configuration count.
+    /// Seeds: each setting runs once per seed. Without this key, those of the configuration count.
     #[key(default = [1])]
     pub(super) seeds: Vec<u64>,
-    /// Keys of the configuration that are the same in all runs.
+    /// Keys of the configuration to set in all runs.
     #[key(default = {}, what = "a table [set]")]
     set: Value,
-    /// Keys of the configuration with a list of values each: every combination runs.
+    /// Keys of the configuration, each with a list of values: every combination runs.
     #[key(default = {}, what = "a table [grid]")]
     grid: Value,
-    /// Settings one by one, as `[[list]]`; with a grid, each with the whole grid.
+    /// Settings one by one, as `[[list]]`; with a grid, each runs with the whole grid.
     #[key(what = "tables [[list]]")]
     list: Option<Value>,
-    /// How to choose the best setting of each method before methods are compared. Without it, all settings are.
+    /// How to choose the best setting of each method before comparing methods. Without it, all settings are compared.
     pub(super) tune: Option<TuneKeys>,
 }
 
@@ -53,11 +53,11 @@ pub(super) const OPTION: &str = "--set";
 /// `[tune]`: the choice of settings.
 #[keys]
 pub(super) struct TuneKeys {
-    /// Share of the training samples to choose on. Nobody trains on them while settings are chosen, and the test data
-    /// are not used.
+    /// Share of the training samples to choose on. While settings are chosen, they are not used for training, and the
+    /// test data are not used at all.
     #[key(default = 0.1, above = 0, below = 1)]
     validation: f64,
-    /// Seeds of the runs that choose; `seeds` of the comparison are others.
+    /// Seeds of the runs that choose; they must differ from `seeds`, those of the comparison.
     #[key(default = [101, 102, 103])]
     seeds: Vec<u64>,
 }

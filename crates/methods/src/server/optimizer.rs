@@ -48,7 +48,7 @@ pub enum ServerOptimizer {
     /// Adam: the mean of updates over the square root of the mean of their squares.
     #[key(name = "fedadam")]
     FedAdam(Adaptive),
-    /// As fedadam, with a mean of squares that changes more gradually.
+    /// Like fedadam, with a mean of squares that changes more gradually.
     #[key(name = "fedyogi")]
     FedYogi(Adaptive),
 }

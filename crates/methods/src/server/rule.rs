@@ -41,7 +41,7 @@ pub enum Rule {
         /// Number of untrusted uploads per round. A round needs at least 2 f + 3 uploads.
         #[key(symbol = "f", default = 1)]
         byzantine: usize,
-        /// How many uploads are kept: 1 is Krum, more is Multi-Krum.
+        /// How many uploads to keep: 1 is Krum, more is Multi-Krum.
         #[key(symbol = "m", default = 1, min = 1)]
         keep: usize,
     },

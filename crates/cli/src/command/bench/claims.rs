@@ -10,21 +10,21 @@ use serde::Serialize;
 use crate::printer::Printer;
 use crate::view::units::{seconds, thousands};
 
-/// Measure what it costs to share a sweep in a folder
+/// Measure the cost of sharing a sweep in a folder
 ///
-/// Claims as many runs as given, all at the same time, as far more processes would than there are runs at work; another
-/// participant looks at all of them. Nothing is left behind. Run it on the file system that the study will use.
+/// Claims all runs at the same time, far more than would ever be at work at once; another participant looks at all of
+/// them. Leaves nothing behind. Run it on the file system that the study will use.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ClaimBench {
-    /// A folder on the file system to measure, which is made and removed.
+    /// A folder on the file system to measure; it is created and removed.
     #[arg(long, value_name = "DIR", default_value = "bench-claims")]
     folder: PathBuf,
 
-    /// Runs of the sweep.
+    /// Number of runs in the sweep.
     #[arg(long, default_value_t = 10_000)]
     runs: usize,
 
-    /// Processes that share it.
+    /// Number of processes that share the sweep.
     #[arg(long, default_value_t = 64)]
     processes: usize,
 

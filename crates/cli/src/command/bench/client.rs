@@ -47,7 +47,7 @@ pub(crate) struct Client {
     #[arg(long, default_value_t = 64)]
     pub(super) batch: usize,
 
-    /// Threads, one client each.
+    /// Number of threads, one client each.
     #[arg(long, default_value_t = 1)]
     pub(super) threads: usize,
 

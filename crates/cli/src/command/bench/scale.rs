@@ -12,8 +12,8 @@ use crate::view::units::{bytes, thousands};
 
 /// Measure rounds with many clients from a large pool
 ///
-/// Every client holds four images of the embedded data and trains for one epoch. Time and memory of the last rounds
-/// should be those of the first.
+/// Every client holds four images of the embedded data and trains for one epoch. The last rounds should take the same
+/// time and memory as the first.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Scale {
     /// The model.
@@ -28,11 +28,11 @@ pub(crate) struct Scale {
     #[arg(long, default_value_t = 1_000)]
     clients: usize,
 
-    /// Rounds.
+    /// Number of rounds.
     #[arg(long, default_value_t = 50)]
     rounds: usize,
 
-    /// Threads; all cores by default.
+    /// Number of threads [default: all cores].
     #[arg(long)]
     threads: Option<usize>,
 

@@ -17,8 +17,8 @@ Examples:
   fedelity data fetch cifar100 --mirror https://mirror.example.org/cifar
   fedelity data fetch cifar10 --mirror /media/stick     from local files
 
-The same command resumes an interrupted download. If a data set has several mirrors, they are tried
-in turn. Files are verified by SHA-256 (CINIC-10 by its published MD5); archives are unpacked
+Repeat the command to resume an interrupted download. If a data set has several mirrors, they are
+tried in turn. Files are verified by SHA-256 (CINIC-10 by its published MD5); archives are unpacked
 separately and moved into place once complete.
 
 HTTPS_PROXY and HTTP_PROXY name a proxy; SSL_CERT_FILE names a PEM file of certificates to trust
@@ -28,7 +28,7 @@ instead of the usual ones.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Fetch {
-    /// The data sets.
+    /// The data sets to download.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 

@@ -23,8 +23,8 @@ Examples:
   fedelity data show experiment.toml --skip-bad
 
 Data sets that are not built in are read from their official files. Every command looks for them in
-the folder named by --data-dir, or by FEDELITY_DATA, or by data.dir in the configuration, or, if none
-of them names one, in ./data. There, each set has its own subfolder; see the column 'files' of list.
+the folder given by --data-dir, FEDELITY_DATA or data.dir in the configuration, in this order, or
+else in ./data. Each set has its own subfolder there; see the column 'files' of fedelity data list.
 Your own data can be a folder of images, a CSV file or a JSON Lines file.";
 
 /// List, show and fetch data sets

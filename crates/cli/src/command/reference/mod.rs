@@ -19,7 +19,7 @@ use crate::view::units::plural;
 const EXAMPLES: &str = "\
 Examples:
   fedelity reference pages                  keys.md, layers.md, methods.md, models.md and data.md
-  fedelity reference pages --overwrite      the same again, after an update";
+  fedelity reference pages --overwrite      update the pages";
 
 /// Write all keys, methods, models and data sets as Markdown pages
 #[derive(Debug, clap::Args)]
