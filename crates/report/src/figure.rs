@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::results::Group;
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Figure {
@@ -154,21 +156,26 @@ pub(crate) const COLOURS: [(&str, &str); 8] = [
 ];
 const DASHES: [&[u32]; 4] = [&[], &[8, 4], &[2, 3], &[10, 3, 2, 3]];
 
-/// Dots have no dashes: where colours repeat, their shape changes.
-pub(crate) fn mark_of(method: usize) -> usize {
-    method / COLOURS.len() % 4
-}
-
-/// The styles of methods, in order. Colours repeat with another dash.
-pub(crate) fn styles(labels: &[&str]) -> Vec<MethodStyle> {
-    let style = |(i, label): (usize, &&str)| MethodStyle {
-        label: label.to_string(),
-        colour: COLOURS[i % COLOURS.len()].0,
-        dark: COLOURS[i % COLOURS.len()].1,
-        dash: DASHES[i / COLOURS.len() % DASHES.len()],
-        mark: mark_of(i),
+/// The styles of groups, in order. A method has one colour in all settings, which then differ in their dash; if there are too
+/// many of either, every group has the next colour, and colours repeat with another dash.
+pub(crate) fn styles(groups: &[Group]) -> Vec<MethodStyle> {
+    let mut names: Vec<&str> = Vec::new();
+    for Group { name, .. } in groups {
+        if !names.contains(&&**name) {
+            names.push(name);
+        }
+    }
+    let settings = groups.iter().map(|group| group.setting + 1).max().unwrap_or(0);
+    let shared = names.len() <= COLOURS.len() && settings <= DASHES.len();
+    let style = |(i, group): (usize, &Group)| {
+        let own = (i % COLOURS.len(), i / COLOURS.len() % DASHES.len());
+        let place = names.iter().position(|name| **name == group.name).filter(|_| shared);
+        let (colour, dash) = place.map_or(own, |place| (place, group.setting));
+        // Dots have no dashes: their shape changes instead.
+        let (mark, label) = (dash, group.title());
+        MethodStyle { label, colour: COLOURS[colour].0, dark: COLOURS[colour].1, dash: DASHES[dash], mark }
     };
-    labels.iter().enumerate().map(style).collect()
+    groups.iter().enumerate().map(style).collect()
 }
 
 /// Red, green and blue.
@@ -257,15 +264,30 @@ pub(crate) fn ink(ground: Rgb) -> Rgb {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Results;
+
+    /// Groups of methods in settings.
+    fn groups(methods: usize, settings: usize) -> Vec<Group> {
+        let group = |setting: usize, method: usize| {
+            let study = Results::of(vec![(format!("m{method}"), Vec::new())]);
+            study.groups.into_iter().map(move |group| Group { setting, ..group })
+        };
+        (0..settings).flat_map(|setting| (0..methods).flat_map(move |method| group(setting, method))).collect()
+    }
 
     #[test]
-    fn eighteen_methods_look_different() {
-        let labels: Vec<String> = (0..18).map(|i| format!("m{i}")).collect();
-        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-        let mut looks: Vec<(&str, &[u32])> = styles(&labels).iter().map(|style| (style.colour, style.dash)).collect();
-        looks.sort_unstable();
-        looks.dedup();
-        assert_eq!(looks.len(), 18);
+    fn groups_look_different_and_methods_keep_their_colour() {
+        for (methods, settings) in [(18, 1), (8, 4), (3, 2), (5, 6), (10, 3)] {
+            let found = styles(&groups(methods, settings));
+            let mut looks: Vec<(&str, &[u32], usize)> =
+                found.iter().map(|style| (style.colour, style.dash, style.mark)).collect();
+            looks.sort_unstable();
+            looks.dedup();
+            assert_eq!(looks.len(), methods * settings, "{methods} in {settings}");
+            if methods <= COLOURS.len() && (2..=DASHES.len()).contains(&settings) {
+                assert!((0..methods).all(|at| found[at].colour == found[methods + at].colour));
+            }
+        }
         for theme in [Theme::Light, Theme::Dark] {
             let mut colours: Vec<_> = (0..100).map(|class| class_colour(class, 100, theme)).collect();
             colours.sort_unstable();

@@ -124,8 +124,6 @@ impl ReportPage {
     ) -> Result<Self, ReportError> {
         let clients = chosen(study, clients)?;
         let comparison = Comparison::new(study, &Options { baseline, live, ..Options::default() })?;
-        let titles: Vec<String> = study.groups.iter().map(Group::title).collect();
-        let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
         let mut left_out = study.left_out.clone();
         if live {
             let open: Vec<_> = study.runs().filter(|run| run.is_open()).map(|run| &run.path).collect();
@@ -133,7 +131,7 @@ impl ReportPage {
         }
         let cards = cards(study, &clients, embeddings, &mut left_out);
         Ok(Self {
-            methods: styles(&titles),
+            methods: styles(&study.groups),
             cards,
             setting: conditions(study),
             recipe: Recipe::new(study, environment(study)),

@@ -48,12 +48,10 @@ pub(crate) fn cards(
 
 /// The accuracy and the forgetting of the global model over rounds, and how the methods are drawn.
 pub fn learning_curves(study: &Results) -> (Vec<MethodStyle>, Vec<Figure>) {
-    let titles: Vec<String> = study.groups.iter().map(Group::title).collect();
-    let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
     let cards = [accuracy::accuracy(study), accuracy::forgetting(study)];
     // The first of each is what the card is about.
     let figures = cards.into_iter().flatten().filter_map(|card| card.figures.into_iter().next());
-    (styles(&titles), figures.collect())
+    (styles(&study.groups), figures.collect())
 }
 
 fn card(id: &str, title: &str, text: &str, choice: bool, figures: Vec<Option<Figure>>) -> Option<FigureCard> {

@@ -15,7 +15,8 @@ pub(super) fn classes(
     series: &[Vec<Vec<Option<f64>>>],
     styles: &[MethodStyle],
 ) {
-    let sample = |method: usize| Sample::Mark(paint(styles, method), method);
+    let shape = |method: usize| styles.get(method).map_or(0, |style| style.mark);
+    let sample = |method: usize| Sample::Mark(paint(styles, method), shape(method));
     let entries: Vec<(String, Sample)> =
         styles.iter().enumerate().map(|(method, style)| (style.label.clone(), sample(method))).collect();
     let top = legend(canvas, font, font, 0.2 * font, &entries);
@@ -45,7 +46,7 @@ pub(super) fn classes(
         for (class, value) in rounds.last().into_iter().flatten().enumerate() {
             let Some(value) = value else { continue };
             let at = frame.at(class as f64 + aside, 100.0 * value);
-            mark(canvas, method, at, (0.22 * font).min(0.3 * cell), paint(styles, method));
+            mark(canvas, shape(method), at, (0.22 * font).min(0.3 * cell), paint(styles, method));
         }
     }
     frame.spines(canvas);

@@ -2,14 +2,13 @@
 
 use super::canvas::{Anchor, BLACK, Canvas, Paint, Point};
 use super::typeface::{fit, width};
-use crate::figure::mark_of;
 
 /// What an entry shows beside its name.
 #[derive(Clone, Debug)]
 pub(super) enum Sample {
     /// A line of this width and dash.
     Line(Paint, f64, Vec<f64>),
-    /// A method's mark.
+    /// A mark of this shape.
     Mark(Paint, usize),
     /// A dot.
     Dot(Paint),
@@ -34,7 +33,7 @@ pub(super) fn legend(canvas: &mut Canvas, font: f64, left: f64, top: f64, entrie
             Sample::Line(paint, width, dash) => {
                 canvas.line(vec![(x, middle), (x + 1.8 * font, middle)], *paint, *width, dash);
             }
-            Sample::Mark(paint, method) => mark(canvas, *method, (x + 0.4 * font, middle), 0.28 * font, *paint),
+            Sample::Mark(paint, shape) => mark(canvas, *shape, (x + 0.4 * font, middle), 0.28 * font, *paint),
             Sample::Dot(paint) => canvas.dot((x + 0.4 * font, middle), 0.28 * font, *paint),
         }
         canvas.text((x + before, y), &name, font, Anchor::Start, BLACK);
@@ -43,10 +42,10 @@ pub(super) fn legend(canvas: &mut Canvas, font: f64, left: f64, top: f64, entrie
     if entries.is_empty() { top } else { y + 0.6 * font }
 }
 
-/// The mark of a method's dots; it changes where colours repeat, as in the page.
-pub(super) fn mark(canvas: &mut Canvas, method: usize, (x, y): Point, radius: f64, paint: Paint) {
+/// A mark, as in the page.
+pub(super) fn mark(canvas: &mut Canvas, shape: usize, (x, y): Point, radius: f64, paint: Paint) {
     let corners = |by: &[Point]| by.iter().map(|(a, b)| (x + a * radius, y + b * radius)).collect::<Vec<_>>();
-    match mark_of(method) {
+    match shape {
         0 => canvas.dot((x, y), radius, paint),
         1 => canvas.area(corners(&[(0.0, -1.2), (1.1, 0.9), (-1.1, 0.9)]), paint),
         2 => canvas.area(corners(&[(-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)]), paint),

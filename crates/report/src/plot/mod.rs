@@ -127,6 +127,11 @@ fn trimmed(x: f64) -> String {
 mod tests {
     use super::*;
     use crate::figure::{Series, styles};
+    use crate::results::{Group, Results};
+
+    fn fedavg() -> Vec<Group> {
+        Results::of(vec![("FedAvg".to_string(), Vec::new())]).groups
+    }
 
     fn figure(drawing: Drawing) -> Figure {
         Figure { id: "a".to_string(), title: "FedAvg & <others>".to_string(), text: String::new(), drawing }
@@ -142,7 +147,7 @@ mod tests {
     fn text_has_the_size_that_was_asked_for() {
         let figure = curve((1..=30).map(|i| [f64::from(i), 0.5, 0.4, 0.6]).collect());
         for (width, font) in [(88.0, 8.0), (180.0, 9.5), (40.0, 6.0)] {
-            let drawn = DrawnFigure::new(&figure, &styles(&["FedAvg"]), PaperSize { width, font });
+            let drawn = DrawnFigure::new(&figure, &styles(&fedavg()), PaperSize { width, font });
             let svg = drawn.svg();
             assert!(svg.contains(&format!("width=\"{}mm\"", width)), "{svg}");
             // One unit is one point: the view box has as many as there are points in the width.
@@ -173,7 +178,7 @@ mod tests {
     #[test]
     fn coordinates_have_fractions_and_bands_stay_in_range() {
         let figure = curve((1..=30).map(|i| [f64::from(i), 0.97, 0.90, 1.04]).collect());
-        let drawn = DrawnFigure::new(&figure, &styles(&["FedAvg"]), PaperSize::default());
+        let drawn = DrawnFigure::new(&figure, &styles(&fedavg()), PaperSize::default());
         let band = drawn.canvas.shapes.iter().find_map(|shape| match shape {
             canvas::Shape::Area { points, paint } if paint.opacity < 1.0 => Some(points.clone()),
             _ => None,
@@ -207,7 +212,7 @@ mod tests {
                 high: 1.0,
                 percent: true,
             }),
-            &styles(&["FedAvg"]),
+            &styles(&fedavg()),
             PaperSize::default(),
         );
         let svg = drawn.svg();
