@@ -1,7 +1,7 @@
 //! One file over HTTP, into a part file that a later attempt resumes.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
@@ -245,14 +245,9 @@ fn local(url: &str) -> Option<PathBuf> {
     (path.is_some() || !url.contains("://")).then(|| PathBuf::from(path.unwrap_or(url)))
 }
 
-/// Opens a local file. Opening a pipe would wait for a writer.
-fn open(path: &Path) -> io::Result<File> {
-    if path.metadata()?.is_file() { File::open(path) } else { Err(io::Error::other("it is not a file")) }
-}
-
 /// Whether a local file can be read.
 fn look(path: &Path) -> Result<(), FetchError> {
-    let Err(source) = open(path) else { return Ok(()) };
+    let Err(source) = fedelity_files::open(path) else { return Ok(()) };
     let path = path.to_path_buf();
     let reason = match path.parent() {
         _ if !matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -265,7 +260,7 @@ fn look(path: &Path) -> Result<(), FetchError> {
 }
 
 fn read_file(path: &Path, from: u64) -> Result<FileAnswer, String> {
-    let mut file = open(path).map_err(|error| error.to_string())?;
+    let mut file = fedelity_files::open(path).map_err(|error| error.to_string())?;
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     if from > 0 && from >= length {
         return Ok(FileAnswer { status: 416, start: 0, total: Some(length), blocks: sync_channel(1).1 });
