@@ -40,8 +40,8 @@ pub struct Sweep {
     pub jobs: Vec<Job>,
     documents: Vec<Document>,
     output: PathBuf,
-    /// What each job reads, once it has been loaded; nothing if all have finished and it cannot be.
-    sources: OnceLock<Vec<SweepSources>>,
+    /// What each job reads, once it has been loaded; none if all have finished and it cannot be.
+    sources: OnceLock<Option<Vec<SweepSources>>>,
     /// If the jobs only choose settings, all that may be compared afterwards.
     compared: Option<Box<Sweep>>,
     /// The place of each job by its folder.
@@ -178,10 +178,7 @@ impl Sweep {
         let done = |sweep: &Self| sweep.jobs.iter().all(|job| sweep.state(job) == JobState::Done);
         let next_done = || self.compared.is_none() || self.chosen().is_ok_and(|(_, next)| done(&next));
         match checked {
-            Err(error) if done(self) && next_done() => {
-                let _ = self.sources.set(Vec::new());
-                Ok(Some(error))
-            }
+            Err(error) if done(self) && next_done() && self.sources.set(None).is_ok() => Ok(Some(error)),
             other => other.map(|()| None),
         }
     }
@@ -220,7 +217,7 @@ impl Sweep {
                 sources[at] = Some(read.clone());
             }
         }
-        let _ = self.sources.set(sources.into_iter().flatten().collect());
+        let _ = self.sources.set(Some(sources.into_iter().flatten().collect()));
         Ok(())
     }
 
@@ -300,7 +297,7 @@ impl Sweep {
     }
 
     fn sources_of(&self, job: &Job) -> Option<&SweepSources> {
-        self.sources.get()?.get(self.place(&job.folder)?)
+        self.sources.get()?.as_ref()?.get(self.place(&job.folder)?)
     }
 
     /// The stamp that a finished run of a job has, which reads these if nothing else is known.

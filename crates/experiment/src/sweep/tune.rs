@@ -96,12 +96,10 @@ impl Sweep {
             documents: Vec::new(),
             output: compared.output.clone(),
             // What could not be read for these cannot be read for those.
-            sources: self
-                .sources
-                .get()
-                .filter(|all| all.is_empty())
-                .cloned()
-                .map_or_else(OnceLock::new, OnceLock::from),
+            sources: match self.sources.get() {
+                Some(None) => OnceLock::from(None),
+                Some(Some(_)) | None => OnceLock::new(),
+            },
             compared: None,
             places: OnceLock::new(),
         };

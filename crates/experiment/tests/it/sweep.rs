@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use fedelity_experiment::{
-    Document, FrontError, Job, JobEnd, JobState, Resources, StopSign, Study, Sweep, SweepObserver,
+    Document, FrontError, Job, JobEnd, JobState, Resources, StopSign, Study, Sweep, SweepObserver, SweepStatus,
 };
 use fedelity_record::RoundRecord;
 
@@ -273,6 +273,7 @@ fn a_prolonged_run_of_a_sweep_is_in_the_way() {
     fs::remove_file(folder.join("summary.json")).unwrap();
     assert_eq!(ends(), ["failed", "before", "before", "before"]);
     assert_eq!(fs::read(folder.join("rounds.jsonl")).unwrap(), rounds);
+    assert_eq!(SweepStatus::read(&sweep.results()).unwrap().done, 3);
     // As long as planned, but with an end that is missing, it goes on.
     prolong(2);
     assert_eq!(sweep.state(&sweep.jobs[0]), JobState::ToRun);
