@@ -83,7 +83,7 @@ pub fn verify(
         .map_err(|error| ExperimentError::path(&config, format!("cannot read: {error}")))?;
     let written = &salvage.header.config_sha256;
     let config_changed = !written.is_empty() && *written != sha256(text.as_bytes());
-    let mut document = Document::read(&config)?;
+    let mut document = Document::parse(config.display().to_string(), folder.to_path_buf(), &text)?;
     prepare(&mut document)?;
     let study = Study::load_with(&document, resources)?;
     let (method, label) = (&study.settings.methods[0], &study.labels()[0]);

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use fedelity_keys::{KeyError, Keys as _, keys};
 use fedelity_record::names::{CHOOSE, COMPARE};
 use fedelity_report::is_within;
-use sha2::{Digest, Sha256};
 use toml::{Table, Value};
 
 use crate::config::Config;
+use crate::header::sha256;
 
 /// Most settings of a sweep, each of which is checked: a grid multiplies them faster than one would think.
 const MOST_SETTINGS: usize = 10_000;
@@ -328,8 +328,7 @@ fn folder_name(own: &[String]) -> String {
         if key == "method.name" { plain } else { format!("{}-{plain}", end(key)) }
     };
     let name = own.iter().map(short).collect::<Vec<_>>().join("-");
-    let print: String =
-        Sha256::digest(own.join("\n").as_bytes()).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let print = &sha256(own.join("\n").as_bytes())[..8];
     match name.len() {
         0 => "run".to_string(),
         1..=80 => format!("{name}-{print}"),

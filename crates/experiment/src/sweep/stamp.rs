@@ -16,6 +16,7 @@ use crate::ExperimentError;
 use crate::assemble::Study;
 use crate::config::{Document, Settings};
 use crate::error::Result;
+use crate::header::hex;
 
 /// Most settings of a run that are named, if they are others.
 const MOST_NAMED: usize = 4;
@@ -59,7 +60,7 @@ impl SweepSources {
         Ok(Self {
             data: study.pool.fingerprint.clone(),
             partition: study.partition_fingerprint.clone(),
-            model: model.finalize().iter().map(|byte| format!("{byte:02x}")).collect(),
+            model: hex(&model.finalize()),
         })
     }
 }
